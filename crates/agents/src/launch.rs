@@ -1,0 +1,83 @@
+//! What to start inside the sandbox, as data.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::Dialogue;
+
+/// One kind of agent.
+pub trait Agent: Send + Sync {
+    /// Its name in the API and on the command line.
+    fn id(&self) -> &'static str;
+    /// What to start for one session.
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError>;
+    /// The two halves of the conversation with what `plan` starts.
+    fn dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
+}
+
+/// What an agent is told about the session it is started for.
+#[derive(Debug, Clone, Default)]
+pub struct LaunchContext {
+    /// Which start of this session it is, from 1: makes the ids of a resumed session new ones.
+    pub epoch: u32,
+    /// Where models are, from inside, without `/v1`.
+    pub gateway_url: String,
+    /// Opens the gateway for this session and nothing else.
+    pub token: String,
+    /// Model asked for.
+    pub model: Option<String>,
+    /// The agent's own mode.
+    pub agent_mode: Option<String>,
+    /// `default`, `plan`, `acceptEdits` or `bypass`.
+    pub permission_mode: Option<String>,
+    /// The agent's own session, to resume it.
+    pub native_session_id: Option<String>,
+    /// The agent's program on the host; mounted read-only.
+    pub program: PathBuf,
+}
+
+/// What to start inside the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchPlan {
+    /// Program and arguments, as seen inside.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Files to place before the start.
+    pub files: Vec<PlacedFile>,
+    /// Read-only mounts it needs.
+    pub mounts: Vec<Mount>,
+    /// Working directory, as seen inside.
+    pub workdir: String,
+}
+
+/// A file placed for one session only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedFile {
+    /// Absolute path, as seen inside.
+    pub path: String,
+    /// Its content.
+    pub content: String,
+}
+
+/// A host path shown read-only inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// On the host.
+    pub source: PathBuf,
+    /// Inside.
+    pub target: String,
+}
+
+/// Why an agent cannot be started like this.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// A mode the agent cannot keep is refused, never dropped.
+    #[error("agent `{agent}` has no permission mode `{mode}`")]
+    ModeNotSupported {
+        /// The agent.
+        agent: &'static str,
+        /// The mode asked for.
+        mode: String,
+    },
+}

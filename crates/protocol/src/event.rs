@@ -1,0 +1,206 @@
+//! One thing that happened in a session.
+//!
+//! `type` says what `data` is: the two are read together, so every event survives a round trip, one
+//! of a type we have never seen too.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, ItemDelta, ItemEvent, LlmCall,
+    ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded, SessionId, SessionRecovered,
+    SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError, WorkspaceChanged,
+};
+
+/// An event as a client reads it. The journal gives it its number and its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// `evt_<sequence>`.
+    pub event_id: String,
+    /// Contiguous from 1 in a session.
+    pub sequence: u64,
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// The session.
+    pub session_id: SessionId,
+    /// What happened, and everything about it.
+    #[serde(flatten)]
+    pub draft: Draft,
+}
+
+/// An event before it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Draft {
+    /// The turn it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// The agent's own session id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native_session_id: Option<String>,
+    /// Made by us where the agent was silent.
+    pub synthetic: bool,
+    /// Who says so.
+    pub source: EventSource,
+    /// What happened: `type` and `data`.
+    #[serde(flatten)]
+    pub body: EventBody,
+    /// What the agent printed, kept where we did not understand all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Value>,
+}
+
+impl Draft {
+    /// Something the agent said.
+    pub fn agent(body: EventBody) -> Self {
+        Self { turn_id: None, native_session_id: None, synthetic: false, source: EventSource::Agent, body, raw: None }
+    }
+
+    /// Something the host saw or did.
+    pub fn daemon(body: EventBody) -> Self {
+        Self { source: EventSource::Daemon, ..Self::agent(body) }
+    }
+
+    /// Marks it as made by us in the agent's place.
+    #[must_use]
+    pub fn synthetic(mut self) -> Self {
+        self.synthetic = true;
+        self
+    }
+
+    /// Says which turn it belongs to.
+    #[must_use]
+    pub fn in_turn(mut self, turn: Option<TurnId>) -> Self {
+        self.turn_id = turn;
+        self
+    }
+
+    /// Keeps what the agent printed.
+    #[must_use]
+    pub fn with_raw(mut self, raw: Value) -> Self {
+        self.raw = Some(raw);
+        self
+    }
+}
+
+/// Who says that something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventSource {
+    /// The agent's own output.
+    Agent,
+    /// The host.
+    Daemon,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data")]
+#[expect(missing_docs, reason = "each variant is documented by its payload")]
+pub enum EventBody {
+    #[serde(rename = "session.started")]
+    SessionStarted(SessionStarted),
+    #[serde(rename = "session.ended")]
+    SessionEnded(SessionEnded),
+    #[serde(rename = "turn.started")]
+    TurnStarted(Turn),
+    #[serde(rename = "turn.ended")]
+    TurnEnded(Turn),
+    #[serde(rename = "item.started")]
+    ItemStarted(ItemEvent),
+    #[serde(rename = "item.delta")]
+    ItemDelta(ItemDelta),
+    #[serde(rename = "item.completed")]
+    ItemCompleted(ItemEvent),
+    #[serde(rename = "error")]
+    Error(ErrorData),
+    #[serde(rename = "permission.requested")]
+    PermissionRequested(Permission),
+    #[serde(rename = "permission.resolved")]
+    PermissionResolved(Permission),
+    #[serde(rename = "question.requested")]
+    QuestionRequested(Question),
+    #[serde(rename = "question.resolved")]
+    QuestionResolved(Question),
+    #[serde(rename = "agent.unparsed")]
+    AgentUnparsed(AgentUnparsed),
+
+    #[serde(rename = "policy.effective")]
+    PolicyEffective(PolicyEffective),
+    #[serde(rename = "session_registered")]
+    SessionRegistered(SessionRegistered),
+    #[serde(rename = "session.recovered")]
+    SessionRecovered(SessionRecovered),
+    #[serde(rename = "anthropic_request")]
+    AnthropicRequest(ModelRequest),
+    #[serde(rename = "anthropic_response")]
+    AnthropicResponse(ModelResponse),
+    #[serde(rename = "openai_request")]
+    OpenaiRequest(ModelRequest),
+    #[serde(rename = "openai_response")]
+    OpenaiResponse(ModelResponse),
+    #[serde(rename = "gemini_request")]
+    GeminiRequest(ModelRequest),
+    #[serde(rename = "gemini_response")]
+    GeminiResponse(ModelResponse),
+    #[serde(rename = "upstream_error")]
+    UpstreamError(UpstreamError),
+    #[serde(rename = "llm.call")]
+    LlmCall(LlmCall),
+    #[serde(rename = "budget.exceeded")]
+    BudgetExceeded(BudgetExceeded),
+    #[serde(rename = "egress.allowed")]
+    EgressAllowed(Connection),
+    #[serde(rename = "egress.denied")]
+    EgressDenied(Connection),
+    #[serde(rename = "exec.started")]
+    ExecStarted(ExecStarted),
+    #[serde(rename = "exec.finished")]
+    ExecFinished(ExecFinished),
+    #[serde(rename = "task_command_finished")]
+    TaskCommandFinished(TaskCommandFinished),
+    #[serde(rename = "workspace.changed")]
+    WorkspaceChanged(WorkspaceChanged),
+
+    /// A type of a later version: kept as it is.
+    #[serde(untagged)]
+    Other {
+        #[serde(rename = "type")]
+        kind: String,
+        data: Value,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_round_trip(json: &str) {
+        let event: Event = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_value(&event).unwrap(), serde_json::from_str::<Value>(json).unwrap());
+    }
+
+    #[test]
+    fn an_event_we_know_survives() {
+        check_round_trip(
+            r#"{"event_id":"evt_7","sequence":7,"time":"2026-11-15T10:00:00Z","session_id":"s","synthetic":false,
+                "source":"agent","type":"item.delta","data":{"item_id":"itm_1","delta":"hi"}}"#,
+        );
+    }
+
+    #[test]
+    fn an_event_we_do_not_know_survives() {
+        check_round_trip(
+            r#"{"event_id":"evt_7","sequence":7,"time":"2026-11-15T10:00:00Z","session_id":"s","turn_id":"trn_1",
+                "synthetic":true,"source":"daemon","type":"planet.moved","data":{"a":[1,null]},"raw":"x"}"#,
+        );
+    }
+
+    #[test]
+    fn a_known_type_with_foreign_data_is_kept_too() {
+        check_round_trip(
+            r#"{"event_id":"evt_1","sequence":1,"time":"t","session_id":"s","synthetic":false,"source":"agent",
+                "type":"item.delta","data":{"surprise":true}}"#,
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! The `data` of the events that are ours: what the host saw, not what the agent told.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{CallId, SessionId, Usage};
+
+/// `session_registered`: a session, its sandbox and its task are known to the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRegistered {
+    /// The session the token is good for. The token itself is never recorded.
+    pub session_id: SessionId,
+    /// The sandbox it runs in.
+    pub sandbox_id: String,
+    /// The task it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_name: Option<String>,
+}
+
+/// A body kept beside the journal, by its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyRef {
+    /// Hexadecimal SHA-256 of the bytes.
+    pub sha256: String,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// `anthropic_request`, `openai_request`, `gemini_request`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRequest {
+    /// Pairs request, response and charge.
+    pub call_id: CallId,
+    /// Method and path as the agent sent them.
+    pub path: String,
+    /// The model asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether the answer is a stream.
+    pub stream: bool,
+    /// The body, byte for byte.
+    pub body: BodyRef,
+}
+
+/// `anthropic_response`, `openai_response`, `gemini_response`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelResponse {
+    /// Pairs request, response and charge.
+    pub call_id: CallId,
+    /// HTTP status the agent got.
+    pub status: u16,
+    /// Whether the answer was a stream.
+    pub stream: bool,
+    /// Tokens, as the vendor counted them.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Why the model stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// The body, byte for byte.
+    pub body: BodyRef,
+}
+
+/// `upstream_error`: the model's side failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamError {
+    /// The call that failed.
+    pub call_id: CallId,
+    /// HTTP status of the upstream, when it answered at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What went wrong.
+    pub message: String,
+}
+
+/// `llm.call`: one finished call with its price.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LlmCall {
+    /// The call.
+    pub call_id: CallId,
+    /// The model asked for.
+    pub model: String,
+    /// The model that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_answered: Option<String>,
+    /// Name of the upstream in the configuration.
+    pub upstream: String,
+    /// Tokens by kind.
+    pub usage: Usage,
+    /// Price in pico-dollars (10⁻¹² USD).
+    pub cost_picos: i64,
+    /// HTTP status the agent got.
+    pub status: u16,
+    /// Microseconds to the first byte.
+    pub ttft_micros: u64,
+    /// Microseconds to the last byte.
+    pub duration_micros: u64,
+    /// Why the model stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+}
+
+/// `policy.effective`: what the sandbox enforces, key by key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PolicyEffective {
+    /// Which backend enforces it.
+    pub backend: String,
+    /// Key → `{state: enforced|weaker|absent, by, value}`.
+    pub keys: Value,
+}
+
+/// `egress.allowed` and `egress.denied`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// Host name or address asked for.
+    pub host: String,
+    /// Port asked for.
+    pub port: u16,
+    /// The rule that decided.
+    pub rule: String,
+}
+
+/// `exec.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecStarted {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Where it runs.
+    pub workdir: String,
+}
+
+/// `exec.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecFinished {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Its exit code, when it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Wall time.
+    pub wall_micros: u64,
+}
+
+/// `task_command_finished`: one command of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskCommandFinished {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Its exit code.
+    pub exit_code: i32,
+    /// Wall time.
+    pub wall_micros: u64,
+}
+
+/// `budget.exceeded`: a call was refused before it was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetExceeded {
+    /// What was used up: `budget_usd`, `max_requests`.
+    pub limit: String,
+    /// In words.
+    pub message: String,
+}
+
+/// `workspace.changed`: what the overlay holds that the host does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceChanged {
+    /// Paths added.
+    pub added: Vec<String>,
+    /// Paths changed.
+    pub modified: Vec<String>,
+    /// Paths deleted.
+    pub deleted: Vec<String>,
+}
+
+/// `session.recovered`: the host died and came back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRecovered {
+    /// What was left undone: a turn, permissions, questions.
+    pub interrupted: Vec<String>,
+    /// Bytes of a half-written last record that were cut.
+    pub torn_bytes: u64,
+}

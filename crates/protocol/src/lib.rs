@@ -1,0 +1,31 @@
+//! The words every part of Vivarium shares: ids, events, items, usage, problem codes.
+//!
+//! Field names and event names are those of the session API we are compatible with; we only add.
+//! Everything here is plain data that survives a round trip through JSON, what we do not know included.
+//!
+//! Not here: I/O, clocks, async, or any rule about who may do what.
+
+mod event;
+mod fact;
+mod id;
+mod item;
+mod payload;
+mod problem;
+mod session;
+mod usage;
+
+pub use event::{Draft, Event, EventBody, EventSource};
+pub use fact::{
+    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, ModelRequest, ModelResponse,
+    PolicyEffective, SessionRecovered, SessionRegistered, TaskCommandFinished, UpstreamError, WorkspaceChanged,
+};
+pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
+pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
+pub use payload::{
+    AgentUnparsed, ErrorData, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus, Question,
+    QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn, TurnOutcome,
+    TurnPhase,
+};
+pub use problem::{Code, Problem};
+pub use session::{Attachment, CreateSession, SessionInfo};
+pub use usage::Usage;

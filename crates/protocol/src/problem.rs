@@ -1,0 +1,158 @@
+//! What a program may know about a failure: a stable code and a problem document.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $exit:literal;)*) => {
+        /// Stable identifier of a failure; listed in `docs/errors.md`, never renamed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[$doc])* $variant,)* }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+
+            /// As it stands in JSON and on the terminal.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $text,)* }
+            }
+
+            /// The HTTP status that goes with it.
+            pub fn status(self) -> u16 {
+                match self { $(Code::$variant => $status,)* }
+            }
+
+            /// The exit code of `viv` that goes with it.
+            pub fn exit(self) -> u8 {
+                match self { $(Code::$variant => $exit,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request or argument makes no sense.
+    InvalidRequest = "invalid_request", 400, 2;
+    /// No agent of that name.
+    UnsupportedAgent = "unsupported_agent", 400, 2;
+    /// The agent is known but not installed.
+    AgentNotInstalled = "agent_not_installed", 404, 3;
+    /// Installing the agent failed.
+    InstallFailed = "install_failed", 500, 1;
+    /// The agent's process ended when it should not have.
+    AgentProcessExited = "agent_process_exited", 500, 1;
+    /// No token, or one that opens nothing here.
+    TokenInvalid = "token_invalid", 401, 4;
+    /// The token is good, but not for this.
+    PermissionDenied = "permission_denied", 403, 4;
+    /// No session of that id.
+    SessionNotFound = "session_not_found", 404, 3;
+    /// A session of that id exists.
+    SessionAlreadyExists = "session_already_exists", 409, 2;
+    /// The session has ended.
+    SessionEnded = "session_ended", 409, 2;
+    /// A turn is running.
+    TurnRunning = "turn_running", 409, 2;
+    /// The permission is unknown, or was answered.
+    PermissionNotPending = "permission_not_pending", 409, 2;
+    /// The question is unknown, or was answered.
+    QuestionNotPending = "question_not_pending", 409, 2;
+    /// The agent cannot keep that mode.
+    ModeNotSupported = "mode_not_supported", 400, 2;
+    /// The event stream broke.
+    StreamError = "stream_error", 502, 7;
+    /// Nothing came for too long.
+    Timeout = "timeout", 504, 124;
+    /// No such route.
+    RouteNotFound = "route_not_found", 404, 3;
+    /// The route does not take this method.
+    MethodNotAllowed = "method_not_allowed", 405, 2;
+    /// The body is larger than the route takes.
+    BodyTooLarge = "body_too_large", 413, 2;
+    /// The body is of another media type.
+    UnsupportedMediaType = "unsupported_media_type", 415, 2;
+    /// The `Host` or `Origin` header is not ours.
+    HostNotAllowed = "host_not_allowed", 403, 4;
+    /// The policy says no.
+    PolicyDenied = "policy_denied", 403, 5;
+    /// The policy file cannot be read.
+    PolicyInvalid = "policy_invalid", 422, 5;
+    /// A layer asked for more than the ones above it allow.
+    PolicyWideningDenied = "policy_widening_denied", 403, 5;
+    /// The sandbox could not be made, or would not have been tight.
+    SandboxCreateError = "sandbox_create_error", 500, 6;
+    /// A listener could not be bound.
+    ProxyBindError = "proxy_bind_error", 500, 6;
+    /// Another server has the data directory.
+    DataDirInUse = "data_dir_in_use", 409, 6;
+    /// A configuration file is wrong.
+    ConfigInvalid = "config_invalid", 422, 2;
+    /// The model's side failed.
+    UpstreamError = "upstream_error", 502, 7;
+    /// The budget is used up.
+    BudgetExceeded = "budget_exceeded", 402, 8;
+    /// A command in the sandbox failed.
+    RuntimeError = "runtime_error", 500, 1;
+    /// An artifact is not there or cannot be read.
+    ArtifactReadError = "artifact_read_error", 404, 3;
+    /// A host file changed since the session began.
+    ApplyConflict = "apply_conflict", 409, 2;
+    /// The record could not be kept, so nothing else was done.
+    JournalUnavailable = "journal_unavailable", 503, 1;
+    /// A defect of ours.
+    Internal = "internal", 500, 1;
+}
+
+/// A problem document (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// `urn:viv:error:<code>`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What failed, the same for every instance.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// What failed this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Stable code.
+    pub code: String,
+    /// A line that can be pasted to mend it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Where to read more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docs: Option<String>,
+    /// The request it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Anything else.
+    #[serde(flatten)]
+    pub extensions: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem with a code and what failed this time.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:viv:error:{}", code.as_str()),
+            title: code.as_str().replace('_', " "),
+            status: code.status(),
+            detail: Some(detail.into()),
+            code: code.as_str().to_owned(),
+            hint: None,
+            docs: Some(format!("docs/errors.md#{}", code.as_str())),
+            request_id: None,
+            extensions: Map::new(),
+        }
+    }
+
+    /// Adds a line that can be pasted.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

@@ -1,0 +1,12 @@
+//! Where commands run: one port, several backends.
+//!
+//! A backend makes sandboxes; a sandbox runs commands, and when it is destroyed every process in it is
+//! dead. What a backend cannot enforce makes `create` fail: nothing is ever silently weaker.
+//!
+//! Not here: what is allowed (`policy`), kernel calls (`jail`), agents (`agents`).
+
+mod exec;
+mod port;
+
+pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
+pub use port::{Backend, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode};

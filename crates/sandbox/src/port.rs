@@ -1,0 +1,132 @@
+//! The port: what every backend must offer.
+
+use std::fmt;
+use std::future::Future;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{ExecSpec, Exit};
+
+/// An answer that comes later; boxed, so that backends can be chosen at run time.
+pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;
+
+/// Makes sandboxes.
+pub trait Backend: Send + Sync {
+    /// Its name in records and on the command line.
+    fn name(&self) -> &'static str;
+    /// Makes a sandbox as `spec` says, or fails with what is missing. Never a weaker one.
+    fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>>;
+}
+
+/// A place where commands run, and nothing leaves but what its spec names.
+pub trait Sandbox: Send + Sync {
+    /// Its name in records.
+    fn id(&self) -> &str;
+    /// The listener inside on the model gateway's port; `None` once taken.
+    fn take_model_listener(&self) -> Option<TcpListener>;
+    /// The listener inside on the egress port; `None` once taken.
+    fn take_egress_listener(&self) -> Option<TcpListener>;
+    /// Starts a command.
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process>;
+    /// What is enforced here, key by key, and by what; the data of `policy.effective`.
+    fn effective(&self) -> serde_json::Value;
+    /// Ends every process inside and frees everything. Returns when all are dead; twice is no error.
+    fn destroy(&self) -> SandboxFuture<'_, ()>;
+}
+
+/// What a sandbox is made of.
+#[derive(Debug, Clone)]
+pub struct SandboxSpec {
+    /// Unique among those alive.
+    pub id: String,
+    /// What is at `/workspace`.
+    pub workspace: Workspace,
+    /// Read-only mounts: host path and path inside.
+    pub mounts: Vec<(PathBuf, PathBuf)>,
+    /// Files placed before the first command: path inside and content.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// What is at `/workspace`.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// The directory on the host; an empty one is made when there is none.
+    pub directory: Option<PathBuf>,
+    /// How it is shown.
+    pub mode: WorkspaceMode,
+}
+
+/// How the workspace is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkspaceMode {
+    /// Changes land in a layer above it.
+    #[default]
+    Overlay,
+    /// Changes land at once.
+    Bind,
+    /// No changes.
+    ReadOnly,
+}
+
+/// A running command.
+pub struct Process {
+    /// Its standard input; drop it to close.
+    pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    /// Its standard output.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its standard error.
+    pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    /// Ends the command and everything it started.
+    pub kill: Box<dyn Fn() + Send + Sync>,
+    /// Comes when it ended.
+    pub exit: Pin<Box<dyn Future<Output = Result<Exit, SandboxError>> + Send>>,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").finish_non_exhaustive()
+    }
+}
+
+/// Why a sandbox or a command in it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The machine cannot enforce what was asked.
+    #[error("{missing}")]
+    Unavailable {
+        /// What is missing, in a sentence.
+        missing: String,
+        /// A line that can be pasted to enable it.
+        fix: String,
+    },
+    /// Making the sandbox failed.
+    #[error("cannot make the sandbox: {step}")]
+    Create {
+        /// The step that failed.
+        step: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no such program inside.
+    #[error("`{0}` is not in the sandbox")]
+    NotFound(String),
+    /// The program is there but cannot be run.
+    #[error("`{0}` cannot be executed in the sandbox")]
+    NotExecutable(String),
+    /// Starting or waiting for a command failed.
+    #[error("cannot {doing} the command")]
+    Exec {
+        /// The step that failed.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The sandbox is gone.
+    #[error("the sandbox is gone")]
+    Gone,
+}
