@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Resource, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::ExecPlan;
+use crate::plan::{ExecPlan, ProcessLimits};
 use crate::sys;
 use crate::wire;
 
@@ -44,7 +44,7 @@ pub(crate) enum InitReport {
 }
 
 /// Serves `control` until it closes.
-pub(crate) fn serve(control: &OwnedFd, nofile: u64) -> io::Result<()> {
+pub(crate) fn serve(control: &OwnedFd, limits: ProcessLimits) -> io::Result<()> {
     let children = sys::child_signal_fd()?;
     let mut running: HashMap<i32, u64> = HashMap::new();
     loop {
@@ -62,7 +62,7 @@ pub(crate) fn serve(control: &OwnedFd, nofile: u64) -> io::Result<()> {
         if asked {
             match wire::receive::<InitRequest>(control)? {
                 None => return Ok(()),
-                Some((InitRequest::Exec(plan), fds)) => start(control, &plan, &fds, nofile, &mut running)?,
+                Some((InitRequest::Exec(plan), fds)) => start(control, &plan, &fds, limits, &mut running)?,
                 Some((InitRequest::Kill { exec }, _)) => {
                     if let Some((pid, _)) = running.iter().find(|(_, id)| **id == exec) {
                         end_tree(*pid);
@@ -94,7 +94,7 @@ fn start(
     control: &OwnedFd,
     plan: &ExecPlan,
     fds: &[OwnedFd],
-    nofile: u64,
+    limits: ProcessLimits,
     running: &mut HashMap<i32, u64>,
 ) -> io::Result<()> {
     // Closes without a word when execve succeeds.
@@ -102,7 +102,7 @@ fn start(
     let pid = match sys::fork() {
         Err(error) => return not_started(control, plan.exec, &error),
         Ok(None) => {
-            let error = become_command(plan, fds, nofile);
+            let error = become_command(plan, fds, limits);
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             let _ = rustix::io::write(&tell, &errno.to_ne_bytes());
             sys::exit_now(127)
@@ -124,14 +124,14 @@ fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()
 }
 
 /// Turns this fresh child into the command. Returns only when that failed.
-fn become_command(plan: &ExecPlan, fds: &[OwnedFd], nofile: u64) -> io::Error {
-    match prepare(plan, fds, nofile) {
+fn become_command(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Error {
+    match prepare(plan, fds, limits) {
         Err(error) => error,
         Ok(()) => exec_in_path(plan),
     }
 }
 
-fn prepare(plan: &ExecPlan, fds: &[OwnedFd], nofile: u64) -> io::Result<()> {
+fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Result<()> {
     let [stdin, stdout, stderr] = fds else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
     rustix::process::setsid()?;
     if plan.terminal {
@@ -142,7 +142,13 @@ fn prepare(plan: &ExecPlan, fds: &[OwnedFd], nofile: u64) -> io::Result<()> {
     rustix::stdio::dup2_stderr(stderr)?;
     sys::close_on_exec_from(3)?;
     sys::lower_limit(Resource::Core, 0)?;
-    sys::lower_limit(Resource::Nofile, nofile)?;
+    sys::lower_limit(Resource::Nofile, limits.nofile)?;
+    if let Some(bytes) = limits.data_bytes {
+        sys::lower_limit(Resource::Data, bytes)?;
+    }
+    if let Some(processes) = limits.processes {
+        sys::lower_limit(Resource::Nproc, processes)?;
+    }
     rustix::process::chdir(plan.workdir.as_str())?;
     for signal in [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         sys::set_signal(signal, sys::Disposition::Default);

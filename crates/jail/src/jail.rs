@@ -5,7 +5,9 @@
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
 use crate::error::JailError;
@@ -101,7 +103,7 @@ impl Jail {
         wire::send(&self.control, &InitRequest::Kill { exec }, &[]).map_err(|_| JailError::Ended)
     }
 
-    /// The next news; `None` when the sandbox has ended. Blocks unless the socket is non-blocking.
+    /// The next news; `None` when the sandbox has ended. Blocks, until [`Jail::control`] was called.
     pub fn news(&self) -> io::Result<Option<News>> {
         Ok(match wire::receive(&self.control)? {
             None => None,
@@ -116,14 +118,19 @@ impl Jail {
         })
     }
 
-    /// The socket that news come on, to wait for.
-    pub fn control(&self) -> BorrowedFd<'_> {
-        self.control.as_fd()
+    /// A second handle to the socket that news come on, to wait for without blocking. From here on
+    /// [`Jail::news`] fails with `WouldBlock` when there is none.
+    pub fn control(&self) -> io::Result<UnixStream> {
+        let socket = UnixStream::from(self.control.try_clone()?);
+        socket.set_nonblocking(true)?;
+        Ok(socket)
     }
 
-    /// Becomes readable when the sandbox has ended.
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+    /// Returns when every process inside is gone. Blocks.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, None))?;
+        Ok(())
     }
 
     /// Kills everything inside. The kernel ends every process of the PID namespace with its init.

@@ -5,6 +5,7 @@
 //!
 //! Not here: which paths and limits a sandbox gets (`policy`), async, or anything about agents.
 
+mod cgroup;
 mod error;
 mod init;
 mod jail;
@@ -18,7 +19,11 @@ mod spawner;
 mod sys;
 mod wire;
 
+pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
 pub use error::{JailError, Step};
 pub use jail::{Jail, Made, News};
-pub use plan::{Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, WORKSPACE, WorkspacePlan};
+pub use plan::{
+    Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
+    WorkspacePlan,
+};
 pub use spawner::{Spawner, serve_spawner};

@@ -38,11 +38,28 @@ pub struct Plan {
     /// Number of files and directories of the same.
     pub disk_inodes: u64,
     /// Limits of each process.
-    pub nofile: u64,
+    pub process: ProcessLimits,
     /// How many descriptors of cgroup `tasks` files go with the plan.
     pub cgroup_tasks: usize,
     /// Whether a descriptor of a v2 cgroup directory follows them.
     pub cgroup_v2: bool,
+}
+
+/// Limits the kernel keeps for each process apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// Open files.
+    pub nofile: u64,
+    /// Bytes of private memory; the weaker means where there is no memory cgroup.
+    pub data_bytes: Option<u64>,
+    /// Processes of the user inside; the weaker means where there is no pids cgroup.
+    pub processes: Option<u64>,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { nofile: 1024, data_bytes: None, processes: None }
+    }
 }
 
 /// A host path shown inside.

@@ -252,5 +252,5 @@ fn live(plan: &Plan, inherited: Inherited<'_>, control: &OwnedFd) -> i32 {
         return 1;
     }
     drop(finished);
-    i32::from(init::serve(control, plan.nofile).is_err())
+    i32::from(init::serve(control, plan.process).is_err())
 }

@@ -2,7 +2,7 @@
 //!
 //! These tests fork the spawner before any thread exists, so they bring their own `main`.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that brings its own harness")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jail::{Bind, ExecPlan, Jail, JailError, Made, News, Plan, Spawner, WorkspacePlan};
+use jail::{Bind, ExecPlan, Jail, JailError, Made, News, Plan, ProcessLimits, Spawner, WorkspacePlan};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 type Outcome = Result<(), Failed>;
@@ -67,7 +67,7 @@ fn plan(workspace: WorkspacePlan) -> Plan {
         workspace,
         disk_bytes: 16 << 20,
         disk_inodes: 10_000,
-        nofile: 256,
+        process: ProcessLimits { nofile: 256, ..ProcessLimits::default() },
         cgroup_tasks: 0,
         cgroup_v2: false,
     }

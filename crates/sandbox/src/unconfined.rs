@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::{
-    Backend, ExecSpec, Exit, MODEL_URL, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, WorkspaceMode,
+    Backend, ExecSpec, Exit, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    WorkspaceMode,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -151,12 +152,11 @@ impl Sandbox for Open {
         &self.id
     }
 
-    fn take_model_listener(&self) -> Option<TcpListener> {
-        lock(&self.model).take()
-    }
-
-    fn take_egress_listener(&self) -> Option<TcpListener> {
-        None
+    fn take_listener(&self, port: Port) -> Option<TcpListener> {
+        match port {
+            Port::Models => lock(&self.model).take(),
+            Port::Egress => None,
+        }
     }
 
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
@@ -167,6 +167,10 @@ impl Sandbox for Open {
         KEYS.into_iter()
             .map(|key| (key.to_owned(), serde_json::json!({"state": "absent", "by": "unconfined"})))
             .collect()
+    }
+
+    fn layers(&self) -> Option<Layers> {
+        None
     }
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
@@ -285,6 +289,7 @@ mod tests {
             workspace: Workspace { directory, mode },
             mounts: vec![(PathBuf::from("/usr/bin"), PathBuf::from("/opt/tools"))],
             files: vec![(PathBuf::from("/etc/agent.conf"), b"placed".to_vec())],
+            ..SandboxSpec::default()
         }
     }
 
@@ -319,10 +324,10 @@ mod tests {
     async fn the_gateway_is_where_every_sandbox_has_it() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        let bound = sandbox.take_model_listener().unwrap().local_addr().unwrap();
+        let bound = sandbox.take_listener(Port::Models).unwrap().local_addr().unwrap();
         let result = shell(&*sandbox, &format!("echo {MODEL_URL}")).await;
         assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("http://{bound}\n"));
-        assert!(sandbox.take_model_listener().is_none());
+        assert!(sandbox.take_listener(Port::Models).is_none());
     }
 
     #[tokio::test]
