@@ -36,7 +36,7 @@ pub(crate) fn run_fast() -> Result<()> {
 fn without_running(steps: &mut Steps) -> Result<()> {
     steps.command("format", cargo(&["fmt", "--all", "--check"]))?;
     steps.step("tidy", || tidy::run().map(|()| String::new()))?;
-    steps.command("clippy", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    steps.command("clippy", cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
 fn built_viv() -> Result<PathBuf> {

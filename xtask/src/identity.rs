@@ -41,11 +41,14 @@ pub(crate) fn run_tests_as_other(crates: &[&str]) -> Result<String> {
     let place = Place::new()?;
     let programs = place.copy(&built_tests(crates)?)?;
     if !is_root() {
-        run_all(&programs, &place, |program| {
+        let outcome = run_all(&programs, &place, |program| {
             let mut command = Command::new("sudo");
             command.arg("env").arg(format!("HOME={}", place.home().display())).arg(program);
             command
-        })?;
+        });
+        // What root left there, we could not remove.
+        let emptied = workspace::output(as_root("rm").arg("-rf").arg(place.home())).map(drop);
+        outcome.and(emptied)?;
         return Ok(format!("{} programs as root", programs.len()));
     }
     let user = User::ensure()?;
@@ -65,22 +68,29 @@ fn run_all(programs: &[PathBuf], place: &Place, command: impl Fn(&Path) -> Comma
 
 /// The test programs of `crates`, built.
 fn built_tests(crates: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut cargo = workspace::cargo(&["test", "--no-run", "--quiet", "--message-format=json"]);
+    // All of the workspace, as the step before did: building a part of it would choose other features anew.
+    let mut cargo =
+        workspace::cargo(&["test", "--locked", "--workspace", "--no-run", "--quiet", "--message-format=json"]);
+    let messages = workspace::output(&mut cargo)?;
     for name in crates {
-        cargo.args(["--package", name]);
+        if test_programs(&messages, &[name]).is_empty() {
+            bail!("cargo built no test program for `{name}`");
+        }
     }
-    let tests = test_programs(&workspace::output(&mut cargo)?);
-    if tests.is_empty() {
-        bail!("cargo built no test program for {}", crates.join(", "));
-    }
-    Ok(tests)
+    Ok(test_programs(&messages, crates))
 }
 
-/// The test programs among cargo's messages, one JSON document a line.
-fn test_programs(messages: &str) -> Vec<PathBuf> {
+/// The test programs of `crates` among cargo's messages, one JSON document a line.
+fn test_programs(messages: &str, crates: &[&str]) -> Vec<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let tests = messages.filter(|message| message["profile"]["test"] == true);
+    let tests = messages.filter(|message| message["profile"]["test"] == true && crates.contains(&folder_of(message)));
     tests.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect()
+}
+
+/// The folder of the crate a message is about; with us it has the crate's name.
+fn folder_of(message: &Value) -> &str {
+    let manifest = message["manifest_path"].as_str().unwrap_or_default();
+    manifest.rsplit('/').nth(1).unwrap_or_default()
 }
 
 /// A folder that every user can enter, with a home in it; the checkout may be in nobody else's reach.
@@ -167,19 +177,24 @@ fn chown_to(user: &User, place: &Place) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn only_test_programs_are_run() {
-        let messages = concat!(
-            r#"{"reason":"compiler-artifact","profile":{"test":true},"executable":"/t/jail-1"}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","profile":{"test":false},"executable":"/t/viv"}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","profile":{"test":true},"executable":null}"#,
-            "\nnot json\n"
-        );
-        assert_eq!(test_programs(messages), [PathBuf::from("/t/jail-1")]);
+    fn only_test_programs_of_the_crates_are_run() {
+        let message = |folder: &str, test: bool, executable: Option<&str>| {
+            let manifest = format!("/x/crates/{folder}/Cargo.toml");
+            json!({ "manifest_path": manifest, "profile": { "test": test }, "executable": executable }).to_string()
+        };
+        let messages = [
+            message("jail", true, Some("/t/jail-1")),
+            message("jail", false, Some("/t/jail")),
+            message("jail", true, None),
+            message("store", true, Some("/t/store-1")),
+            "not json".to_owned(),
+        ];
+        assert_eq!(test_programs(&messages.join("\n"), &["jail", "sandbox"]), [PathBuf::from("/t/jail-1")]);
     }
 
     #[test]
