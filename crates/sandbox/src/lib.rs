@@ -7,6 +7,10 @@
 
 mod exec;
 mod port;
+mod unconfined;
 
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
-pub use port::{Backend, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode};
+pub use port::{
+    Backend, MODEL_PORT, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
+};
+pub use unconfined::Unconfined;

@@ -1,0 +1,364 @@
+//! Commands on the host itself: no wall at all, for where there can be none and somebody said so.
+//!
+//! Nothing is enforced and `effective` says it, key by key. What would need a wall to be true (an overlay,
+//! a read-only workspace) is refused. All a sandbox of this kind still keeps is the promise that its
+//! processes die with it, as far as they stay in their process group.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::{Backend, ExecSpec, Exit, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, WorkspaceMode};
+
+const WORKSPACE: &str = "/workspace";
+const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "env", "seccomp"];
+
+/// Makes sandboxes that are none.
+#[derive(Debug, Clone)]
+pub struct Unconfined {
+    scratch: PathBuf,
+}
+
+impl Unconfined {
+    /// Placed files and workspaces that nobody named are kept under `scratch`, one directory a sandbox.
+    pub fn new(scratch: PathBuf) -> Self {
+        Self { scratch }
+    }
+}
+
+impl Backend for Unconfined {
+    fn name(&self) -> &'static str {
+        "unconfined"
+    }
+
+    fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+        Box::pin(async move {
+            let sandbox = Open::new(&self.scratch, spec)?;
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+/// A directory, a listener and some process groups.
+struct Open {
+    id: String,
+    directory: PathBuf,
+    paths: Paths,
+    model_url: String,
+    model: Mutex<Option<TcpListener>>,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    groups: Vec<Group>,
+    waits: JoinSet<()>,
+    destroyed: bool,
+}
+
+/// A command and everything it started.
+#[derive(Clone)]
+struct Group {
+    leader: Pid,
+    exit: watch::Receiver<Ended>,
+}
+
+impl Group {
+    fn kill(&self) {
+        // Once the leader is reaped its number may be somebody else's.
+        if self.exit.borrow().is_none() {
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+    }
+}
+
+impl Open {
+    fn new(scratch: &Path, spec: SandboxSpec) -> Result<Self, SandboxError> {
+        if spec.workspace.mode != WorkspaceMode::Bind {
+            return Err(SandboxError::Unavailable {
+                missing: "without a sandbox the workspace can only be the directory itself".to_owned(),
+                fix: "viv run --backend unconfined --workspace-mode bind".to_owned(),
+            });
+        }
+        let directory = scratch.join(&spec.id);
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source| SandboxError::Create { step, source }
+        };
+        std::fs::create_dir_all(&directory).map_err(step("make its directory"))?;
+        let workspace = spec.workspace.directory.unwrap_or_else(|| directory.join("workspace"));
+        std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
+        let mut paths = Paths::default();
+        paths.show(PathBuf::from(WORKSPACE), workspace);
+        for (source, target) in spec.mounts {
+            paths.show(target, source);
+        }
+        for (path, content) in spec.files {
+            let placed = directory.join("files").join(path.strip_prefix("/").unwrap_or(&path));
+            place(&placed, &content).map_err(step("place a file"))?;
+            paths.show(path, placed);
+        }
+        let model = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(step("bind the gateway's port"))?;
+        let address = model.local_addr().map_err(step("read the gateway's port"))?;
+        Ok(Self {
+            id: spec.id,
+            directory,
+            paths,
+            model_url: format!("http://{address}"),
+            model: Mutex::new(Some(model)),
+            running: Mutex::default(),
+        })
+    }
+
+    fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        let (program, arguments) = spec.command.split_first().ok_or(SandboxError::NotFound(String::new()))?;
+        let workdir = self.paths.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
+        let mut command = Command::new(self.paths.on_host(program));
+        command.args(arguments.iter().map(|word| self.paths.on_host(word))).current_dir(workdir).env_clear();
+        command.envs(spec.env.iter().map(|(name, value)| (name, self.paths.on_host(value))));
+        if spec.env.is_empty() {
+            command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).kill_on_drop(true);
+        let mut running = lock(&self.running);
+        if running.destroyed {
+            return Err(SandboxError::Gone);
+        }
+        let mut child = command.spawn().map_err(|source| spawn_error(program, source))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(SandboxError::Gone);
+        };
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or(SandboxError::Gone)?;
+        let group = Group { leader, exit: watch_exit(&mut running.waits, child, leader) };
+        running.groups.retain(|group| group.exit.borrow().is_none());
+        running.groups.push(group.clone());
+        let exit = Box::pin(wait(group.exit.clone()));
+        Ok(Process {
+            stdin: Some(Box::new(stdin)),
+            stdout: Box::new(stdout),
+            stderr: Box::new(stderr),
+            kill: Box::new(move || group.kill()),
+            exit,
+        })
+    }
+}
+
+impl Sandbox for Open {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn model_url(&self) -> String {
+        self.model_url.clone()
+    }
+
+    fn take_model_listener(&self) -> Option<TcpListener> {
+        lock(&self.model).take()
+    }
+
+    fn take_egress_listener(&self) -> Option<TcpListener> {
+        None
+    }
+
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
+        Box::pin(async move { self.start(spec) })
+    }
+
+    fn effective(&self) -> serde_json::Value {
+        KEYS.into_iter()
+            .map(|key| (key.to_owned(), serde_json::json!({"state": "absent", "by": "unconfined"})))
+            .collect()
+    }
+
+    fn destroy(&self) -> SandboxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut waits = {
+                let mut running = lock(&self.running);
+                running.destroyed = true;
+                running.groups.drain(..).for_each(|group| group.kill());
+                std::mem::take(&mut running.waits)
+            };
+            while waits.join_next().await.is_some() {}
+            match std::fs::remove_dir_all(&self.directory) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    Err(SandboxError::Create { step: "remove its directory".to_owned(), source })
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.running).groups.iter().for_each(Group::kill);
+    }
+}
+
+/// Paths as a sandbox would show them, and where they are on the host.
+#[derive(Default)]
+struct Paths(Vec<(PathBuf, PathBuf)>);
+
+impl Paths {
+    fn show(&mut self, inside: PathBuf, host: PathBuf) {
+        self.0.push((inside, host));
+        // The longest first, so that a file placed inside a mount is found before the mount.
+        self.0.sort_by_key(|(inside, _)| std::cmp::Reverse(inside.as_os_str().len()));
+    }
+
+    /// `word` itself, or where the path it names really is.
+    fn on_host(&self, word: &str) -> PathBuf {
+        let path = Path::new(word);
+        let found = self.0.iter().find_map(|(inside, host)| Some((host, path.strip_prefix(inside).ok()?)));
+        match found {
+            Some((host, rest)) if rest.as_os_str().is_empty() => host.clone(),
+            Some((host, rest)) => host.join(rest),
+            None => path.to_owned(),
+        }
+    }
+}
+
+fn place(path: &Path, content: &[u8]) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    std::fs::write(path, content)
+}
+
+type Ended = Option<Result<Exit, io::ErrorKind>>;
+
+fn watch_exit(waits: &mut JoinSet<()>, mut child: Child, leader: Pid) -> watch::Receiver<Ended> {
+    let (ended, exit) = watch::channel(None);
+    waits.spawn(async move {
+        let status = child.wait().await;
+        // What the leader left behind in its group dies now, while the group still has its number.
+        let _ = kill_process_group(leader, Signal::KILL);
+        ended.send_replace(Some(status.map(exit_of).map_err(|error| error.kind())));
+    });
+    exit
+}
+
+async fn wait(mut exit: watch::Receiver<Ended>) -> Result<Exit, SandboxError> {
+    let ended = exit.wait_for(Option::is_some).await.map_err(|_| SandboxError::Gone)?;
+    match *ended {
+        Some(Ok(exit)) => Ok(exit),
+        Some(Err(kind)) => Err(SandboxError::Exec { doing: "wait for", source: kind.into() }),
+        None => Err(SandboxError::Gone),
+    }
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    Exit { code: status.code(), signal: status.signal(), ..Exit::default() }
+}
+
+fn spawn_error(program: &str, source: io::Error) -> SandboxError {
+    match source.kind() {
+        io::ErrorKind::NotFound => SandboxError::NotFound(program.to_owned()),
+        io::ErrorKind::PermissionDenied => SandboxError::NotExecutable(program.to_owned()),
+        _ => SandboxError::Exec { doing: "start", source },
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Workspace, run};
+
+    fn spec(directory: Option<PathBuf>, mode: WorkspaceMode) -> SandboxSpec {
+        SandboxSpec {
+            id: "sbx_1".to_owned(),
+            workspace: Workspace { directory, mode },
+            mounts: vec![(PathBuf::from("/usr/bin"), PathBuf::from("/opt/tools"))],
+            files: vec![(PathBuf::from("/etc/agent.conf"), b"placed".to_vec())],
+        }
+    }
+
+    async fn make(scratch: &Path) -> Box<dyn Sandbox> {
+        Unconfined::new(scratch.to_owned()).create(spec(None, WorkspaceMode::Bind)).await.unwrap()
+    }
+
+    async fn shell(sandbox: &dyn Sandbox, line: &str) -> crate::ExecResult {
+        let command = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
+        run(sandbox, ExecSpec { command, ..ExecSpec::default() }, &mut |_, _| {}).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_command_runs_in_the_workspace_and_tells_its_exit_code() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sandbox = make(scratch.path()).await;
+        let result = shell(&*sandbox, "echo hi > made; cat made; exit 7").await;
+        assert_eq!((result.stdout.as_slice(), result.exit.code), (&b"hi\n"[..], Some(7)));
+        assert!(scratch.path().join("sbx_1/workspace/made").exists());
+    }
+
+    #[tokio::test]
+    async fn paths_inside_mean_what_was_mounted_there() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sandbox = make(scratch.path()).await;
+        let command = ["/opt/tools/cat", "/etc/agent.conf"].map(str::to_owned).to_vec();
+        let result = run(&*sandbox, ExecSpec { command, ..ExecSpec::default() }, &mut |_, _| {}).await.unwrap();
+        assert_eq!(result.stdout, b"placed");
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_is_told_apart_from_one_that_cannot_run() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sandbox = make(scratch.path()).await;
+        let start = async |program: &str| {
+            sandbox.exec(ExecSpec { command: vec![program.to_owned()], ..ExecSpec::default() }).await.unwrap_err()
+        };
+        assert!(matches!(start("/nowhere/at/all").await, SandboxError::NotFound(_)));
+        assert!(matches!(start("/etc/agent.conf").await, SandboxError::NotExecutable(_)));
+    }
+
+    #[tokio::test]
+    async fn destroying_it_ends_children_of_children_and_leaves_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sandbox = make(scratch.path()).await;
+        let line = "sleep 1000 & echo $!; exec sleep 1000";
+        let command = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
+        let mut process = sandbox.exec(ExecSpec { command, ..ExecSpec::default() }).await.unwrap();
+        let mut first = String::new();
+        let mut stdout = tokio::io::BufReader::new(&mut process.stdout);
+        tokio::io::AsyncBufReadExt::read_line(&mut stdout, &mut first).await.unwrap();
+        let grandchild = first.trim().to_owned();
+        sandbox.destroy().await.unwrap();
+        sandbox.destroy().await.unwrap();
+        assert_eq!(process.exit.await.unwrap().signal, Some(9));
+        let status = std::fs::read_to_string(format!("/proc/{grandchild}/status")).unwrap_or_default();
+        assert!(status.is_empty() || status.contains("State:\tZ"), "the grandchild lives: {status}");
+        assert!(!scratch.path().join("sbx_1").exists());
+        let late = sandbox.exec(ExecSpec { command: vec!["/bin/true".to_owned()], ..ExecSpec::default() }).await;
+        assert!(matches!(late, Err(SandboxError::Gone)));
+    }
+
+    #[tokio::test]
+    async fn what_only_a_wall_could_keep_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        for mode in [WorkspaceMode::Overlay, WorkspaceMode::ReadOnly] {
+            let made = Unconfined::new(scratch.path().to_owned()).create(spec(None, mode)).await;
+            assert!(matches!(made, Err(SandboxError::Unavailable { .. })));
+        }
+    }
+
+    #[tokio::test]
+    async fn it_says_that_nothing_is_enforced() {
+        let scratch = tempfile::tempdir().unwrap();
+        let effective = make(scratch.path()).await.effective();
+        assert!(effective.as_object().unwrap().values().all(|key| key["state"] == "absent"));
+    }
+}
