@@ -11,6 +11,6 @@ mod unconfined;
 
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
 pub use port::{
-    Backend, MODEL_PORT, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
+    Backend, MODEL_URL, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
 };
 pub use unconfined::Unconfined;

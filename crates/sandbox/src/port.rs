@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{ExecSpec, Exit};
 
-/// The port of the model gateway inside a sandbox that has a network of its own.
-pub const MODEL_PORT: u16 = 18080;
+/// Where a command inside finds the model gateway, in every backend.
+pub const MODEL_URL: &str = "http://127.0.0.1:18080";
 
 /// An answer that comes later; boxed, so that backends can be chosen at run time.
 pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;
@@ -28,10 +28,6 @@ pub trait Backend: Send + Sync {
 pub trait Sandbox: Send + Sync {
     /// Its name in records.
     fn id(&self) -> &str;
-    /// Where a command inside finds the model gateway, without `/v1`.
-    fn model_url(&self) -> String {
-        format!("http://127.0.0.1:{MODEL_PORT}")
-    }
     /// The listener inside on the model gateway's port; `None` once taken.
     fn take_model_listener(&self) -> Option<TcpListener>;
     /// The listener inside on the egress port; `None` once taken.

@@ -15,7 +15,9 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::{Backend, ExecSpec, Exit, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, WorkspaceMode};
+use crate::{
+    Backend, ExecSpec, Exit, MODEL_URL, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, WorkspaceMode,
+};
 
 const WORKSPACE: &str = "/workspace";
 const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "env", "seccomp"];
@@ -50,8 +52,7 @@ impl Backend for Unconfined {
 struct Open {
     id: String,
     directory: PathBuf,
-    paths: Paths,
-    model_url: String,
+    names: Names,
     model: Mutex<Option<TcpListener>>,
     running: Mutex<Running>,
 }
@@ -95,34 +96,27 @@ impl Open {
         std::fs::create_dir_all(&directory).map_err(step("make its directory"))?;
         let workspace = spec.workspace.directory.unwrap_or_else(|| directory.join("workspace"));
         std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
-        let mut paths = Paths::default();
-        paths.show(PathBuf::from(WORKSPACE), workspace);
+        let model = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(step("bind the gateway's port"))?;
+        let address = model.local_addr().map_err(step("read the gateway's port"))?;
+        let mut names = Names { model_url: format!("http://{address}"), paths: Vec::new() };
+        names.show(PathBuf::from(WORKSPACE), workspace);
         for (source, target) in spec.mounts {
-            paths.show(target, source);
+            names.show(target, source);
         }
         for (path, content) in spec.files {
             let placed = directory.join("files").join(path.strip_prefix("/").unwrap_or(&path));
-            place(&placed, &content).map_err(step("place a file"))?;
-            paths.show(path, placed);
+            place(&placed, &names.in_file(content)).map_err(step("place a file"))?;
+            names.show(path, placed);
         }
-        let model = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(step("bind the gateway's port"))?;
-        let address = model.local_addr().map_err(step("read the gateway's port"))?;
-        Ok(Self {
-            id: spec.id,
-            directory,
-            paths,
-            model_url: format!("http://{address}"),
-            model: Mutex::new(Some(model)),
-            running: Mutex::default(),
-        })
+        Ok(Self { id: spec.id, directory, names, model: Mutex::new(Some(model)), running: Mutex::default() })
     }
 
     fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
         let (program, arguments) = spec.command.split_first().ok_or(SandboxError::NotFound(String::new()))?;
-        let workdir = self.paths.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
-        let mut command = Command::new(self.paths.on_host(program));
-        command.args(arguments.iter().map(|word| self.paths.on_host(word))).current_dir(workdir).env_clear();
-        command.envs(spec.env.iter().map(|(name, value)| (name, self.paths.on_host(value))));
+        let workdir = self.names.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
+        let mut command = Command::new(self.names.on_host(program));
+        command.args(arguments.iter().map(|word| self.names.on_host(word))).current_dir(workdir).env_clear();
+        command.envs(spec.env.iter().map(|(name, value)| (name, self.names.on_host(value))));
         if spec.env.is_empty() {
             command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         }
@@ -155,10 +149,6 @@ impl Open {
 impl Sandbox for Open {
     fn id(&self) -> &str {
         &self.id
-    }
-
-    fn model_url(&self) -> String {
-        self.model_url.clone()
     }
 
     fn take_model_listener(&self) -> Option<TcpListener> {
@@ -204,25 +194,36 @@ impl Drop for Open {
     }
 }
 
-/// Paths as a sandbox would show them, and where they are on the host.
-#[derive(Default)]
-struct Paths(Vec<(PathBuf, PathBuf)>);
+/// What a sandbox would show, and where it is on the host: paths, and the address of the gateway.
+struct Names {
+    model_url: String,
+    paths: Vec<(PathBuf, PathBuf)>,
+}
 
-impl Paths {
+impl Names {
     fn show(&mut self, inside: PathBuf, host: PathBuf) {
-        self.0.push((inside, host));
+        self.paths.push((inside, host));
         // The longest first, so that a file placed inside a mount is found before the mount.
-        self.0.sort_by_key(|(inside, _)| std::cmp::Reverse(inside.as_os_str().len()));
+        self.paths.sort_by_key(|(inside, _)| std::cmp::Reverse(inside.as_os_str().len()));
     }
 
-    /// `word` itself, or where the path it names really is.
+    /// `word` itself, or what it means here.
     fn on_host(&self, word: &str) -> PathBuf {
-        let path = Path::new(word);
-        let found = self.0.iter().find_map(|(inside, host)| Some((host, path.strip_prefix(inside).ok()?)));
+        let word = word.replace(MODEL_URL, &self.model_url);
+        let path = Path::new(&word);
+        let found = self.paths.iter().find_map(|(inside, host)| Some((host, path.strip_prefix(inside).ok()?)));
         match found {
             Some((host, rest)) if rest.as_os_str().is_empty() => host.clone(),
             Some((host, rest)) => host.join(rest),
             None => path.to_owned(),
+        }
+    }
+
+    /// A placed file that names the gateway names the one that is here.
+    fn in_file(&self, content: Vec<u8>) -> Vec<u8> {
+        match String::from_utf8(content) {
+            Ok(text) => text.replace(MODEL_URL, &self.model_url).into_bytes(),
+            Err(binary) => binary.into_bytes(),
         }
     }
 }
@@ -312,6 +313,16 @@ mod tests {
         let command = ["/opt/tools/cat", "/etc/agent.conf"].map(str::to_owned).to_vec();
         let result = run(&*sandbox, ExecSpec { command, ..ExecSpec::default() }, &mut |_, _| {}).await.unwrap();
         assert_eq!(result.stdout, b"placed");
+    }
+
+    #[tokio::test]
+    async fn the_gateway_is_where_every_sandbox_has_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sandbox = make(scratch.path()).await;
+        let bound = sandbox.take_model_listener().unwrap().local_addr().unwrap();
+        let result = shell(&*sandbox, &format!("echo {MODEL_URL}")).await;
+        assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("http://{bound}\n"));
+        assert!(sandbox.take_model_listener().is_none());
     }
 
     #[tokio::test]
