@@ -5,8 +5,25 @@
 //!
 //! Not here: what an event means (`protocol`), or who may read it (`server`).
 
+mod bodies;
 mod clock;
+mod data_dir;
+mod database;
+mod digest;
+mod guard;
 mod journal;
+mod owner;
+mod sessions;
 
+pub use bodies::{Bodies, BodyError, BodyWriter};
 pub use clock::{Clock, SystemClock};
-pub use journal::{Journal, JournalError};
+pub use data_dir::{DataDir, DataDirError, ServerLock};
+pub use database::DatabaseError;
+pub use digest::{Digest, DigestError};
+pub use journal::{
+    FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Tail, Verified, verify,
+};
+pub use owner::{Owner, OwnerId};
+pub use sessions::{
+    Cursor, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage, SessionRecord,
+};

@@ -1,0 +1,85 @@
+//! A database file that several processes may have open.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// How long one process waits for the transaction of another.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Why a database could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The database itself said no.
+    #[error("the database failed")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The file could not be made.
+    #[error("cannot make the database `{path}`")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A later version of this program has changed it.
+    #[error("the database `{path}` has schema {found}, this program knows {known}; use the newer program")]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Schema of the file.
+        found: u32,
+        /// Schema this program knows.
+        known: u32,
+    },
+}
+
+/// Opens the database at `path` and brings it to the last of `schema`, whose first step makes version 1.
+pub(crate) fn open(path: &Path, schema: &[&str]) -> Result<Connection, DatabaseError> {
+    // Left alone, SQLite makes it readable for everybody; its WAL files take the mode of this one.
+    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    made.map_err(|source| DatabaseError::Io { path: path.to_owned(), source })?;
+    let mut connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    prepare(&mut connection)?;
+    migrate(&mut connection, path, schema)?;
+    Ok(connection)
+}
+
+/// What every connection needs, one in memory too.
+pub(crate) fn prepare(connection: &mut Connection) -> Result<(), DatabaseError> {
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // A transaction that reads first and writes later would fail where another wrote in between.
+    connection.set_transaction_behavior(TransactionBehavior::Immediate);
+    Ok(())
+}
+
+/// Runs the steps of `schema` that the database has not seen, all or none.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path, schema: &[&str]) -> Result<(), DatabaseError> {
+    let known = u32::try_from(schema.len()).unwrap_or(u32::MAX);
+    if version(connection)? == known {
+        return Ok(());
+    }
+    let transaction = connection.transaction()?;
+    // Asked again: another process may have run them while we waited.
+    let found = version(&transaction)?;
+    if found > known {
+        return Err(DatabaseError::TooNew { path: path.to_owned(), found, known });
+    }
+    for step in schema.iter().skip(found as usize) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn version(connection: &Connection) -> Result<u32, DatabaseError> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}

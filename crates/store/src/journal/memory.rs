@@ -1,0 +1,70 @@
+//! A journal in memory, for tests and sessions nobody wants to keep.
+
+use std::sync::{Arc, Mutex};
+
+use protocol::{Draft, Event, SessionId};
+use tokio::sync::watch;
+
+use super::line;
+use super::stamp::Stamp;
+use super::{Flaw, Journal, JournalError};
+use crate::guard::lock;
+use crate::{Clock, Digest};
+
+/// Keeps the same lines as a file would, but not after the process.
+pub struct MemoryJournal {
+    session: SessionId,
+    clock: Arc<dyn Clock>,
+    records: Mutex<Records>,
+    last: watch::Sender<u64>,
+}
+
+struct Records {
+    lines: Vec<Vec<u8>>,
+    stamp: Stamp,
+    prev: Digest,
+}
+
+impl MemoryJournal {
+    /// An empty journal.
+    pub fn new(session: SessionId, clock: Arc<dyn Clock>) -> Self {
+        let records = Records { lines: Vec::new(), stamp: Stamp::default(), prev: Digest::ZERO };
+        Self { session, clock, records: Mutex::new(records), last: watch::Sender::new(0) }
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+        let mut records = lock(&self.records);
+        let event = records.stamp.next(&self.session, self.clock.now(), draft)?;
+        let line = line::encode(&event, records.prev)?;
+        records.prev = line::digest(&line);
+        records.lines.push(line);
+        records.stamp.advance(&event);
+        self.last.send_replace(event.sequence);
+        Ok(event)
+    }
+
+    fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
+        let records = lock(&self.records);
+        let skipped = usize::try_from(sequence).unwrap_or(usize::MAX);
+        let read = |(number, line): (usize, &Vec<u8>)| match line::decode(line) {
+            Ok(decoded) => Ok(decoded.event),
+            Err(error) => Err(JournalError::Damaged {
+                path: "memory".into(),
+                line: number as u64 + 1,
+                byte: 0,
+                flaw: Flaw::NotARecord(error),
+            }),
+        };
+        records.lines.iter().enumerate().skip(skipped).take(limit).map(read).collect()
+    }
+
+    fn last(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    fn sync(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}

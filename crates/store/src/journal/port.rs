@@ -1,0 +1,22 @@
+//! The journal as a port.
+
+use protocol::{Draft, Event};
+use tokio::sync::watch;
+
+use super::JournalError;
+
+/// Where one session's records live.
+///
+/// A record is stored before its number is returned: a subscriber may ask for it at once. Numbers are
+/// contiguous from 1 and times never go back, whatever the clock does. Nothing is stored after
+/// `session.ended`. A refused record leaves no trace, and the next one is taken as if nothing had been.
+pub trait Journal: Send + Sync {
+    /// Stores `draft` and returns its event, with number and time.
+    fn append(&self, draft: Draft) -> Result<Event, JournalError>;
+    /// At most `limit` events numbered above `sequence`, in order.
+    fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError>;
+    /// Number of the last event, now and as it grows.
+    fn last(&self) -> watch::Receiver<u64>;
+    /// Returns when everything appended so far is on disk.
+    fn sync(&self) -> Result<(), JournalError>;
+}

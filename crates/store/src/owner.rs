@@ -1,0 +1,85 @@
+//! Who runs a session: a process that holds a lock for as long as it lives.
+//!
+//! The kernel lets go of the lock when the process ends, however it ends. So a session whose owner's
+//! lock can be taken has lost its host, and nobody has to guess from times or process ids.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::DataDir;
+
+/// Names one process that runs sessions. Never given twice.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(String);
+
+impl OwnerId {
+    /// As it stands in the database and in the lock's name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn from_database(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// This process as an owner; it owns until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct Owner {
+    id: OwnerId,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Owner {
+    /// Takes a new lock in the data directory.
+    pub fn claim(directory: &DataDir) -> io::Result<Self> {
+        let id = OwnerId(Uuid::now_v7().to_string());
+        let path = lock_path(&directory.owners(), &id);
+        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        lock.try_lock()?;
+        Ok(Self { id, path, _lock: lock })
+    }
+
+    /// Its name, to be written into what it owns.
+    pub fn id(&self) -> &OwnerId {
+        &self.id
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A lock that is not there counts as free, so leaving the file behind would only be untidy.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the process that claimed `id` still lives.
+pub(crate) fn is_alive(owners: &Path, id: &OwnerId) -> io::Result<bool> {
+    let file = match File::open(lock_path(owners, id)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // Shared, so that two who ask at once do not take each other for the owner.
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn lock_path(owners: &Path, id: &OwnerId) -> PathBuf {
+    owners.join(format!("{id}.lock"))
+}

@@ -1,0 +1,54 @@
+//! Why the sessions index refused or failed.
+
+use protocol::{Code, SessionId};
+
+use crate::DatabaseError;
+
+/// Why the sessions index refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionIndexError {
+    /// A session of that id exists.
+    #[error("session `{0}` exists already")]
+    AlreadyExists(SessionId),
+    /// No session by that id, name or beginning of an id.
+    #[error("no session `{0}`")]
+    NotFound(String),
+    /// More than one session begins so.
+    #[error("`{reference}` may be any of {}", .matches.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        reference: String,
+        /// The first ids that begin so.
+        matches: Vec<String>,
+    },
+    /// Somebody else took the session over.
+    #[error("session `{0}` has another owner now")]
+    OwnedByAnother(SessionId),
+    /// The list cannot go on from here.
+    #[error("`{0}` is no place in the list of sessions")]
+    Cursor(String),
+    /// The database failed.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// Whether an owner lives could not be found out.
+    #[error("cannot look at the lock of an owner")]
+    Owner(#[source] std::io::Error),
+}
+
+impl SessionIndexError {
+    /// Stable identifier for clients.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::AlreadyExists(_) => Code::SessionAlreadyExists,
+            Self::NotFound(_) => Code::SessionNotFound,
+            Self::Ambiguous { .. } | Self::Cursor(_) => Code::InvalidRequest,
+            Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => Code::Internal,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for SessionIndexError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error.into())
+    }
+}

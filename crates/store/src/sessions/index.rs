@@ -1,0 +1,225 @@
+//! The table of sessions.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use protocol::SessionId;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, named_params, params};
+
+use super::name::names;
+use super::record::{Cursor, NewSession, Placed, SessionChange, SessionPage, SessionRecord};
+use super::{SessionIndexError, SessionOutcome};
+use crate::database;
+use crate::guard::lock;
+use crate::owner::is_alive;
+use crate::{Clock, DataDir, OwnerId};
+
+const SCHEMA: &[&str] = &["CREATE TABLE session (
+    place INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL UNIQUE,
+    agent TEXT NOT NULL,
+    agent_mode TEXT NOT NULL,
+    permission_mode TEXT NOT NULL,
+    model TEXT,
+    variant TEXT,
+    directory TEXT,
+    title TEXT,
+    mcp TEXT,
+    skills TEXT,
+    native_session_id TEXT,
+    event_count INTEGER NOT NULL DEFAULT 0,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    outcome TEXT,
+    epoch INTEGER NOT NULL DEFAULT 1,
+    owner TEXT NOT NULL
+) STRICT;
+CREATE INDEX session_running ON session (owner) WHERE outcome IS NULL;"];
+
+/// So many ids are named when a reference fits more than one.
+const AMBIGUOUS_SHOWN: usize = 5;
+
+/// Every session of a data directory. Several processes may have it open.
+pub struct SessionIndex {
+    connection: Mutex<Connection>,
+    owners: PathBuf,
+    clock: Arc<dyn Clock>,
+}
+
+impl SessionIndex {
+    /// Opens the index of `directory`, or makes it.
+    pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionIndexError> {
+        let connection = database::open(&directory.database(), SCHEMA)?;
+        Ok(Self { connection: Mutex::new(connection), owners: directory.owners(), clock })
+    }
+
+    /// Enters a session and gives it a name. Of two who create the same id at once, one succeeds.
+    pub fn create(&self, new: &NewSession) -> Result<SessionRecord, SessionIndexError> {
+        let connection = lock(&self.connection);
+        for name in names(new.id.as_str()) {
+            match self.insert(&connection, new, &name) {
+                Ok(record) => return Ok(record),
+                Err(error) if is_taken(&error, "session.id") => {
+                    return Err(SessionIndexError::AlreadyExists(new.id.clone()));
+                }
+                Err(error) if is_taken(&error, "session.name") => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(SessionIndexError::AlreadyExists(new.id.clone()))
+    }
+
+    /// The session `id`.
+    pub fn get(&self, id: &SessionId) -> Result<SessionRecord, SessionIndexError> {
+        let found = one(&lock(&self.connection), "WHERE id = ?1", [id.as_str()])?;
+        found.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
+    }
+
+    /// The session a person means: its id, its name, the only beginning of an id, or `@last`.
+    pub fn find(&self, reference: &str) -> Result<SessionRecord, SessionIndexError> {
+        let not_found = || SessionIndexError::NotFound(reference.to_owned());
+        let connection = lock(&self.connection);
+        if reference == "@last" {
+            return one(&connection, "ORDER BY place DESC LIMIT 1", [])?.ok_or_else(not_found);
+        }
+        let exact = "WHERE id = ?1 OR name = ?1 ORDER BY id = ?1 DESC LIMIT 1";
+        if let Some(record) = one(&connection, exact, [reference])? {
+            return Ok(record);
+        }
+        // No character of an id sorts behind `~`, so this is every id that begins so, by the index.
+        let begins = "WHERE ?1 <> '' AND id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT 5";
+        let mut matches = many(&connection, begins, [reference])?;
+        match matches.pop() {
+            None => Err(not_found()),
+            Some(only) if matches.is_empty() => Ok(only.record),
+            Some(last) => {
+                let ids = matches.into_iter().chain([last]).map(|placed| placed.record.info.session_id.to_string());
+                let matches = ids.take(AMBIGUOUS_SHOWN).collect();
+                Err(SessionIndexError::Ambiguous { reference: reference.to_owned(), matches })
+            }
+        }
+    }
+
+    /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
+    pub fn list(&self, from: Option<Cursor>, limit: usize) -> Result<SessionPage, SessionIndexError> {
+        let before = from.map_or(i64::MAX, |cursor| cursor.0);
+        let wanted = i64::try_from(limit).unwrap_or(i64::MAX - 1);
+        let clause = "WHERE place < ?1 ORDER BY place DESC LIMIT ?2";
+        // One more than asked for tells whether the list goes on.
+        let mut rows = many(&lock(&self.connection), clause, [before, wanted.saturating_add(1)])?;
+        let goes_on = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| goes_on).map(|placed| placed.place);
+        Ok(SessionPage { sessions: rows.into_iter().map(|placed| placed.record).collect(), next })
+    }
+
+    /// Changes what `change` names and returns the session as it is then.
+    pub fn update(&self, id: &SessionId, change: &SessionChange) -> Result<SessionRecord, SessionIndexError> {
+        let sql = format!(
+            "UPDATE session SET
+                agent_mode = coalesce(:agent_mode, agent_mode),
+                permission_mode = coalesce(:permission_mode, permission_mode),
+                model = coalesce(:model, model),
+                title = coalesce(:title, title),
+                native_session_id = coalesce(:native_session_id, native_session_id),
+                event_count = max(event_count, coalesce(:event_count, 0)),
+                outcome = coalesce(outcome, :outcome),
+                updated_ms = max(updated_ms, :now)
+             WHERE id = :id RETURNING {}",
+            Placed::COLUMNS
+        );
+        let values = named_params! {
+            ":id": id.as_str(),
+            ":agent_mode": change.agent_mode,
+            ":permission_mode": change.permission_mode,
+            ":model": change.model,
+            ":title": change.title,
+            ":native_session_id": change.native_session_id,
+            ":event_count": change.event_count,
+            ":outcome": change.outcome.map(SessionOutcome::as_str),
+            ":now": self.now(),
+        };
+        let connection = lock(&self.connection);
+        let row = connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?;
+        row.map(|placed| placed.record).ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
+    }
+
+    /// Sessions that have not ended although their owner has: killed, or crashed.
+    pub fn orphans(&self) -> Result<Vec<SessionRecord>, SessionIndexError> {
+        let running = many(&lock(&self.connection), "WHERE outcome IS NULL ORDER BY place", [])?;
+        let mut orphans = Vec::new();
+        for Placed { record, .. } in running {
+            if !is_alive(&self.owners, &record.owner).map_err(SessionIndexError::Owner)? {
+                orphans.push(record);
+            }
+        }
+        Ok(orphans)
+    }
+
+    /// Makes `owner` the owner of `orphan`, unless somebody else was first. Raises the epoch.
+    pub fn adopt(&self, orphan: &SessionRecord, owner: &OwnerId) -> Result<SessionRecord, SessionIndexError> {
+        let sql = format!(
+            "UPDATE session SET owner = ?1, epoch = epoch + 1, updated_ms = max(updated_ms, ?2)
+             WHERE id = ?3 AND owner = ?4 AND epoch = ?5 RETURNING {}",
+            Placed::COLUMNS
+        );
+        let id = &orphan.info.session_id;
+        let values = params![owner.as_str(), self.now(), id.as_str(), orphan.owner.as_str(), orphan.epoch];
+        let connection = lock(&self.connection);
+        let row = connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?;
+        row.map(|placed| placed.record).ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
+    }
+
+    fn insert(&self, connection: &Connection, new: &NewSession, name: &str) -> rusqlite::Result<SessionRecord> {
+        let sql = format!(
+            "INSERT INTO session (id, name, agent, agent_mode, permission_mode, model, variant, directory, title, mcp,
+                 skills, created_ms, updated_ms, owner)
+             VALUES (:id, :name, :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
+                 :skills, :now, :now, :owner)
+             RETURNING {}",
+            Placed::COLUMNS
+        );
+        let json = |value: serde_json::Value| value.to_string();
+        let mcp = new.mcp.clone().map(|servers| json(servers.into_iter().collect()));
+        let values = named_params! {
+            ":id": new.id.as_str(),
+            ":name": name,
+            ":agent": new.agent,
+            ":agent_mode": new.agent_mode,
+            ":permission_mode": new.permission_mode,
+            ":model": new.model,
+            ":variant": new.variant,
+            ":directory": new.directory,
+            ":title": new.title,
+            ":mcp": mcp,
+            ":skills": new.skills.clone().map(json),
+            ":now": self.now(),
+            ":owner": new.owner.as_str(),
+        };
+        connection.prepare_cached(&sql)?.query_row(values, Placed::read).map(|placed| placed.record)
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.now().as_millisecond()
+    }
+}
+
+fn many(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Vec<Placed>> {
+    let sql = format!("SELECT {} FROM session {clause}", Placed::COLUMNS);
+    connection.prepare_cached(&sql)?.query_map(values, Placed::read)?.collect()
+}
+
+fn one(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Option<SessionRecord>> {
+    Ok(many(connection, clause, values)?.pop().map(|placed| placed.record))
+}
+
+/// Whether a row was refused because `column` must be unique and is not.
+fn is_taken(error: &rusqlite::Error, column: &str) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, Some(message)) => {
+            failure.code == ErrorCode::ConstraintViolation && message.ends_with(column)
+        }
+        _ => false,
+    }
+}

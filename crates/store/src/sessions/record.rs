@@ -1,0 +1,201 @@
+//! One session as the index knows it, and what may be changed of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use protocol::{SessionId, SessionInfo};
+use rusqlite::Row;
+use rusqlite::types::Type;
+use serde_json::Value;
+
+use super::SessionIndexError;
+use crate::OwnerId;
+
+/// What is known of a session when it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSession {
+    /// Chosen by the client, or a UUID v7.
+    pub id: SessionId,
+    /// Which agent.
+    pub agent: String,
+    /// The agent's own mode.
+    pub agent_mode: String,
+    /// The permission mode.
+    pub permission_mode: String,
+    /// Which model.
+    pub model: Option<String>,
+    /// Variant of the model.
+    pub variant: Option<String>,
+    /// The workspace on the host.
+    pub directory: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// MCP servers of this session.
+    pub mcp: Option<BTreeMap<String, Value>>,
+    /// Skills of this session.
+    pub skills: Option<Value>,
+    /// Who runs it.
+    pub owner: OwnerId,
+}
+
+impl NewSession {
+    /// A session of `agent` with everything else left open.
+    pub fn new(id: SessionId, agent: impl Into<String>, owner: OwnerId) -> Self {
+        Self {
+            id,
+            agent: agent.into(),
+            agent_mode: "default".into(),
+            permission_mode: "default".into(),
+            model: None,
+            variant: None,
+            directory: None,
+            title: None,
+            mcp: None,
+            skills: None,
+            owner,
+        }
+    }
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionRecord {
+    /// What a client is told.
+    pub info: SessionInfo,
+    /// How it ended, once it has.
+    pub outcome: Option<SessionOutcome>,
+    /// How often it was taken over; an owner of an earlier epoch has lost it.
+    pub epoch: u64,
+    /// Who runs it, or ran it last.
+    pub owner: OwnerId,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum SessionOutcome {
+    Completed,
+    Error,
+    Terminated,
+}
+
+impl SessionOutcome {
+    /// As it stands in the database and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Error => "error",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        [Self::Completed, Self::Error, Self::Terminated].into_iter().find(|outcome| outcome.as_str() == text)
+    }
+}
+
+impl From<protocol::SessionEndReason> for SessionOutcome {
+    fn from(reason: protocol::SessionEndReason) -> Self {
+        match reason {
+            protocol::SessionEndReason::Completed => Self::Completed,
+            protocol::SessionEndReason::Error => Self::Error,
+            protocol::SessionEndReason::Terminated => Self::Terminated,
+        }
+    }
+}
+
+/// What changes of a session; what is none stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionChange {
+    /// The agent's own mode.
+    pub agent_mode: Option<String>,
+    /// The permission mode.
+    pub permission_mode: Option<String>,
+    /// Which model.
+    pub model: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// The agent's own session id.
+    pub native_session_id: Option<String>,
+    /// Number of the last event.
+    pub event_count: Option<u64>,
+    /// It ended, and so. A session that ended stays ended.
+    pub outcome: Option<SessionOutcome>,
+}
+
+/// A part of the list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionPage {
+    /// Newest first.
+    pub sessions: Vec<SessionRecord>,
+    /// Where the list goes on, if it does.
+    pub next: Option<Cursor>,
+}
+
+/// A place in the list of sessions. Sessions that are made meanwhile do not move it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor(pub(super) i64);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = SessionIndexError;
+    fn from_str(text: &str) -> Result<Self, SessionIndexError> {
+        text.parse().map(Self).map_err(|_| SessionIndexError::Cursor(text.to_owned()))
+    }
+}
+
+/// A row together with its place in the list.
+pub(super) struct Placed {
+    pub(super) place: Cursor,
+    pub(super) record: SessionRecord,
+}
+
+impl Placed {
+    /// The columns [`Placed::read`] expects, in any order.
+    pub(super) const COLUMNS: &str = "place, id, name, agent, agent_mode, permission_mode, model, variant, directory, \
+         title, mcp, skills, native_session_id, event_count, created_ms, updated_ms, outcome, epoch, owner";
+
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let outcome = parsed(row, "outcome", |text| SessionOutcome::parse(text).ok_or("no outcome"))?;
+        let info = SessionInfo {
+            session_id: parsed(row, "id", str::parse)?.ok_or(rusqlite::Error::InvalidQuery)?,
+            name: row.get("name")?,
+            agent: row.get("agent")?,
+            agent_mode: row.get("agent_mode")?,
+            permission_mode: row.get("permission_mode")?,
+            model: row.get("model")?,
+            variant: row.get("variant")?,
+            native_session_id: row.get("native_session_id")?,
+            ended: outcome.is_some(),
+            event_count: row.get("event_count")?,
+            created_at: row.get("created_ms")?,
+            updated_at: row.get("updated_ms")?,
+            directory: row.get("directory")?,
+            title: row.get("title")?,
+            mcp: parsed(row, "mcp", |text| serde_json::from_str(text))?,
+            skills: parsed(row, "skills", |text| serde_json::from_str(text))?,
+        };
+        let owner = OwnerId::from_database(row.get("owner")?);
+        let record = SessionRecord { info, outcome, epoch: row.get("epoch")?, owner };
+        Ok(Self { place: Cursor(row.get("place")?), record })
+    }
+}
+
+/// Reads a column of text that stands for something else.
+fn parsed<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> rusqlite::Result<Option<T>> {
+    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    let index = row.as_ref().column_index(column)?;
+    let value =
+        parse(&text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, Type::Text, error.into()))?;
+    Ok(Some(value))
+}
