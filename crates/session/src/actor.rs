@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use protocol::{EventBody, MessageQueued, TurnId, TurnOutcome};
+use protocol::{ErrorData, EventBody, MessageQueued, TurnId, TurnOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -27,6 +27,8 @@ use crate::recorder::Recorder;
 use crate::seat::Seat;
 use crate::turn::{Effect, Input, Phase};
 use crate::{Accepted, Message, SessionError, WhenBusy};
+
+pub(crate) use ask::{resolved_permission, resolved_question};
 
 /// So many messages may wait in one session.
 const QUEUE_CAP: usize = 64;
@@ -49,6 +51,8 @@ pub(crate) struct Actor {
     /// When an agent that was asked to stop must have stopped.
     stop_by: Option<Instant>,
     turns: u64,
+    /// The agent was started at least once by this actor: what waits may start it again.
+    woken: bool,
     /// The record broke off; what it left open is closed before anything else is written.
     torn: bool,
 }
@@ -167,12 +171,13 @@ impl Actor {
         }
         let turn = self.next_turn();
         let accepted = Accepted { turn_id: turn.clone(), sequence, queued: !free };
-        self.receipts.keep(message.client_message_id.as_deref(), &accepted);
+        let name = message.client_message_id.clone();
         if free {
             self.start_turn(turn, message).await?;
         } else {
             self.enqueue(turn, message).await?;
         }
+        self.receipts.keep(name.as_deref(), &accepted);
         Ok(accepted)
     }
 
@@ -194,10 +199,24 @@ impl Actor {
     }
 
     async fn start_what_waits(&mut self) -> Result<(), SessionError> {
-        while self.phase == Phase::Idle && self.live.is_some() {
+        while self.phase == Phase::Idle && self.woken && !self.queue.is_empty() {
+            if self.live.is_none()
+                && let Err(error) = self.wake().await
+            {
+                return self.tell_cannot_start(&error);
+            }
             let Some(Queued { turn, message }) = self.queue.pop_front() else { break };
             self.start_turn(turn, message).await?;
         }
+        Ok(())
+    }
+
+    fn tell_cannot_start(&mut self, error: &SessionError) -> Result<(), SessionError> {
+        // Not tried again before somebody asks for something.
+        self.woken = false;
+        let (message, code) =
+            (format!("cannot start the agent again: {error}"), Some(error.code().as_str().to_owned()));
+        self.recorder.daemon(EventBody::Error(ErrorData { message, code, details: None }))?;
         Ok(())
     }
 

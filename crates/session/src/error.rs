@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use agents::AgentError;
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::SandboxError;
-use store::JournalError;
+use store::{JournalError, SessionIndexError};
 
 /// Why a command to a session was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,12 @@ pub enum SessionError {
     /// The record could not be kept, so nothing else was done.
     #[error("cannot keep the record")]
     Journal(#[from] JournalError),
+    /// The list of sessions could not be read or written.
+    #[error("cannot use the list of sessions")]
+    Index(#[source] SessionIndexError),
+    /// Another process of this data directory runs it.
+    #[error("session `{0}` is run by another process")]
+    RunElsewhere(SessionId),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     ShuttingDown,
@@ -87,6 +93,8 @@ impl SessionError {
             Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::Sandbox(_) => Code::SandboxCreateError,
+            Self::RunElsewhere(_) => Code::DataDirInUse,
+            Self::Index(error) => error.code(),
             Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
@@ -102,6 +110,20 @@ impl SessionError {
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
             _ => None,
+        }
+    }
+}
+
+impl From<SessionIndexError> for SessionError {
+    fn from(error: SessionIndexError) -> Self {
+        match error {
+            SessionIndexError::AlreadyExists(id) => Self::AlreadyExists(id),
+            SessionIndexError::OwnedByAnother(id) => Self::RunElsewhere(id),
+            SessionIndexError::NotFound(reference) => match SessionId::new(reference.clone()) {
+                Ok(id) => Self::NotFound(id),
+                Err(_) => Self::Index(SessionIndexError::NotFound(reference)),
+            },
+            other => Self::Index(other),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gateway::CurrentTurn;
 use protocol::{
-    ContentPart, Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Turn, TurnId,
-    TurnOutcome, TurnPhase,
+    AgentUnparsed, ContentPart, Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Turn,
+    TurnId, TurnOutcome, TurnPhase,
 };
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
@@ -37,11 +37,18 @@ impl Recorder {
 
     /// Records what happened now, in the turn that runs now.
     pub(crate) fn record(&self, mut draft: Draft) -> Result<Event, JournalError> {
-        if draft.turn_id.is_none() {
-            draft.turn_id = self.turn.get();
+        draft.turn_id = draft.turn_id.or_else(|| self.turn.get());
+        draft.native_session_id.clone_from(&self.native_session_id);
+        let turn = draft.turn_id.clone();
+        match self.journal.append(draft) {
+            // What could never be read back must not end a session: it is told in place of itself.
+            Err(error @ (JournalError::TooDeep { .. } | JournalError::TooLarge { .. })) => {
+                let (error, location) = (error.to_string(), "stdout".to_owned());
+                let body = EventBody::AgentUnparsed(AgentUnparsed { error, location, raw_hash: None });
+                self.journal.append(Draft::daemon(body).synthetic().in_turn(turn))
+            }
+            other => other,
         }
-        draft.native_session_id = self.native_session_id.clone();
-        self.journal.append(draft)
     }
 
     pub(crate) fn daemon(&self, body: EventBody) -> Result<Event, JournalError> {
@@ -84,7 +91,8 @@ impl Recorder {
         // A sync may take as long as the disk likes: not on a thread that serves others.
         match tokio::task::spawn_blocking(move || journal.sync()).await {
             Ok(synced) => synced,
-            Err(_) => Err(JournalError::Io { doing: "sync", source: std::io::ErrorKind::Interrupted.into() }),
+            // The runtime is going away and took the thread with it.
+            Err(_) => Ok(()),
         }
     }
 }

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::Actor;
+use crate::SessionError;
 use crate::pending::{PendingRequest, Request};
 use crate::turn::Input;
-use crate::SessionError;
 
 impl Actor {
     pub(super) fn keep_permission(&mut self, permission: Permission, event: &Event) {
@@ -131,11 +131,7 @@ pub(crate) fn resolved_permission(asked: &Permission, reply: PermissionReply, re
 }
 
 /// `asked` as it stands in `question.resolved`; no answers means that it was rejected.
-pub(crate) fn resolved_question(
-    asked: &Question,
-    answers: Option<Vec<Vec<String>>>,
-    reason: Option<&str>,
-) -> Question {
+pub(crate) fn resolved_question(asked: &Question, answers: Option<Vec<Vec<String>>>, reason: Option<&str>) -> Question {
     let status = if answers.is_some() { QuestionStatus::Answered } else { QuestionStatus::Rejected };
     let response = answers.as_ref().and_then(|answers| answers.first()?.first().cloned());
     Question { status, response, answers, metadata: with_reason(asked.metadata.clone(), reason), ..asked.clone() }

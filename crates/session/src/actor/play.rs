@@ -31,7 +31,8 @@ impl Actor {
 
     async fn read(&mut self, line: Line) -> Result<(), SessionError> {
         if line.cut > 0 {
-            let error = format!("a line of {} bytes, of which {} were dropped", line.bytes.len() as u64 + line.cut, line.cut);
+            let error =
+                format!("a line of {} bytes, of which {} were dropped", line.bytes.len() as u64 + line.cut, line.cut);
             let shown = String::from_utf8_lossy(&line.bytes[..line.bytes.len().min(CUT_LINE_SHOWN)]).into_owned();
             let body = AgentUnparsed { error, location: "stdout".to_owned(), raw_hash: None };
             self.recorder.record(Draft::daemon(EventBody::AgentUnparsed(body)).with_raw(Value::String(shown)))?;
