@@ -5,8 +5,10 @@ use protocol::{Attachment, Draft, PermissionId, PermissionReply, QuestionId, Tur
 /// One running agent's protocol: its lines to events, our answers to its lines.
 ///
 /// Pure and total: no input makes it panic, what it does not understand becomes an event with `raw`.
-/// It emits items, permissions, questions, errors and `agent.unparsed`; turns and the session's own
-/// start and end are the caller's.
+/// It emits items, permissions, questions, errors and `agent.unparsed`. Turns, the session's own start
+/// and end, and the `resolved` event of an answer are the caller's: only when the *agent* withdraws what
+/// it asked does the dialogue emit `permission.resolved` or `question.resolved` itself, and the caller
+/// must then no longer answer it.
 pub trait Dialogue: Send {
     /// What to do before the first prompt.
     fn open(&mut self) -> Vec<Output>;
@@ -14,9 +16,9 @@ pub trait Dialogue: Send {
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output>;
     /// Reads one line of the agent's stdout, without its newline.
     fn line(&mut self, line: &[u8]) -> Vec<Output>;
-    /// Answers a permission the agent asked for.
+    /// Answers a permission the agent asked for. An id that is not pending does nothing.
     fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output>;
-    /// Answers a question, or rejects it with `None`.
+    /// Answers a question, or rejects it with `None`. An id that is not pending does nothing.
     fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output>;
     /// Asks the agent to stop the turn.
     fn interrupt(&mut self) -> Vec<Output>;
@@ -31,8 +33,16 @@ pub struct Prompt {
     pub attachments: Vec<Attachment>,
 }
 
+impl Prompt {
+    /// A prompt of words alone.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), attachments: Vec::new() }
+    }
+}
+
 /// What a dialogue wants done.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every output is an event")]
 pub enum Output {
     /// Record this.
     Event(Draft),

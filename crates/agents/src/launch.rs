@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::Dialogue;
+use crate::{Dialogue, Normalized};
 
 /// One kind of agent.
 pub trait Agent: Send + Sync {
@@ -11,8 +11,12 @@ pub trait Agent: Send + Sync {
     fn id(&self) -> &'static str;
     /// What to start for one session.
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError>;
-    /// The two halves of the conversation with what `plan` starts.
-    fn dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
+    /// The agent's own protocol, as it comes; callers take [`Agent::dialogue`].
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
+    /// The two halves of the conversation with what `plan` starts, its events in strict order.
+    fn dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(Normalized::new(self.native(context)))
+    }
 }
 
 /// What an agent is told about the session it is started for.

@@ -1,1 +1,45 @@
-//! placeholder
+//! The mock agent's process: real files, real commands, a scripted mind.
+//!
+//! It reads prompts and answers as JSON lines, asks the model gateway in every turn, does what the model
+//! asks for, and prints items as JSON lines (`docs/mock-agent.md`). Text commands such as `/tool` or
+//! `/crash` make every event, and every kind of trouble, without the help of a model.
+//!
+//! Not here: what its lines mean to the host (`agents`), reading the environment (`cli`).
+
+mod agent;
+mod ask;
+mod commands;
+mod fetch;
+mod files;
+mod gateway;
+mod inbox;
+mod program;
+mod settings;
+mod sse;
+mod stop;
+mod text_command;
+mod tool;
+mod turn;
+mod voice;
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+pub use settings::{Settings, SettingsError};
+pub use stop::Ending;
+
+/// Lives as the mock agent until its input ends or a text command ends it.
+pub fn main(settings: Settings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
+    match run(settings, stdin, stdout) {
+        Ending::Exit(code) => ExitCode::from(code),
+        Ending::Abort => std::process::abort(),
+        Ending::Hang => loop {
+            std::thread::park();
+        },
+    }
+}
+
+/// The same, but tells how it would end instead of doing it.
+pub fn run(settings: Settings, stdin: impl Read + Send + 'static, stdout: impl Write) -> Ending {
+    agent::Agent::new(settings, stdin, stdout).live()
+}

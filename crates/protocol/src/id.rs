@@ -124,6 +124,21 @@ id!(
     CallId
 );
 
+macro_rules! numbered {
+    ($name:ident, $prefix:literal) => {
+        impl $name {
+            #[doc = concat!("`", $prefix, "_<epoch>_<number>`: counted anew at each start of the agent.")]
+            pub fn numbered(epoch: u32, number: u64) -> Self {
+                Self(format!(concat!($prefix, "_{}_{}"), epoch, number))
+            }
+        }
+    };
+}
+
+numbered!(ItemId, "itm");
+numbered!(PermissionId, "per");
+numbered!(QuestionId, "que");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +157,13 @@ mod tests {
             let json = serde_json::to_string(&SessionId::new(good).unwrap()).unwrap();
             assert_eq!(serde_json::from_str::<SessionId>(&json).unwrap().as_str(), good);
         }
+    }
+
+    #[test]
+    fn a_numbered_id_is_an_ordinary_one() {
+        let id = ItemId::numbered(u32::MAX, u64::MAX);
+        assert_eq!(ItemId::new(id.as_str()), Ok(id));
+        assert_eq!(QuestionId::numbered(2, 7).as_str(), "que_2_7");
     }
 
     #[test]

@@ -1,0 +1,193 @@
+//! The mock agent: how to start it, and what its lines mean.
+//!
+//! It is a real process in the real sandbox, and the master of every sequence: what its events look
+//! like is what every other agent's must look like. Its process is the crate `mock`.
+
+mod line;
+
+use std::collections::{BTreeMap, HashMap};
+
+use protocol::{EventBody, Item, ItemDelta, ItemEvent, ItemId, PermissionId, PermissionReply, QuestionId};
+use serde_json::Value;
+
+use crate::transcript::Transcript;
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Mount, Output, PermissionMode, Prompt};
+
+pub use line::{AgentLine, HostLine, LineItem};
+
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// Where the mock's program is inside the sandbox.
+const PROGRAM: &str = "/opt/viv/bin/viv";
+/// The `type`s of [`AgentLine`]: one of these in another shape is damage, not news.
+const KNOWN: &[&str] = &[
+    "ready",
+    "item_started",
+    "item_delta",
+    "item_completed",
+    "permission_requested",
+    "permission_withdrawn",
+    "question_requested",
+    "question_withdrawn",
+    "error",
+    "turn_ended",
+];
+
+/// The agent `mock`.
+#[derive(Debug, Clone, Copy)]
+pub struct MockAgent;
+
+impl Agent for MockAgent {
+    fn id(&self) -> &'static str {
+        "mock"
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mut argv: Vec<String> =
+            [PROGRAM, "__agent", "mock", "--mode", mode.as_str()].into_iter().map(str::to_owned).collect();
+        if let Some(session) = &context.native_session_id {
+            argv.extend(["--resume".to_owned(), session.clone()]);
+        }
+        let mut env = BTreeMap::from([
+            ("HOME".to_owned(), "/home/agent".to_owned()),
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            ("ANTHROPIC_BASE_URL".to_owned(), context.gateway_url.clone()),
+            ("ANTHROPIC_AUTH_TOKEN".to_owned(), context.token.clone()),
+        ]);
+        if let Some(model) = &context.model {
+            env.insert("ANTHROPIC_MODEL".to_owned(), model.clone());
+        }
+        let mounts = vec![Mount { source: context.program.clone(), target: PROGRAM.to_owned() }];
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: "/workspace".to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(MockDialogue { transcript: Transcript::new(context.epoch), ..MockDialogue::default() })
+    }
+}
+
+#[derive(Debug, Default)]
+struct MockDialogue {
+    transcript: Transcript,
+    items: HashMap<String, ItemId>,
+    permissions: HashMap<PermissionId, (String, String)>,
+    questions: HashMap<QuestionId, (String, String)>,
+}
+
+impl Dialogue for MockDialogue {
+    fn open(&mut self) -> Vec<Output> {
+        Vec::new()
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+        self.transcript.send(&HostLine::Prompt { text: prompt.text.clone(), attachments: prompt.attachments.clone() });
+        self.transcript.take()
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+        if let Some(value) = self.transcript.read(line) {
+            self.object(value, line);
+        }
+        self.transcript.take()
+    }
+
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+        if let Some((id, _)) = self.permissions.remove(id) {
+            self.transcript.send(&HostLine::PermissionReply { id, reply });
+        }
+        self.transcript.take()
+    }
+
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+        if let Some((id, _)) = self.questions.remove(id) {
+            self.transcript.send(&HostLine::QuestionReply { id, answers: answers.map(<[_]>::to_vec) });
+        }
+        self.transcript.take()
+    }
+
+    fn interrupt(&mut self) -> Vec<Output> {
+        self.transcript.send(&HostLine::Interrupt);
+        self.transcript.take()
+    }
+}
+
+impl MockDialogue {
+    fn object(&mut self, value: Value, line: &[u8]) {
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+        if !KNOWN.contains(&kind) {
+            return self.transcript.unknown(value);
+        }
+        match serde_json::from_value::<AgentLine>(value) {
+            Ok(known) => self.known(known),
+            Err(error) => self.transcript.unparsed(line, error.to_string()),
+        }
+    }
+
+    fn known(&mut self, line: AgentLine) {
+        match line {
+            AgentLine::Ready { session, .. } => self.transcript.native_session(&session),
+            AgentLine::ItemStarted { item } => {
+                let item = self.item(item);
+                self.transcript.event(EventBody::ItemStarted(ItemEvent { item }));
+            }
+            AgentLine::ItemDelta { id, delta } => {
+                let body = ItemDelta { item_id: self.item_id(&id), native_item_id: Some(id), delta };
+                self.transcript.event(EventBody::ItemDelta(body));
+            }
+            AgentLine::ItemCompleted { item } => {
+                let item = self.item(item);
+                self.transcript.event(EventBody::ItemCompleted(ItemEvent { item }));
+            }
+            AgentLine::PermissionRequested { id, action, metadata } => {
+                let permission = self.transcript.permission(&action, metadata);
+                self.permissions.insert(permission, (id, action));
+            }
+            AgentLine::PermissionWithdrawn { id } => self.withdraw_permission(&id),
+            AgentLine::QuestionRequested { id, prompt, options } => {
+                let question = self.transcript.question(&prompt, options, None);
+                self.questions.insert(question, (id, prompt));
+            }
+            AgentLine::QuestionWithdrawn { id } => self.withdraw_question(&id),
+            AgentLine::Error { message, code, details } => self.transcript.error(message, code.as_deref(), details),
+            AgentLine::TurnEnded { outcome } => self.transcript.turn_ended(outcome),
+        }
+    }
+
+    fn item(&mut self, item: LineItem) -> Item {
+        Item {
+            item_id: self.item_id(&item.id),
+            parent_id: item.parent.map(|parent| self.item_id(&parent)),
+            native_item_id: Some(item.id),
+            kind: item.kind,
+            role: Some(item.role),
+            content: item.content,
+            status: item.status,
+        }
+    }
+
+    fn item_id(&mut self, native: &str) -> ItemId {
+        if let Some(id) = self.items.get(native) {
+            return id.clone();
+        }
+        let id = self.transcript.next_item_id();
+        self.items.insert(native.to_owned(), id.clone());
+        id
+    }
+
+    fn withdraw_permission(&mut self, native: &str) {
+        let found = self.permissions.iter().find(|(_, (id, _))| id == native).map(|(permission, _)| permission.clone());
+        if let Some((permission, (_, action))) = found.and_then(|id| self.permissions.remove_entry(&id)) {
+            self.transcript.permission_withdrawn(permission, &action);
+        }
+    }
+
+    fn withdraw_question(&mut self, native: &str) {
+        let found = self.questions.iter().find(|(_, (id, _))| id == native).map(|(question, _)| question.clone());
+        if let Some((question, (_, prompt))) = found.and_then(|id| self.questions.remove_entry(&id)) {
+            self.transcript.question_withdrawn(question, &prompt);
+        }
+    }
+}

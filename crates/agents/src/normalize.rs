@@ -1,0 +1,245 @@
+//! Strict order, whatever the agent does.
+//!
+//! What leaves here always reads `item.started → item.delta* → item.completed`, once an item, nothing
+//! after. What an agent leaves out is made up and marked `synthetic`; what it says out of order is kept
+//! as `agent.unparsed`. A reader never needs to know which agent spoke.
+
+use std::collections::HashMap;
+
+use protocol::{
+    AgentUnparsed, ContentPart, Draft, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
+    PermissionId, PermissionReply, QuestionId, TurnOutcome,
+};
+use serde_json::Value;
+
+use crate::{Dialogue, Output, Prompt, raw};
+
+/// Puts the outputs of one conversation in order.
+#[derive(Debug, Default)]
+pub struct Normalizer {
+    items: HashMap<ItemId, Progress>,
+    started: Vec<ItemId>,
+    asked: HashMap<String, bool>,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Open { item: Item, streamed: String },
+    Done,
+}
+
+impl Normalizer {
+    /// A conversation that has not begun.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What to do in place of `output`.
+    pub fn apply(&mut self, output: Output) -> Vec<Output> {
+        match output {
+            Output::Event(draft) => self.event(draft).into_iter().map(Output::Event).collect(),
+            Output::TurnEnded(outcome) => self.turn_ended(outcome),
+            other => vec![other],
+        }
+    }
+
+    fn event(&mut self, draft: Draft) -> Vec<Draft> {
+        match &draft.body {
+            EventBody::ItemStarted(ItemEvent { item }) => self.item_started(item.clone(), draft),
+            EventBody::ItemDelta(delta) => self.item_delta(delta.clone(), draft),
+            EventBody::ItemCompleted(ItemEvent { item }) => self.item_completed(item.clone(), draft),
+            EventBody::PermissionRequested(permission) => self.asked(permission.permission_id.to_string(), draft),
+            EventBody::PermissionResolved(permission) => self.resolved(permission.permission_id.to_string(), draft),
+            EventBody::QuestionRequested(question) => self.asked(question.question_id.to_string(), draft),
+            EventBody::QuestionResolved(question) => self.resolved(question.question_id.to_string(), draft),
+            _ => vec![draft],
+        }
+    }
+
+    fn item_started(&mut self, mut item: Item, mut draft: Draft) -> Vec<Draft> {
+        if self.items.contains_key(&item.item_id) {
+            return vec![out_of_order(draft, "an item was started twice")];
+        }
+        item.status = ItemStatus::InProgress;
+        draft.body = EventBody::ItemStarted(ItemEvent { item: item.clone() });
+        self.open(item);
+        vec![draft]
+    }
+
+    fn item_delta(&mut self, delta: ItemDelta, draft: Draft) -> Vec<Draft> {
+        let mut drafts = Vec::new();
+        if !self.items.contains_key(&delta.item_id) {
+            let item = announced(&delta);
+            drafts.push(Draft::agent(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic());
+            self.open(item);
+        }
+        match self.items.get_mut(&delta.item_id) {
+            Some(Progress::Open { streamed, .. }) => {
+                streamed.push_str(&delta.delta);
+                drafts.push(draft);
+            }
+            _ => drafts.push(out_of_order(draft, "an item grew after it was completed")),
+        }
+        drafts
+    }
+
+    fn item_completed(&mut self, mut item: Item, mut draft: Draft) -> Vec<Draft> {
+        let mut drafts = Vec::new();
+        let streamed = match self.items.insert(item.item_id.clone(), Progress::Done) {
+            Some(Progress::Done) => return vec![out_of_order(draft, "an item was completed twice")],
+            Some(Progress::Open { streamed, .. }) => streamed,
+            None => {
+                let mut begun = item.clone();
+                begun.status = ItemStatus::InProgress;
+                drafts.push(Draft::agent(EventBody::ItemStarted(ItemEvent { item: begun })).synthetic());
+                String::new()
+            }
+        };
+        self.started.retain(|id| *id != item.item_id);
+        if is_spoken(&item) {
+            drafts.extend(missing_delta(&item, &streamed));
+        }
+        if item.content.is_empty() && !streamed.is_empty() {
+            item.content = vec![ContentPart::Text { text: streamed }];
+        }
+        if item.status == ItemStatus::InProgress {
+            item.status = ItemStatus::Completed;
+        }
+        draft.body = EventBody::ItemCompleted(ItemEvent { item });
+        drafts.push(draft);
+        drafts
+    }
+
+    fn asked(&mut self, id: String, draft: Draft) -> Vec<Draft> {
+        if self.asked.contains_key(&id) {
+            return vec![out_of_order(draft, "the same thing was asked twice")];
+        }
+        self.asked.insert(id, true);
+        vec![draft]
+    }
+
+    fn resolved(&mut self, id: String, draft: Draft) -> Vec<Draft> {
+        match self.asked.get_mut(&id) {
+            Some(open) if *open => {
+                *open = false;
+                vec![draft]
+            }
+            _ => vec![out_of_order(draft, "an answer to nothing that is open")],
+        }
+    }
+
+    /// The caller answered: a later withdrawal by the agent has nothing to withdraw.
+    fn answered(&mut self, id: &str) {
+        self.asked.insert(id.to_owned(), false);
+    }
+
+    fn turn_ended(&mut self, outcome: TurnOutcome) -> Vec<Output> {
+        let mut outputs: Vec<Output> = Vec::new();
+        for id in std::mem::take(&mut self.started) {
+            if let Some(Progress::Open { item, .. }) = self.items.get(&id) {
+                let item = Item { status: ItemStatus::Failed, ..item.clone() };
+                let given_up = Draft::agent(EventBody::ItemCompleted(ItemEvent { item: item.clone() })).synthetic();
+                outputs.extend(self.item_completed(item, given_up).into_iter().map(Output::Event));
+            }
+        }
+        // What was asked is void with the turn; the caller resolves it.
+        self.asked.values_mut().for_each(|open| *open = false);
+        outputs.push(Output::TurnEnded(outcome));
+        outputs
+    }
+
+    fn open(&mut self, item: Item) {
+        self.started.push(item.item_id.clone());
+        self.items.insert(item.item_id.clone(), Progress::Open { item, streamed: String::new() });
+    }
+}
+
+/// The item that a delta out of nowhere must belong to.
+fn announced(delta: &ItemDelta) -> Item {
+    Item {
+        item_id: delta.item_id.clone(),
+        native_item_id: delta.native_item_id.clone(),
+        parent_id: None,
+        kind: ItemKind::Message,
+        role: Some(ItemRole::Assistant),
+        content: Vec::new(),
+        status: ItemStatus::InProgress,
+    }
+}
+
+fn is_spoken(item: &Item) -> bool {
+    item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant)
+}
+
+/// The part of the final words that was never streamed, as one delta.
+fn missing_delta(item: &Item, streamed: &str) -> Option<Draft> {
+    let words: String = item.content.iter().filter_map(words).collect();
+    let rest = words.strip_prefix(streamed).filter(|rest| !rest.is_empty())?;
+    let (item_id, native_item_id) = (item.item_id.clone(), item.native_item_id.clone());
+    let delta = ItemDelta { item_id, native_item_id, delta: rest.to_owned() };
+    Some(Draft::agent(EventBody::ItemDelta(delta)).synthetic())
+}
+
+fn words(part: &ContentPart) -> Option<&str> {
+    match part {
+        ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn out_of_order(draft: Draft, error: &str) -> Draft {
+    let raw = draft.raw.or_else(|| serde_json::to_value(&draft.body).ok()).unwrap_or(Value::Null);
+    let body = AgentUnparsed { error: error.to_owned(), location: "stdout".to_owned(), raw_hash: None };
+    Draft { body: EventBody::AgentUnparsed(body), raw: Some(raw::bounded(raw)), ..draft }
+}
+
+/// A dialogue whose events leave in strict order.
+pub struct Normalized {
+    native: Box<dyn Dialogue>,
+    normalizer: Normalizer,
+}
+
+impl Normalized {
+    /// Puts `native` in order.
+    pub fn new(native: Box<dyn Dialogue>) -> Self {
+        Self { native, normalizer: Normalizer::new() }
+    }
+
+    fn order(&mut self, outputs: Vec<Output>) -> Vec<Output> {
+        outputs.into_iter().flat_map(|output| self.normalizer.apply(output)).collect()
+    }
+}
+
+impl Dialogue for Normalized {
+    fn open(&mut self) -> Vec<Output> {
+        let outputs = self.native.open();
+        self.order(outputs)
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+        let outputs = self.native.prompt(prompt);
+        self.order(outputs)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+        let outputs = self.native.line(line);
+        self.order(outputs)
+    }
+
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+        self.normalizer.answered(id.as_str());
+        let outputs = self.native.permission(id, reply);
+        self.order(outputs)
+    }
+
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+        self.normalizer.answered(id.as_str());
+        let outputs = self.native.question(id, answers);
+        self.order(outputs)
+    }
+
+    fn interrupt(&mut self) -> Vec<Output> {
+        let outputs = self.native.interrupt();
+        self.order(outputs)
+    }
+}

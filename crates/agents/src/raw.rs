@@ -1,0 +1,60 @@
+//! What an agent printed, kept within bounds.
+//!
+//! A line that we cannot read is evidence: it is kept whole while it is small, and as its hash and its
+//! first bytes when it is not, so that no agent can fill the journal with one line.
+
+use protocol::{AgentUnparsed, Draft, EventBody};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Bytes of an unreadable line that are kept whole.
+const KEPT_WHOLE: usize = 64 * 1024;
+/// Bytes that are kept of a longer one.
+const KEPT_HEAD: usize = 4 * 1024;
+
+/// `agent.unparsed` for a line of stdout.
+pub(crate) fn unparsed(line: &[u8], error: impl Into<String>) -> Draft {
+    let body = AgentUnparsed { error: error.into(), location: "stdout".to_owned(), raw_hash: Some(sha256(line)) };
+    Draft::agent(EventBody::AgentUnparsed(body)).with_raw(bounded_bytes(line))
+}
+
+/// `value` itself, or its hash and beginning when it is too large to keep.
+pub(crate) fn bounded(value: Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= KEPT_WHOLE { value } else { head(text.as_bytes()) }
+}
+
+fn bounded_bytes(line: &[u8]) -> Value {
+    if line.len() <= KEPT_WHOLE { Value::String(String::from_utf8_lossy(line).into_owned()) } else { head(line) }
+}
+
+fn head(bytes: &[u8]) -> Value {
+    let head = String::from_utf8_lossy(&bytes[..KEPT_HEAD.min(bytes.len())]);
+    json!({ "head": head, "bytes": bytes.len(), "sha256": sha256(bytes) })
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_line_is_kept_whole_and_a_huge_one_is_not() {
+        assert_eq!(unparsed(b"hm", "odd").raw, Some(json!("hm")));
+        let huge = vec![0xff; 10 * 1024 * 1024];
+        let draft = unparsed(&huge, "odd");
+        let raw = draft.raw.unwrap();
+        assert_eq!(raw["bytes"], 10 * 1024 * 1024);
+        assert!(raw.to_string().len() < 32 * 1024);
+        let EventBody::AgentUnparsed(body) = draft.body else { panic!("not unparsed") };
+        assert_eq!(raw["sha256"], json!(body.raw_hash));
+    }
+}

@@ -1,0 +1,94 @@
+//! The shape of a conversation, without its words.
+//!
+//! Two agents that did the same thing have the same skeleton: ids are counted in order of appearance,
+//! texts, times and provider data are left out, whether an event was made up too, and neighbouring
+//! deltas of one item are one.
+
+use std::collections::HashMap;
+
+use protocol::{ContentPart, Draft, EventBody, Item};
+use serde_json::Value;
+
+use crate::Output;
+
+/// One line an output, in order; what goes to the agent is left out.
+pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a Output>) -> Vec<String> {
+    let mut ids = Ids::default();
+    let mut lines: Vec<String> = Vec::new();
+    for output in outputs {
+        let line = match output {
+            Output::Event(draft) => ids.describe(draft),
+            Output::TurnEnded(outcome) => format!("turn.ended {}", word(outcome)),
+            Output::NativeSession(_) | Output::Send(_) => continue,
+        };
+        if !(line.starts_with("item.delta") && lines.last() == Some(&line)) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Ids by the order in which they were first seen.
+#[derive(Default)]
+struct Ids(HashMap<String, usize>);
+
+impl Ids {
+    fn number(&mut self, id: &str) -> usize {
+        let next = self.0.len() + 1;
+        *self.0.entry(id.to_owned()).or_insert(next)
+    }
+
+    fn describe(&mut self, draft: &Draft) -> String {
+        match &draft.body {
+            EventBody::ItemStarted(event) => format!("item.started {}", self.item(&event.item)),
+            EventBody::ItemCompleted(event) => format!("item.completed {}", self.item(&event.item)),
+            EventBody::ItemDelta(delta) => format!("item.delta #{}", self.number(delta.item_id.as_str())),
+            EventBody::PermissionRequested(asked) | EventBody::PermissionResolved(asked) => {
+                let number = self.number(asked.permission_id.as_str());
+                format!("{} #{number} {}", kind(draft), word(&asked.status))
+            }
+            EventBody::QuestionRequested(asked) | EventBody::QuestionResolved(asked) => {
+                let number = self.number(asked.question_id.as_str());
+                format!("{} #{number} {} of {} options", kind(draft), word(&asked.status), asked.options.len())
+            }
+            _ => kind(draft),
+        }
+    }
+
+    fn item(&mut self, item: &Item) -> String {
+        let number = self.number(item.item_id.as_str());
+        let parent = item.parent_id.as_ref().map(|id| format!(" in #{}", self.number(id.as_str()))).unwrap_or_default();
+        let role = item.role.map(|role| word(&role)).unwrap_or_default();
+        let parts: Vec<&str> = item.content.iter().map(part).collect();
+        format!("#{number}{parent} {} {role} {} [{}]", word(&item.kind), word(&item.status), parts.join(", "))
+    }
+}
+
+fn kind(draft: &Draft) -> String {
+    match serde_json::to_value(&draft.body) {
+        Ok(Value::Object(body)) => body.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// An enum's name on the wire.
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+fn part(part: &ContentPart) -> &'static str {
+    match part {
+        ContentPart::Text { .. } => "text",
+        ContentPart::Json { .. } => "json",
+        ContentPart::ToolCall { .. } => "tool_call",
+        ContentPart::ToolResult { .. } => "tool_result",
+        ContentPart::FileRef { diff: Some(_), .. } => "file_ref with diff",
+        ContentPart::FileRef { diff: None, .. } => "file_ref",
+        ContentPart::Reasoning { .. } => "reasoning",
+        ContentPart::Image { .. } => "image",
+        ContentPart::Status { .. } => "status",
+    }
+}

@@ -1,0 +1,131 @@
+//! The mock's dialogue: what its lines mean, and that none can hurt.
+
+use agents::{Agent, AgentError, Dialogue, LaunchContext, MockAgent, Output, Prompt, skeleton};
+use proptest::prelude::*;
+use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
+
+fn dialogue(epoch: u32) -> Box<dyn Dialogue> {
+    MockAgent.dialogue(&LaunchContext { epoch, ..LaunchContext::default() })
+}
+
+fn read(lines: &[&str]) -> Vec<Output> {
+    let mut dialogue = dialogue(3);
+    lines.iter().flat_map(|line| dialogue.line(line.as_bytes())).collect()
+}
+
+const PERMISSION: &str = r#"{"type":"permission_requested","id":"p1","action":"run_command","metadata":{}}"#;
+const QUESTION: &str = r#"{"type":"question_requested","id":"q1","prompt":"?","options":["a"]}"#;
+
+#[test]
+fn ids_carry_the_epoch_and_stay_the_same() {
+    let outputs = read(&[
+        r#"{"type":"item_started","item":{"id":"i1","kind":"message","role":"assistant","status":"in_progress"}}"#,
+        r#"{"type":"item_delta","id":"i1","delta":"x"}"#,
+        PERMISSION,
+        QUESTION,
+    ]);
+    let json: Vec<String> = outputs
+        .iter()
+        .map(|output| match output {
+            Output::Event(draft) => serde_json::to_string(draft).unwrap(),
+            _ => panic!("not an event"),
+        })
+        .collect();
+    assert!(json[0].contains("itm_3_1") && json[1].contains("itm_3_1"));
+    assert!(json[2].contains("per_3_1") && json[3].contains("que_3_1"));
+}
+
+#[test]
+fn an_answer_reaches_the_agent_once() {
+    let mut dialogue = dialogue(1);
+    dialogue.line(PERMISSION.as_bytes());
+    dialogue.line(QUESTION.as_bytes());
+    let permission = PermissionId::numbered(1, 1);
+    let sent = dialogue.permission(&permission, PermissionReply::Always);
+    assert_eq!(sent, [Output::Send(r#"{"type":"permission_reply","id":"p1","reply":"always"}"#.to_owned())]);
+    assert_eq!(dialogue.permission(&permission, PermissionReply::Once), []);
+    let answers = vec![vec!["a".to_owned()]];
+    let question = QuestionId::numbered(1, 1);
+    let sent = dialogue.question(&question, Some(&answers));
+    assert_eq!(sent, [Output::Send(r#"{"type":"question_reply","id":"q1","answers":[["a"]]}"#.to_owned())]);
+    assert_eq!(dialogue.question(&question, None), []);
+    assert_eq!(dialogue.interrupt(), [Output::Send(r#"{"type":"interrupt"}"#.to_owned())]);
+    assert_eq!(dialogue.prompt(&Prompt::text("hi")), [Output::Send(r#"{"type":"prompt","text":"hi"}"#.to_owned())]);
+}
+
+#[test]
+fn what_the_agent_withdraws_is_resolved() {
+    let outputs = read(&[
+        PERMISSION,
+        r#"{"type":"permission_withdrawn","id":"p1"}"#,
+        QUESTION,
+        r#"{"type":"question_withdrawn","id":"q1"}"#,
+        r#"{"type":"permission_withdrawn","id":"p9"}"#,
+    ]);
+    insta::assert_snapshot!("withdrawn", skeleton(&outputs).join("\n"));
+}
+
+#[test]
+fn a_type_nobody_knows_is_an_item_and_a_damaged_line_is_unparsed() {
+    let outputs = read(&[
+        r#"{"type":"hologram"}"#,
+        r#"{"no":"type"}"#,
+        r#"{"type":"item_delta"}"#,
+        r#"{"type":"item_del"#,
+        "[]",
+        "",
+        "  \t ",
+    ]);
+    insta::assert_snapshot!("damage", skeleton(&outputs).join("\n"));
+    let kept = outputs.iter().filter(|output| matches!(output, Output::Event(draft) if draft.raw.is_some())).count();
+    assert_eq!(kept, 5);
+}
+
+#[test]
+fn a_mode_it_cannot_keep_is_refused() {
+    let context = |mode: &str| LaunchContext { permission_mode: Some(mode.to_owned()), ..LaunchContext::default() };
+    for mode in ["default", "plan", "acceptEdits", "bypass"] {
+        let plan = MockAgent.plan(&context(mode)).unwrap();
+        assert!(plan.argv.ends_with(&["--mode".to_owned(), mode.to_owned()]));
+    }
+    let refused = MockAgent.plan(&context("yolo")).unwrap_err();
+    assert!(matches!(&refused, AgentError::ModeNotSupported { agent: "mock", .. }));
+    assert_eq!(refused.to_string(), "agent `mock` has no permission mode `yolo`");
+}
+
+#[test]
+fn the_plan_names_all_that_is_inside_and_no_more() {
+    let context = LaunchContext {
+        gateway_url: "http://127.0.0.1:18080".to_owned(),
+        token: "tok".to_owned(),
+        program: "/host/viv".into(),
+        ..LaunchContext::default()
+    };
+    let plan = MockAgent.plan(&context).unwrap();
+    insta::assert_debug_snapshot!("plan", plan);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..8)) {
+        let mut dialogue = dialogue(1);
+        for line in lines {
+            dialogue.line(&line);
+        }
+    }
+
+    #[test]
+    fn no_damage_to_a_line_makes_it_panic(cut in 0usize..200, at in 0usize..200, byte in any::<u8>()) {
+        let whole = r#"{"type":"item_completed","item":{"id":"i1","kind":"tool_call","role":"tool","content":[{"type":"file_ref","path":"a","action":"write","diff":"+a"}],"status":"completed"}}"#;
+        let mut line = whole.as_bytes().to_vec();
+        if let Some(place) = line.get_mut(at) {
+            *place = byte;
+        }
+        line.truncate(cut);
+        let outputs = dialogue(1).line(&line);
+        let lost = outputs.is_empty() && !line.trim_ascii().is_empty();
+        prop_assert!(!lost, "a line left no trace");
+        let understood = |output: &Output| matches!(output, Output::Event(draft) if !matches!(draft.body, EventBody::Other { .. }));
+        prop_assert!(outputs.iter().all(understood));
+    }
+}

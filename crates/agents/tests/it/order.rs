@@ -1,0 +1,180 @@
+//! Whatever an agent says, its events leave in strict order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agents::{Normalizer, Output};
+use proptest::prelude::*;
+use protocol::{
+    ContentPart, Draft, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Permission,
+    PermissionId, PermissionStatus, TurnOutcome,
+};
+use serde_json::json;
+
+fn item(number: u64, kind: ItemKind, status: ItemStatus, text: &str) -> Item {
+    let content = if text.is_empty() { Vec::new() } else { vec![ContentPart::Text { text: text.to_owned() }] };
+    Item {
+        item_id: ItemId::numbered(1, number),
+        native_item_id: None,
+        parent_id: None,
+        kind,
+        role: Some(ItemRole::Assistant),
+        content,
+        status,
+    }
+}
+
+fn started(number: u64) -> Output {
+    let item = item(number, ItemKind::Message, ItemStatus::InProgress, "");
+    Output::Event(Draft::agent(EventBody::ItemStarted(ItemEvent { item })))
+}
+
+fn delta(number: u64, delta: &str) -> Output {
+    let (item_id, delta) = (ItemId::numbered(1, number), delta.to_owned());
+    Output::Event(Draft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta })))
+}
+
+fn completed(number: u64, text: &str) -> Output {
+    let item = item(number, ItemKind::Message, ItemStatus::Completed, text);
+    Output::Event(Draft::agent(EventBody::ItemCompleted(ItemEvent { item })))
+}
+
+fn apply(outputs: impl IntoIterator<Item = Output>) -> Vec<Output> {
+    let mut normalizer = Normalizer::new();
+    outputs.into_iter().flat_map(|output| normalizer.apply(output)).collect()
+}
+
+/// What must hold for every sequence that leaves.
+fn check_order(outputs: &[Output]) {
+    let mut open: BTreeMap<ItemId, String> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for output in outputs {
+        match output {
+            Output::TurnEnded(_) => assert!(open.is_empty(), "items outlive their turn: {open:?}"),
+            Output::Event(draft) => match &draft.body {
+                EventBody::ItemStarted(ItemEvent { item }) => {
+                    assert!(seen.insert(item.item_id.clone()), "started twice");
+                    assert_eq!(item.status, ItemStatus::InProgress);
+                    open.insert(item.item_id.clone(), String::new());
+                }
+                EventBody::ItemDelta(delta) => {
+                    open.get_mut(&delta.item_id).expect("a delta of an open item").push_str(&delta.delta);
+                }
+                EventBody::ItemCompleted(ItemEvent { item }) => {
+                    let streamed = open.remove(&item.item_id).expect("the end of an open item");
+                    assert_ne!(item.status, ItemStatus::InProgress);
+                    if item.kind == ItemKind::Message
+                        && let [ContentPart::Text { text }] = &item.content[..]
+                    {
+                        assert!(!streamed.is_empty() || text.is_empty(), "a message that nobody streamed");
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_message_that_comes_whole_is_started_and_streamed_for_the_agent() {
+    let outputs = apply([completed(1, "hi")]);
+    check_order(&outputs);
+    let made_up: Vec<bool> = outputs
+        .iter()
+        .map(|output| match output {
+            Output::Event(draft) => draft.synthetic,
+            _ => panic!("not an event"),
+        })
+        .collect();
+    assert_eq!(made_up, [true, true, false]);
+}
+
+#[test]
+fn what_was_not_streamed_follows_as_one_delta() {
+    let outputs = apply([started(1), delta(1, "hel"), completed(1, "hello")]);
+    assert_eq!(outputs.len(), 4);
+    let Output::Event(draft) = &outputs[2] else { panic!("not an event") };
+    assert!(draft.synthetic);
+    assert!(matches!(&draft.body, EventBody::ItemDelta(delta) if delta.delta == "lo"));
+}
+
+#[test]
+fn an_item_without_content_gets_what_was_streamed() {
+    let outputs = apply([started(1), delta(1, "hello"), completed(1, "")]);
+    let Output::Event(Draft { body: EventBody::ItemCompleted(event), .. }) = &outputs[2] else { panic!("no end") };
+    assert_eq!(event.item.content, [ContentPart::Text { text: "hello".to_owned() }]);
+}
+
+#[test]
+fn what_is_open_at_the_end_of_a_turn_has_failed() {
+    let outputs = apply([started(1), delta(1, "half"), Output::TurnEnded(TurnOutcome::Interrupted)]);
+    let Output::Event(draft) = &outputs[2] else { panic!("not an event") };
+    assert!(draft.synthetic);
+    let EventBody::ItemCompleted(event) = &draft.body else { panic!("not completed") };
+    assert_eq!(event.item.status, ItemStatus::Failed);
+    assert_eq!(event.item.content, [ContentPart::Text { text: "half".to_owned() }]);
+}
+
+#[test]
+fn what_comes_out_of_order_is_kept_and_harms_nothing() {
+    let outputs = apply([started(1), completed(1, "x"), delta(1, "late"), completed(1, "x"), started(1)]);
+    check_order(&outputs);
+    let kept: Vec<&Draft> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Event(draft) if matches!(draft.body, EventBody::AgentUnparsed(_)) => Some(draft),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept.len(), 3);
+    assert_eq!(kept[0].raw.as_ref().unwrap()["data"]["delta"], "late");
+}
+
+fn arbitrary_output() -> impl Strategy<Value = Output> {
+    let kinds = prop_oneof![Just(ItemKind::Message), Just(ItemKind::ToolCall), Just(ItemKind::Status)];
+    let statuses =
+        prop_oneof![Just(ItemStatus::InProgress), Just(ItemStatus::Completed), Just(ItemStatus::Failed)].boxed();
+    let items =
+        (1..6u64, kinds, statuses, "[ab]{0,3}").prop_map(|(n, kind, status, text)| item(n, kind, status, &text));
+    let permission = |status| {
+        move |number| Permission {
+            permission_id: PermissionId::numbered(1, number),
+            action: "run".to_owned(),
+            status,
+            metadata: Some(json!({})),
+        }
+    };
+    prop_oneof![
+        items.clone().prop_map(|item| EventBody::ItemStarted(ItemEvent { item })).prop_map(event),
+        items.prop_map(|item| EventBody::ItemCompleted(ItemEvent { item })).prop_map(event),
+        (1..6u64, "[ab]{0,3}").prop_map(|(number, text)| delta(number, &text)),
+        (1..4u64)
+            .prop_map(permission(PermissionStatus::Requested))
+            .prop_map(EventBody::PermissionRequested)
+            .prop_map(event),
+        (1..4u64)
+            .prop_map(permission(PermissionStatus::Reject))
+            .prop_map(EventBody::PermissionResolved)
+            .prop_map(event),
+        Just(Output::TurnEnded(TurnOutcome::Completed)),
+        Just(Output::NativeSession("n".to_owned())),
+    ]
+}
+
+fn event(body: EventBody) -> Output {
+    Output::Event(Draft::agent(body))
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_leaves_in_order(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
+        let normal = apply(outputs.iter().cloned().chain([Output::TurnEnded(TurnOutcome::Completed)]));
+        check_order(&normal);
+    }
+
+    #[test]
+    fn a_sequence_in_order_is_left_alone(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
+        let normal = apply(outputs);
+        prop_assert_eq!(apply(normal.iter().cloned()), normal);
+    }
+}

@@ -1,0 +1,52 @@
+//! Asking the host: may I, and what do you want?
+
+use std::io::Write;
+
+use agents::{AgentLine, HostLine};
+use protocol::PermissionReply;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::inbox::Arrival;
+use crate::stop::Stop;
+
+impl<W: Write> Agent<W> {
+    /// Asks for a permission and waits. Withdrawn when the turn is interrupted or nobody is left.
+    pub(crate) fn ask_permission(&mut self, action: &str, metadata: Value) -> Result<PermissionReply, Stop> {
+        let id = format!("p{}", self.next_number());
+        self.voice.say(&AgentLine::PermissionRequested { id: id.clone(), action: action.to_owned(), metadata })?;
+        let reply = self.wait(|arrival| match arrival {
+            Arrival::Host(HostLine::PermissionReply { id: answered, reply }) if *answered == id => Some(Ok(*reply)),
+            Arrival::Closed => Some(Err(Stop::Interrupted)),
+            _ => None,
+        });
+        match reply {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(stop)) | Err(stop) => {
+                self.voice.say(&AgentLine::PermissionWithdrawn { id })?;
+                Err(stop)
+            }
+        }
+    }
+
+    /// Asks a question and waits; `None` when the person does not want to answer.
+    pub(crate) fn ask_question(&mut self, prompt: &str, options: &[String]) -> Result<Option<String>, Stop> {
+        let id = format!("q{}", self.next_number());
+        let (prompt, options) = (prompt.to_owned(), options.to_vec());
+        self.voice.say(&AgentLine::QuestionRequested { id: id.clone(), prompt, options })?;
+        let answer = self.wait(|arrival| match arrival {
+            Arrival::Host(HostLine::QuestionReply { id: answered, answers }) if *answered == id => {
+                Some(Ok(answers.clone()))
+            }
+            Arrival::Closed => Some(Err(Stop::Interrupted)),
+            _ => None,
+        });
+        match answer {
+            Ok(Ok(answers)) => Ok(answers.map(|answers| answers.concat().join(", "))),
+            Ok(Err(stop)) | Err(stop) => {
+                self.voice.say(&AgentLine::QuestionWithdrawn { id })?;
+                Err(stop)
+            }
+        }
+    }
+}

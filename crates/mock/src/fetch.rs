@@ -1,0 +1,46 @@
+//! Reaching for the network, for real: in a sandbox this must fail.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use ureq::http::Uri;
+
+use crate::tool::Outcome;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of an answer that are kept.
+const KEPT: u64 = 64 * 1024;
+
+/// Gets `url` without any proxy. `https` is only dialled: the mock speaks no TLS.
+pub(crate) fn get(url: &str) -> Outcome {
+    let Ok(uri) = url.parse::<Uri>() else { return Outcome::failed(format!("`{url}` is no URL")) };
+    let Some(host) = uri.host() else { return Outcome::failed(format!("`{url}` names no host")) };
+    let encrypted = uri.scheme_str() == Some("https");
+    let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
+    if let Err(error) = dial(host, port) {
+        return Outcome::failed(format!("connection to {host}:{port} failed: {error}"));
+    }
+    if encrypted {
+        return Outcome::done(format!("connected to {host}:{port}"));
+    }
+    read(url).map_or_else(|error| Outcome::failed(format!("cannot read {url}: {error}")), Outcome::done)
+}
+
+fn dial(host: &str, port: u16) -> std::io::Result<()> {
+    // An IPv6 literal stands in brackets in a URL, not in an address.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut last = std::io::Error::other("the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn read(url: &str) -> Result<String, ureq::Error> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build();
+    let mut response = ureq::Agent::new_with_config(config).get(url).call()?;
+    response.body_mut().with_config().limit(KEPT).lossy_utf8(true).read_to_string()
+}

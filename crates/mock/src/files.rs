@@ -1,0 +1,71 @@
+//! The file tools: they write for real and tell it as a unified diff.
+
+use std::path::Path;
+use std::{fs, io};
+
+use protocol::{ContentPart, FileAction};
+use similar::TextDiff;
+
+use crate::tool::Outcome;
+
+/// Writes a whole file, its directories included.
+pub(crate) fn write(workspace: &Path, path: &str, content: &str) -> Outcome {
+    let target = workspace.join(path);
+    let before = match fs::read(&target) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Outcome::failed(format!("cannot read `{path}`: {error}")),
+    };
+    store(&target, path, &before, content, FileAction::Write)
+}
+
+/// Replaces `old` by `new` where it stands exactly once.
+pub(crate) fn edit(workspace: &Path, path: &str, old: &str, new: &str) -> Outcome {
+    let target = workspace.join(path);
+    let before = match fs::read_to_string(&target) {
+        Ok(text) => text,
+        Err(error) => return Outcome::failed(format!("cannot read `{path}`: {error}")),
+    };
+    match before.matches(old).count() {
+        1 if !old.is_empty() => store(&target, path, &before, &before.replacen(old, new, 1), FileAction::Patch),
+        count => Outcome::failed(format!("the text to replace stands {count} times in `{path}`, not once")),
+    }
+}
+
+fn store(target: &Path, path: &str, before: &str, after: &str, action: FileAction) -> Outcome {
+    let made = target.parent().map_or(Ok(()), fs::create_dir_all);
+    if let Err(error) = made.and_then(|()| fs::write(target, after)) {
+        return Outcome::failed(format!("cannot write `{path}`: {error}"));
+    }
+    let diff = TextDiff::from_lines(before, after)
+        .unified_diff()
+        .header(&format!("a/{path}"), &format!("b/{path}"))
+        .to_string();
+    let part = ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) };
+    Outcome { output: format!("wrote {} bytes to {path}", after.len()), failed: false, parts: vec![part] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_edited_and_told_as_a_diff() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!write(folder.path(), "deep/a.txt", "one\ntwo\n").failed);
+        let outcome = edit(folder.path(), "deep/a.txt", "two", "three");
+        assert_eq!(fs::read_to_string(folder.path().join("deep/a.txt")).unwrap(), "one\nthree\n");
+        let [ContentPart::FileRef { diff: Some(diff), .. }] = &outcome.parts[..] else { panic!("no file") };
+        assert_eq!(diff, "--- a/deep/a.txt\n+++ b/deep/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n");
+    }
+
+    #[test]
+    fn an_edit_that_is_not_clear_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a", "x x");
+        for (path, old) in [("a", "x"), ("a", "y"), ("a", ""), ("b", "x")] {
+            assert!(edit(folder.path(), path, old, "z").failed, "`{old}` in `{path}`");
+        }
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "x x");
+    }
+}

@@ -1,0 +1,176 @@
+//! The tools the model may call, and the item each call makes.
+
+use std::io::Write;
+
+use agents::PermissionMode;
+use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus, PermissionReply};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::stop::Stop;
+use crate::{fetch, files};
+
+/// A call of one of our tools.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "name", content = "input", rename_all = "snake_case")]
+pub(crate) enum Tool {
+    /// Gives its words back.
+    Echo { text: String },
+    /// Writes a whole file.
+    WriteFile { path: String, content: String },
+    /// Replaces the one place where `old` stands.
+    EditFile { path: String, old: String, new: String },
+    /// Runs a program.
+    RunCommand { command: Vec<String> },
+    /// Gets something from the network, if that can be reached.
+    Fetch { url: String },
+    /// Asks the person.
+    AskUser {
+        question: String,
+        #[serde(default)]
+        options: Vec<String>,
+    },
+}
+
+/// What came of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) output: String,
+    pub(crate) failed: bool,
+    pub(crate) parts: Vec<ContentPart>,
+}
+
+impl Outcome {
+    pub(crate) fn failed(output: impl Into<String>) -> Self {
+        Self { output: output.into(), failed: true, parts: Vec::new() }
+    }
+
+    pub(crate) fn done(output: impl Into<String>) -> Self {
+        Self { output: output.into(), ..Self::default() }
+    }
+}
+
+/// The tools as a model is told of them.
+pub(crate) fn definitions() -> Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
+    json!([
+        definition("echo", "Gives its words back.", &json!({ "text": text }), &["text"]),
+        definition(
+            "write_file",
+            "Writes a whole file.",
+            &json!({ "path": text, "content": text }),
+            &["path", "content"]
+        ),
+        definition(
+            "edit_file",
+            "Replaces the one place in a file where `old` stands.",
+            &json!({ "path": text, "old": text, "new": text }),
+            &["path", "old", "new"]
+        ),
+        definition("run_command", "Runs a program; no shell.", &json!({ "command": texts }), &["command"]),
+        definition("fetch", "Gets a URL.", &json!({ "url": text }), &["url"]),
+        definition("ask_user", "Asks the person.", &json!({ "question": text, "options": texts }), &["question"]),
+    ])
+}
+
+fn definition(name: &str, description: &str, properties: &Value, required: &[&str]) -> Value {
+    let schema = json!({ "type": "object", "properties": properties, "required": required });
+    json!({ "name": name, "description": description, "input_schema": schema })
+}
+
+impl<W: Write> Agent<W> {
+    /// Does what a `tool_use` block asks for and returns its `tool_result`.
+    pub(crate) fn perform(&mut self, block: &Value) -> Result<Value, Stop> {
+        let call_id = block["id"].as_str().unwrap_or_default().to_owned();
+        let name = block["name"].as_str().unwrap_or_default();
+        let tool = serde_json::from_value::<Tool>(json!({ "name": name, "input": block["input"] }));
+        let outcome = self.call(&call_id, name, &block["input"], |agent| match tool {
+            Ok(tool) => agent.execute(tool),
+            Err(error) => Ok(Outcome::failed(format!("no such call: {error}"))),
+        })?;
+        Ok(json!({
+            "type": "tool_result", "tool_use_id": call_id, "content": outcome.output, "is_error": outcome.failed,
+        }))
+    }
+
+    /// The items around a call: the call while it runs, then its result below it.
+    pub(crate) fn call(
+        &mut self,
+        call_id: &str,
+        name: &str,
+        input: &Value,
+        execute: impl FnOnce(&mut Self) -> Result<Outcome, Stop>,
+    ) -> Result<Outcome, Stop> {
+        let mut call = self.voice.item(ItemKind::ToolCall, ItemRole::Assistant);
+        let (name, arguments) = (name.to_owned(), input.to_string());
+        call.content = vec![ContentPart::ToolCall { name, arguments, call_id: call_id.to_owned() }];
+        self.voice.started(&call)?;
+        let outcome = match execute(self) {
+            Ok(outcome) => outcome,
+            Err(stop) => {
+                self.voice.completed(call, ItemStatus::Failed)?;
+                return Err(stop);
+            }
+        };
+        let status = if outcome.failed { ItemStatus::Failed } else { ItemStatus::Completed };
+        let mut result = self.voice.item(ItemKind::ToolResult, ItemRole::Tool);
+        result.parent = Some(call.id.clone());
+        result.content = vec![ContentPart::ToolResult { call_id: call_id.to_owned(), output: outcome.output.clone() }];
+        result.content.extend(outcome.parts.iter().cloned());
+        self.voice.completed(call, status)?;
+        self.voice.started(&result)?;
+        self.voice.completed(result, status)?;
+        Ok(outcome)
+    }
+
+    fn execute(&mut self, tool: Tool) -> Result<Outcome, Stop> {
+        let harmless = matches!(tool, Tool::Echo { .. } | Tool::AskUser { .. });
+        if self.mode == PermissionMode::Plan && !harmless {
+            return Ok(Outcome::failed("plan mode: nothing is done before the plan is approved"));
+        }
+        match tool {
+            Tool::Echo { text } => Ok(Outcome::done(text)),
+            Tool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
+            Tool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
+            Tool::RunCommand { command } => self.run_if_allowed(&command),
+            Tool::Fetch { url } => Ok(fetch::get(&url)),
+            Tool::AskUser { question, options } => Ok(match self.ask_question(&question, &options)? {
+                Some(answer) => Outcome::done(answer),
+                None => Outcome::failed("the person did not answer"),
+            }),
+        }
+    }
+
+    fn run_if_allowed(&mut self, command: &[String]) -> Result<Outcome, Stop> {
+        let Some(program) = command.first() else { return Ok(Outcome::failed("an empty command")) };
+        if self.mode != PermissionMode::Bypass && !self.allowed.contains(program) {
+            let metadata = json!({ "tool": "run_command", "input": { "command": command }, "always": program });
+            match self.ask_permission("run_command", metadata)? {
+                PermissionReply::Once => {}
+                PermissionReply::Always => {
+                    self.allowed.insert(program.clone());
+                }
+                PermissionReply::Reject => return Ok(Outcome::failed("the person said no")),
+            }
+        }
+        self.run_program(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_that_is_offered_can_be_called() {
+        for offered in definitions().as_array().unwrap() {
+            let mut input = json!({});
+            for (name, schema) in offered["input_schema"]["properties"].as_object().unwrap() {
+                input[name] = if schema["type"] == "array" { json!(["x"]) } else { json!("x") };
+            }
+            serde_json::from_value::<Tool>(json!({ "name": offered["name"], "input": input })).unwrap();
+        }
+    }
+}

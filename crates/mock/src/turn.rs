@@ -1,0 +1,195 @@
+//! A turn led by the model: ask, say, do, tell, until it has nothing more to do.
+
+use std::io::Write;
+
+use agents::{AgentLine, LineItem};
+use protocol::{Attachment, ContentPart, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::gateway::{self, ModelEvent};
+use crate::inbox::Arrival;
+use crate::stop::Stop;
+use crate::tool;
+
+/// Model calls in one turn before it is taken for a loop.
+const CALLS_A_TURN: usize = 64;
+
+/// A model's answer, as far as it came.
+#[derive(Debug, Default)]
+struct Answer {
+    blocks: Vec<Value>,
+    open: Option<OpenBlock>,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct OpenBlock {
+    block: Value,
+    text: String,
+    item: Option<LineItem>,
+}
+
+impl<W: Write> Agent<W> {
+    /// Takes a turn with the model.
+    pub(crate) fn converse(&mut self, text: &str, attachments: &[Attachment]) -> Result<(), Stop> {
+        self.history.push(json!({ "role": "user", "content": user_content(text, attachments) }));
+        for _ in 0..CALLS_A_TURN {
+            let blocks = self.call_model(&tool::definitions())?;
+            let mut results = Vec::new();
+            for block in blocks.iter().filter(|block| block["type"] == "tool_use") {
+                results.push(self.perform(block)?);
+            }
+            // Call and result enter the history together: a model refuses one without the other.
+            self.history.push(json!({ "role": "assistant", "content": blocks }));
+            if results.is_empty() {
+                return Ok(());
+            }
+            self.history.push(json!({ "role": "user", "content": results }));
+        }
+        self.voice.error(format!("the model asked for tools {CALLS_A_TURN} times in one turn"), "runtime_error")?;
+        Err(Stop::Failed)
+    }
+
+    /// Lets the model say something on a text command; tools are not offered, its failure changes nothing.
+    pub(crate) fn comment(&mut self, text: &str) -> Result<(), Stop> {
+        self.history.push(json!({ "role": "user", "content": text }));
+        match self.call_model(&Value::Null) {
+            Ok(blocks) => self.history.push(json!({ "role": "assistant", "content": blocks })),
+            Err(Stop::Failed) => {}
+            Err(stop) => return Err(stop),
+        }
+        Ok(())
+    }
+
+    fn call_model(&mut self, tools: &Value) -> Result<Vec<Value>, Stop> {
+        let number = self.next_number();
+        let body = gateway::request(&self.settings, &self.history, tools);
+        gateway::call(&self.settings, body, number, self.inbox.sender.clone());
+        let mut answer = Answer::default();
+        let heard = self.hear(number, &mut answer);
+        if let Some(OpenBlock { item: Some(item), .. }) = answer.open.take() {
+            self.voice.completed(item, ItemStatus::Failed)?;
+        }
+        heard.map(|()| answer.blocks)
+    }
+
+    fn hear(&mut self, number: u64, answer: &mut Answer) -> Result<(), Stop> {
+        while !answer.done {
+            let frames = self.next_frame(number)?;
+            match frames {
+                Some(frame) => self.frame(&frame, answer)?,
+                None => return self.model_failed("the model's stream was cut before its end", None),
+            }
+        }
+        Ok(())
+    }
+
+    fn next_frame(&mut self, number: u64) -> Result<Option<Value>, Stop> {
+        // The queue hands out references, so that what is not wanted here is still looked at there.
+        let event = self.wait(|arrival| match arrival {
+            Arrival::Model(call, ModelEvent::Frame(frame)) if *call == number => Some(Ok(Some(frame.clone()))),
+            Arrival::Model(call, ModelEvent::End) if *call == number => Some(Ok(None)),
+            Arrival::Model(call, ModelEvent::Failed { message, status }) if *call == number => {
+                Some(Err((message.clone(), *status)))
+            }
+            _ => None,
+        })?;
+        match event {
+            Ok(frame) => Ok(frame),
+            Err((message, status)) => self.model_failed(&message, status),
+        }
+    }
+
+    fn frame(&mut self, frame: &Value, answer: &mut Answer) -> Result<(), Stop> {
+        match frame["type"].as_str().unwrap_or_default() {
+            "content_block_start" => answer.open = Some(self.begin_block(&frame["content_block"])?),
+            "content_block_delta" => {
+                if let Some(open) = &mut answer.open {
+                    self.grow_block(open, &frame["delta"])?;
+                }
+            }
+            "content_block_stop" => {
+                if let Some(open) = answer.open.take() {
+                    answer.blocks.push(self.end_block(open)?);
+                }
+            }
+            "message_stop" => answer.done = true,
+            "error" => {
+                let message = frame.pointer("/error/message").and_then(Value::as_str).unwrap_or("an unnamed error");
+                return self.model_failed(message, None);
+            }
+            // `ping`, `message_start`, `message_delta` and what later versions add say nothing to us.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin_block(&mut self, block: &Value) -> Result<OpenBlock, Stop> {
+        let spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
+        let item = spoken.then(|| self.voice.item(ItemKind::Message, ItemRole::Assistant));
+        if let Some(item) = &item {
+            self.voice.started(item)?;
+        }
+        Ok(OpenBlock { block: block.clone(), text: String::new(), item })
+    }
+
+    fn grow_block(&mut self, open: &mut OpenBlock, delta: &Value) -> Result<(), Stop> {
+        let field = match delta["type"].as_str() {
+            Some("text_delta") => "text",
+            Some("thinking_delta") => "thinking",
+            Some("input_json_delta") => "partial_json",
+            Some("signature_delta") => {
+                open.block["signature"] = delta["signature"].clone();
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let piece = delta[field].as_str().unwrap_or_default();
+        open.text.push_str(piece);
+        if let Some(item) = &mut open.item {
+            item.content = vec![spoken(&open.block, &open.text)];
+            self.voice.delta(item, piece)?;
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self, open: OpenBlock) -> Result<Value, Stop> {
+        let OpenBlock { mut block, text, item } = open;
+        if let Some(mut item) = item {
+            item.content = vec![spoken(&block, &text)];
+            self.voice.completed(item, ItemStatus::Completed)?;
+            let field = if block["type"] == "thinking" { "thinking" } else { "text" };
+            block[field] = Value::String(text);
+        } else if block["type"] == "tool_use" && !text.is_empty() {
+            match serde_json::from_str(&text) {
+                Ok(input) => block["input"] = input,
+                Err(error) => return self.model_failed(&format!("a tool's input is not JSON: {error}"), None),
+            }
+        }
+        Ok(block)
+    }
+
+    fn model_failed<T>(&mut self, message: &str, status: Option<u16>) -> Result<T, Stop> {
+        self.voice.say(&AgentLine::Error {
+            message: message.to_owned(),
+            code: Some("upstream_error".to_owned()),
+            details: status.map(|status| json!({ "status": status })),
+        })?;
+        Err(Stop::Failed)
+    }
+}
+
+fn spoken(block: &Value, text: &str) -> ContentPart {
+    let text = text.to_owned();
+    if block["type"] == "thinking" {
+        ContentPart::Reasoning { text, visibility: ReasoningVisibility::Public }
+    } else {
+        ContentPart::Text { text }
+    }
+}
+
+/// The prompt as the model sees it: files are named, the tools can read them.
+fn user_content(text: &str, attachments: &[Attachment]) -> String {
+    attachments.iter().fold(text.to_owned(), |text, file| format!("{text}\n[attached: {}]", file.path))
+}

@@ -1,0 +1,86 @@
+//! What the agent prints: one JSON object a line, at once.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::Duration;
+
+use agents::{AgentLine, LineItem};
+use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus};
+
+/// Prints lines and counts items.
+pub(crate) struct Voice<W> {
+    out: W,
+    delay: Duration,
+    items: u64,
+}
+
+impl<W: Write> Voice<W> {
+    pub(crate) fn new(out: W, delay: Duration) -> Self {
+        Self { out, delay, items: 0 }
+    }
+
+    pub(crate) fn say(&mut self, line: &AgentLine) -> io::Result<()> {
+        if !self.delay.is_zero() {
+            thread::sleep(self.delay);
+        }
+        let mut bytes = serde_json::to_vec(line)?;
+        bytes.push(b'\n');
+        self.raw(&bytes)
+    }
+
+    /// Bytes as they are: not a line of the protocol unless they make one.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.out.flush()
+    }
+
+    /// The name that the next item will have.
+    pub(crate) fn next_item_id(&self) -> String {
+        format!("i{}", self.items + 1)
+    }
+
+    /// A new item, not yet printed.
+    pub(crate) fn item(&mut self, kind: ItemKind, role: ItemRole) -> LineItem {
+        let id = self.next_item_id();
+        self.items += 1;
+        LineItem { id, parent: None, kind, role, content: Vec::new(), status: ItemStatus::InProgress }
+    }
+
+    pub(crate) fn started(&mut self, item: &LineItem) -> io::Result<()> {
+        self.say(&AgentLine::ItemStarted { item: item.clone() })
+    }
+
+    pub(crate) fn delta(&mut self, item: &LineItem, delta: &str) -> io::Result<()> {
+        self.say(&AgentLine::ItemDelta { id: item.id.clone(), delta: delta.to_owned() })
+    }
+
+    pub(crate) fn completed(&mut self, mut item: LineItem, status: ItemStatus) -> io::Result<()> {
+        item.status = status;
+        self.say(&AgentLine::ItemCompleted { item })
+    }
+
+    /// An item that is whole when it is first told of.
+    pub(crate) fn whole(&mut self, kind: ItemKind, role: ItemRole, content: Vec<ContentPart>) -> io::Result<()> {
+        let mut item = self.item(kind, role);
+        item.content = content;
+        self.started(&item)?;
+        self.completed(item, ItemStatus::Completed)
+    }
+
+    /// Words of the agent, streamed in `pieces`.
+    pub(crate) fn speak<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
+        let mut item = self.item(ItemKind::Message, ItemRole::Assistant);
+        self.started(&item)?;
+        let mut text = String::new();
+        for piece in pieces {
+            self.delta(&item, piece)?;
+            text.push_str(piece);
+        }
+        item.content = vec![ContentPart::Text { text }];
+        self.completed(item, ItemStatus::Completed)
+    }
+
+    pub(crate) fn error(&mut self, message: impl Into<String>, code: &str) -> io::Result<()> {
+        self.say(&AgentLine::Error { message: message.into(), code: Some(code.to_owned()), details: None })
+    }
+}

@@ -1,0 +1,236 @@
+//! What the mock agent does with a model: the sequences every other agent is measured by.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::stage::{Answer, Model, Reply, Stage, texts};
+use agents::{Output, PermissionMode, skeleton};
+use mock::Ending;
+use protocol::{ContentPart, EventBody, PermissionReply, TurnOutcome};
+use serde_json::json;
+
+#[track_caller]
+fn check(name: &str, outputs: &[Output]) {
+    insta::assert_snapshot!(name, skeleton(outputs).join("\n"));
+}
+
+#[track_caller]
+fn await_that(holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "it did not come true");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn hello() {
+    let mut stage = Stage::new(vec![Reply::Text("Hello there.")]);
+    let outputs = stage.turn("say hello", &[]);
+    check("hello", &outputs);
+    assert_eq!(texts(&outputs), ["Hello there."]);
+    assert_eq!(stage.close(), Ending::Exit(0));
+}
+
+#[test]
+fn the_second_turn_remembers_the_first() {
+    let mut stage = Stage::new(vec![Reply::Text("one"), Reply::Text("two")]);
+    stage.turn("first", &[]);
+    check("second_turn", &stage.turn("second", &[]));
+    let requests = stage.model.requests();
+    let said: Vec<_> = requests[1].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(said, ["user", "assistant", "user"]);
+    assert!(requests[1].head.contains("authorization: Bearer secret"));
+    assert_eq!(requests[1].body["stream"], true);
+}
+
+#[test]
+fn reasoning() {
+    let mut stage = Stage::new(vec![Reply::Thought("hm", "aha")]);
+    check("reasoning", &stage.turn("think", &[]));
+}
+
+#[test]
+fn a_command_that_was_allowed() {
+    let run = json!({ "command": ["printf", "done"] });
+    let mut stage = Stage::new(vec![Reply::Tool("run_command", run.clone()), Reply::Text("Ran.")]);
+    let outputs = stage.turn("run it", &[Answer::Permission(PermissionReply::Once)]);
+    check("command_allowed", &outputs);
+    assert_eq!(texts(&outputs), ["I will.", "done", "Ran."]);
+    let result = &stage.model.requests()[1].body["messages"][2]["content"][0];
+    assert_eq!(result["content"], "done");
+    assert_eq!(result["is_error"], false);
+}
+
+#[test]
+fn a_command_that_was_refused_is_not_run() {
+    let run = json!({ "command": ["touch", "evidence"] });
+    let mut stage = Stage::new(vec![Reply::Tool("run_command", run)]);
+    let outputs = stage.turn("run it", &[Answer::Permission(PermissionReply::Reject)]);
+    check("command_refused", &outputs);
+    assert!(!stage.folder.path().join("evidence").exists());
+    assert_eq!(stage.model.requests()[1].body["messages"][2]["content"][0]["is_error"], true);
+}
+
+#[test]
+fn always_covers_the_same_program_and_no_other() {
+    let call = |program: &str| Reply::Tool("run_command", json!({ "command": [program] }));
+    let mut stage = Stage::new(vec![call("true"), Reply::Text("1"), call("true"), Reply::Text("2"), call("false")]);
+    stage.turn("first", &[Answer::Permission(PermissionReply::Always)]);
+    stage.turn("the same again", &[]);
+    let outputs = stage.turn("another", &[Answer::Permission(PermissionReply::Once)]);
+    assert!(texts(&outputs)[1].contains("exit status: 1"), "{outputs:?}");
+}
+
+#[test]
+fn bypass_does_not_ask() {
+    let run = json!({ "command": ["sh", "-c", "echo out; echo err >&2; exit 3"] });
+    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
+    let outputs = stage.turn("run it", &[]);
+    check("command_bypass", &outputs);
+    assert_eq!(texts(&outputs)[1], "out\nerr\n[exit status: 3]");
+}
+
+#[test]
+fn a_file_is_written_and_edited() {
+    let write = json!({ "path": "a.txt", "content": "one\n" });
+    let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
+    let mut stage = Stage::new(vec![Reply::Tool("write_file", write), Reply::Tool("edit_file", edit)]);
+    let outputs = stage.turn("write", &[]);
+    check("file_edit", &outputs);
+    assert_eq!(fs::read_to_string(stage.folder.path().join("a.txt")).unwrap(), "two\n");
+    let diffs = outputs.iter().filter(|output| match output {
+        Output::Event(draft) => match &draft.body {
+            EventBody::ItemCompleted(event) => event
+                .item
+                .content
+                .iter()
+                .any(|part| matches!(part, ContentPart::FileRef { diff: Some(diff), .. } if diff.contains("+two"))),
+            _ => false,
+        },
+        _ => false,
+    });
+    assert_eq!(diffs.count(), 1);
+}
+
+#[test]
+fn in_plan_mode_nothing_is_written_before_the_plan_is_approved() {
+    let write = || Reply::Tool("write_file", json!({ "path": "a.txt", "content": "x" }));
+    let replies = vec![write(), Reply::Text("Refused."), Reply::Text("A plan."), write(), Reply::Text("Done.")];
+    let mut stage = Stage::in_mode(PermissionMode::Plan, replies);
+    stage.turn("write", &[]);
+    assert!(!stage.folder.path().join("a.txt").exists());
+    check("plan_approved", &stage.turn("/plan", &[Answer::Question(Some("yes"))]));
+    stage.turn("write", &[]);
+    assert!(stage.folder.path().join("a.txt").exists());
+}
+
+#[test]
+fn a_connection_that_fails_is_told() {
+    // Port 9 of loopback is closed here; in a sandbox every address is.
+    let mut stage = Stage::new(vec![Reply::Tool("fetch", json!({ "url": "https://127.0.0.1:9/" }))]);
+    let outputs = stage.turn("fetch", &[]);
+    check("fetch_failed", &outputs);
+    assert!(texts(&outputs)[1].starts_with("connection to 127.0.0.1:9 failed: "), "{outputs:?}");
+}
+
+#[test]
+fn a_connection_that_works_gives_the_page() {
+    let page = Model::start(vec![Reply::Status(200, "a page")]);
+    let mut stage = Stage::new(vec![Reply::Tool("fetch", json!({ "url": page.url }))]);
+    // The tool dials once to see whether it can, and once to read.
+    let outputs = stage.turn("fetch", &[]);
+    assert_eq!(texts(&outputs)[1], "a page");
+}
+
+#[test]
+fn a_question_that_is_answered() {
+    let ask = json!({ "question": "which?", "options": ["red", "blue"] });
+    let mut stage = Stage::new(vec![Reply::Tool("ask_user", ask)]);
+    let outputs = stage.turn("ask", &[Answer::Question(Some("blue"))]);
+    check("question_answered", &outputs);
+    assert_eq!(texts(&outputs)[1], "blue");
+}
+
+#[test]
+fn a_question_that_is_refused() {
+    let ask = json!({ "question": "which?", "options": ["red", "blue"] });
+    let mut stage = Stage::new(vec![Reply::Tool("ask_user", ask)]);
+    check("question_refused", &stage.turn("ask", &[Answer::Question(None)]));
+}
+
+#[test]
+fn an_unknown_tool_and_a_wrong_input_are_results_not_ends() {
+    let replies = vec![Reply::Tool("teleport", json!({})), Reply::Tool("fetch", json!({ "uri": 1 }))];
+    let mut stage = Stage::new(replies);
+    let outputs = stage.turn("go", &[]);
+    assert_eq!(outputs.last(), Some(&Output::TurnEnded(TurnOutcome::Completed)));
+    assert_eq!(stage.model.requests().len(), 3);
+}
+
+#[test]
+fn an_interrupt_is_heard_while_the_model_is_silent() {
+    let mut stage = Stage::new(vec![Reply::Hang, Reply::Text("Still here.")]);
+    stage.prompt_until("go", |body| matches!(body, EventBody::ItemDelta(_)));
+    stage.interrupt();
+    check("interrupted", &stage.outputs);
+    assert_eq!(texts(&stage.turn("again", &[])), ["Still here."]);
+}
+
+#[test]
+fn an_interrupt_withdraws_what_was_asked() {
+    let run = json!({ "command": ["true"] });
+    let mut stage = Stage::new(vec![Reply::Tool("run_command", run)]);
+    check("permission_withdrawn", &stage.turn("run", &[Answer::Interrupt]));
+}
+
+#[test]
+fn an_interrupt_kills_the_command_and_all_it_started() {
+    let run = json!({ "command": ["sh", "-c", "sleep 600 & echo $! > pid; echo ready > up; wait"] });
+    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
+    let up = stage.folder.path().join("up");
+    stage.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
+    await_that(|| up.exists());
+    let outputs = stage.interrupt();
+    assert_eq!(outputs.last(), Some(&Output::TurnEnded(TurnOutcome::Interrupted)));
+    let pid = fs::read_to_string(stage.folder.path().join("pid")).unwrap();
+    let stat = format!("/proc/{}/stat", pid.trim());
+    // A killed process is gone, or a zombie until its new parent has seen it.
+    await_that(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+}
+
+#[test]
+fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
+    let refused = r#"{"type":"error","error":{"type":"authentication_error","message":"bad token"}}"#;
+    let troubles = [
+        ("model_refused", Reply::Status(401, refused), "bad token"),
+        ("model_broken", Reply::Status(500, "boom"), "boom"),
+        ("model_cut", Reply::Cut, "cut before its end"),
+        ("model_error_event", Reply::ErrorEvent, "busy"),
+        ("model_garbage", Reply::Garbage, "not JSON"),
+    ];
+    for (name, reply, words) in troubles {
+        let mut stage = Stage::new(vec![reply]);
+        let outputs = stage.turn("go", &[]);
+        check(name, &outputs);
+        let told = outputs.iter().any(|output| match output {
+            Output::Event(draft) => match &draft.body {
+                EventBody::Error(error) => error.message.contains(words),
+                _ => false,
+            },
+            _ => false,
+        });
+        assert!(told, "{name}: {outputs:?}");
+        assert_eq!(texts(&stage.turn("again", &[])), ["OK"]);
+    }
+}
+
+#[test]
+fn a_resumed_session_keeps_its_name() {
+    let mut stage = Stage::start(PermissionMode::Default, vec![], Some("mock-7"));
+    stage.turn("hi", &[]);
+    assert!(stage.outputs.contains(&Output::NativeSession("mock-7".to_owned())));
+    let mut stage = Stage::new(vec![]);
+    stage.turn("hi", &[]);
+    assert!(stage.outputs.iter().any(|output| matches!(output, Output::NativeSession(id) if id.starts_with("mock-"))));
+}

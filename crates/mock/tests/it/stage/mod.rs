@@ -1,0 +1,178 @@
+//! The mock agent on stage: its process in a thread, a model of our own on loopback.
+
+mod model;
+
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use agents::{Agent, Dialogue, LaunchContext, MockAgent, Output, PermissionMode, Prompt};
+use mock::{Ending, Settings};
+use protocol::{Draft, EventBody, PermissionReply};
+use tempfile::TempDir;
+
+pub(crate) use model::{Model, Reply};
+
+/// What to do when the agent waits.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    Permission(PermissionReply),
+    Question(Option<&'static str>),
+    Interrupt,
+}
+
+pub(crate) struct Stage {
+    pub(crate) model: Model,
+    pub(crate) folder: TempDir,
+    pub(crate) outputs: Vec<Output>,
+    dialogue: Box<dyn Dialogue>,
+    stdin: Option<PipeWriter>,
+    lines: BufReader<PipeReader>,
+    agent: Option<JoinHandle<Ending>>,
+}
+
+impl Stage {
+    pub(crate) fn new(replies: Vec<Reply>) -> Self {
+        Self::in_mode(PermissionMode::Default, replies)
+    }
+
+    pub(crate) fn in_mode(mode: PermissionMode, replies: Vec<Reply>) -> Self {
+        Self::start(mode, replies, None)
+    }
+
+    pub(crate) fn start(mode: PermissionMode, replies: Vec<Reply>, resume: Option<&str>) -> Self {
+        let (model, folder) = (Model::start(replies), tempfile::tempdir().unwrap());
+        let ((input, stdin), (output, stdout)) = (pipe().unwrap(), pipe().unwrap());
+        let settings = Settings {
+            gateway_url: model.url.clone(),
+            token: "secret".to_owned(),
+            model: "scripted".to_owned(),
+            mode,
+            resume: resume.map(str::to_owned),
+            delay: Duration::ZERO,
+            workspace: folder.path().to_owned(),
+        };
+        let agent = thread::spawn(move || mock::run(settings, input, stdout));
+        let dialogue = MockAgent.dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
+        let (lines, stdin, agent) = (BufReader::new(output), Some(stdin), Some(agent));
+        Self { model, folder, outputs: Vec::new(), dialogue, stdin, lines, agent }
+    }
+
+    /// Takes a whole turn and returns what came of it; `answers` are given in order as they are needed.
+    pub(crate) fn turn(&mut self, text: &str, answers: &[Answer]) -> Vec<Output> {
+        let begin = self.outputs.len();
+        let mut answers = answers.iter().cloned();
+        let sent = self.dialogue.prompt(&Prompt::text(text));
+        self.take(sent);
+        let mut seen = begin;
+        loop {
+            while seen < self.outputs.len() {
+                let output = self.outputs[seen].clone();
+                seen += 1;
+                match output {
+                    Output::TurnEnded(_) => return self.outputs[begin..].to_vec(),
+                    Output::Event(draft) => self.react(&draft, &mut answers),
+                    _ => {}
+                }
+            }
+            assert!(self.read(), "the agent ended in the middle of a turn");
+        }
+    }
+
+    fn react(&mut self, draft: &Draft, answers: &mut impl Iterator<Item = Answer>) {
+        let waits = matches!(draft.body, EventBody::PermissionRequested(_) | EventBody::QuestionRequested(_));
+        if !waits {
+            return;
+        }
+        let sent = match (answers.next().expect("an answer to what the agent asks"), &draft.body) {
+            (Answer::Permission(reply), EventBody::PermissionRequested(asked)) => {
+                self.dialogue.permission(&asked.permission_id, reply)
+            }
+            (Answer::Question(answer), EventBody::QuestionRequested(asked)) => {
+                let answers = answer.map(|answer| vec![vec![answer.to_owned()]]);
+                self.dialogue.question(&asked.question_id, answers.as_deref())
+            }
+            (Answer::Interrupt, _) => self.dialogue.interrupt(),
+            (answer, asked) => panic!("{answer:?} is no answer to {asked:?}"),
+        };
+        self.take(sent);
+    }
+
+    /// Hands over a prompt and reads until `until` holds for an event.
+    pub(crate) fn prompt_until(&mut self, text: &str, until: impl Fn(&EventBody) -> bool) {
+        let sent = self.dialogue.prompt(&Prompt::text(text));
+        self.take(sent);
+        let mut seen = self.outputs.len();
+        loop {
+            for output in &self.outputs[seen..] {
+                if matches!(output, Output::Event(draft) if until(&draft.body)) {
+                    return;
+                }
+            }
+            seen = self.outputs.len();
+            assert!(self.read(), "the agent ended before it came so far");
+        }
+    }
+
+    /// Interrupts and reads to the end of the turn.
+    pub(crate) fn interrupt(&mut self) -> Vec<Output> {
+        let begin = self.outputs.len();
+        let sent = self.dialogue.interrupt();
+        self.take(sent);
+        while !self.outputs[begin..].iter().any(|output| matches!(output, Output::TurnEnded(_))) {
+            assert!(self.read(), "the agent ended in the middle of a turn");
+        }
+        self.outputs[begin..].to_vec()
+    }
+
+    /// Hands over a prompt that ends the process, and reads what it still says.
+    pub(crate) fn last_prompt(mut self, text: &str) -> (Ending, Vec<Output>) {
+        let begin = self.outputs.len();
+        let sent = self.dialogue.prompt(&Prompt::text(text));
+        self.take(sent);
+        while self.read() {}
+        (self.agent.take().unwrap().join().unwrap(), self.outputs.split_off(begin))
+    }
+
+    /// Closes the agent's input and waits for its end.
+    pub(crate) fn close(mut self) -> Ending {
+        self.stdin = None;
+        while self.read() {}
+        self.agent.take().unwrap().join().unwrap()
+    }
+
+    /// Reads one line; false at the end.
+    fn read(&mut self) -> bool {
+        let mut line = Vec::new();
+        if self.lines.read_until(b'\n', &mut line).unwrap() == 0 {
+            return false;
+        }
+        let outputs = self.dialogue.line(line.strip_suffix(b"\n").unwrap_or(&line));
+        self.take(outputs);
+        true
+    }
+
+    fn take(&mut self, outputs: Vec<Output>) {
+        for output in &outputs {
+            if let (Output::Send(line), Some(stdin)) = (output, &mut self.stdin) {
+                writeln!(stdin, "{line}").unwrap();
+            }
+        }
+        self.outputs.extend(outputs);
+    }
+}
+
+/// The texts of completed messages, in order.
+pub(crate) fn texts(outputs: &[Output]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for output in outputs {
+        if let Output::Event(Draft { body: EventBody::ItemCompleted(event), .. }) = output {
+            texts.extend(event.item.content.iter().filter_map(|part| match part {
+                protocol::ContentPart::Text { text } => Some(text.clone()),
+                protocol::ContentPart::ToolResult { output, .. } => Some(output.clone()),
+                _ => None,
+            }));
+        }
+    }
+    texts
+}

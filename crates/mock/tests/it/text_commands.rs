@@ -1,0 +1,110 @@
+//! Every text command: what comes of it, as the host sees it.
+
+use crate::stage::{Answer, Reply, Stage, texts};
+use agents::{Output, skeleton};
+use mock::Ending;
+use protocol::{EventBody, PermissionReply};
+
+#[track_caller]
+fn check(command: &str, answers: &[Answer]) -> Vec<Output> {
+    let mut stage = Stage::new(vec![Reply::Text("Well.")]);
+    let outputs = stage.turn(command, answers);
+    let name = command.split_whitespace().next().unwrap().trim_start_matches('/');
+    insta::assert_snapshot!(name, skeleton(&outputs).join("\n"));
+    assert_eq!(stage.close(), Ending::Exit(0));
+    outputs
+}
+
+#[test]
+fn each_item_can_be_had_on_demand() {
+    for command in [
+        "/demo",
+        "/echo hi there",
+        "/markdown",
+        "/reasoning",
+        "/status",
+        "/image",
+        "/plan",
+        "/tool",
+        "/file",
+        "/fetch http://127.0.0.1:9/",
+        "/mcp",
+        "/subagent",
+        "/error",
+        "/unknown",
+        "/unparsed",
+        "/slow 2",
+        "/garbage",
+    ] {
+        check(command, &[]);
+    }
+}
+
+#[test]
+fn permission_and_question_can_be_had_on_demand() {
+    check("/permission", &[Answer::Permission(PermissionReply::Once)]);
+    check("/run echo hello", &[Answer::Permission(PermissionReply::Once)]);
+    check("/question", &[Answer::Question(Some("blue"))]);
+}
+
+#[test]
+fn help_lists_every_command() {
+    let outputs = check("/help", &[]);
+    for name in ["/demo", "/bigline", "/end"] {
+        assert!(texts(&outputs)[0].contains(name));
+    }
+}
+
+#[test]
+fn a_command_works_without_a_model() {
+    let mut stage = Stage::new(vec![Reply::Status(500, "down")]);
+    let outputs = stage.turn("/tool ping", &[]);
+    assert_eq!(texts(&outputs), ["ping"]);
+}
+
+#[test]
+fn a_flood_arrives_whole() {
+    let mut stage = Stage::new(vec![]);
+    let outputs = stage.turn("/flood 5000", &[]);
+    let deltas = outputs.iter().filter(|output| match output {
+        Output::Event(draft) => matches!(draft.body, EventBody::ItemDelta(_)),
+        _ => false,
+    });
+    assert_eq!(deltas.count(), 5000);
+}
+
+#[test]
+fn a_line_of_ten_megabytes_is_kept_as_its_hash_and_head() {
+    let mut stage = Stage::new(vec![]);
+    let outputs = stage.turn("/bigline 10485760", &[]);
+    let [.., Output::Event(draft), Output::TurnEnded(_)] = &outputs[..] else { panic!("{} outputs", outputs.len()) };
+    let EventBody::AgentUnparsed(body) = &draft.body else { panic!("{draft:?}") };
+    assert_eq!(body.raw_hash.as_ref().unwrap().len(), 64);
+    let raw = draft.raw.as_ref().unwrap();
+    assert_eq!(raw["bytes"], 10_485_760);
+    assert!(raw.to_string().len() < 8192);
+}
+
+#[test]
+fn a_slow_answer_can_be_interrupted() {
+    let mut stage = Stage::new(vec![]);
+    stage.prompt_until("/slow 1000000", |body| matches!(body, EventBody::ItemDelta(_)));
+    stage.interrupt();
+    insta::assert_snapshot!("slow_interrupted", skeleton(&stage.outputs).join("\n"));
+}
+
+#[test]
+fn the_process_ends_as_it_is_told() {
+    for (command, ending) in [
+        ("/crash", Ending::Abort),
+        ("/hang", Ending::Hang),
+        ("/exit 7", Ending::Exit(7)),
+        ("/exit", Ending::Exit(1)),
+        ("/end", Ending::Exit(0)),
+    ] {
+        let (ended, outputs) = Stage::new(vec![]).last_prompt(command);
+        assert_eq!(ended, ending, "{command}");
+        let over = outputs.iter().any(|output| matches!(output, Output::TurnEnded(_)));
+        assert_eq!(over, command == "/end", "{command}");
+    }
+}
