@@ -2,7 +2,9 @@
 //!
 //! Nothing is enforced and `effective` says it, key by key. What would need a wall to be true (an overlay,
 //! a read-only workspace) is refused. All a sandbox of this kind still keeps is the promise that its
-//! processes die with it, as far as they stay in their process group.
+//! processes die with it: all that descend from a command that still runs.
+
+mod descent;
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -75,7 +77,7 @@ impl Group {
     fn kill(&self) {
         // Once the leader is reaped its number may be somebody else's.
         if self.exit.borrow().is_none() {
-            let _ = kill_process_group(self.leader, Signal::KILL);
+            descent::kill_family(self.leader);
         }
     }
 }
@@ -340,7 +342,8 @@ mod tests {
     async fn destroying_it_ends_children_of_children_and_leaves_nothing() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        let line = "sleep 1000 & echo $!; exec sleep 1000";
+        // With job control each job has a group of its own.
+        let line = "set -m; sh -c 'sleep 1000 & echo $!; wait' & wait";
         let command = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
         let mut process = sandbox.exec(ExecSpec { command, ..ExecSpec::default() }).await.unwrap();
         let mut first = String::new();

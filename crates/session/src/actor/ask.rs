@@ -2,7 +2,7 @@
 //!
 //! The answer is on record before the agent hears it, and on disk before the client does.
 
-use agents::Output;
+use agents::{Dialogue as _, Output};
 use protocol::{
     Draft, Event, EventBody, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId,
     QuestionStatus,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agents::Normalized;
+use agents::{Dialogue as _, Normalized};
 use gateway::{Attachment, Identity, SessionToken};
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
 use sandbox::{ExecSpec, Sandbox, SandboxError, SandboxSpec, Workspace};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use agents::{Output, Prompt};
+use agents::{Dialogue as _, Output, Prompt};
 use protocol::{AgentUnparsed, Draft, EventBody, PermissionReply, TurnId};
 use serde_json::Value;
 use tokio::time::Instant;
