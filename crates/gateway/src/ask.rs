@@ -1,0 +1,57 @@
+//! The little the gateway reads of a request: which model, and whether the answer is a stream.
+//!
+//! Parsed beside the bytes, which are forwarded as they came.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::{endpoint::Endpoint, refusal::Refusal};
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) model: String,
+    pub(crate) stream: bool,
+}
+
+// A second `model` or `stream` is an error here: two parsers must never read two different requests.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    model: Cow<'a, str>,
+    #[serde(default)]
+    stream: Option<bool>,
+}
+
+impl Ask {
+    /// Reads the body of a call to `endpoint`.
+    pub(crate) fn read(endpoint: Endpoint, body: &[u8]) -> Result<Self, Refusal> {
+        let fields: Fields<'_> =
+            serde_json::from_slice(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
+        let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
+        Ok(Self { model: fields.model.into_owned(), stream })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Option<Ask> {
+        Ask::read(Endpoint::Messages, body.as_bytes()).ok()
+    }
+
+    #[test]
+    fn model_and_stream_are_found_among_the_rest() {
+        let ask = read(r#"{"messages":[{"content":"{\"model\":\"x\"}"}],"model":"claude-\u0061","stream":true}"#);
+        assert_eq!(ask, Some(Ask { model: "claude-a".into(), stream: true }));
+    }
+
+    #[test]
+    fn what_two_parsers_could_read_differently_is_refused() {
+        for body in ["", "[]", "{}", r#"{"model":1}"#, r#"{"model":"a","model":"b"}"#, r#"{"model":"a"} x"#] {
+            assert_eq!(read(body), None, "`{body}` was accepted");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A session's listener, served until it is closed.
+
+use std::{io, sync::Arc, time::Duration};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+
+use crate::{call::Caller, identity::Identity, price::Prices, service, tasks::Tasks, till::Till};
+
+/// How long a connection may idle, or take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long to wait when the system has no descriptor left for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves one session's listener.
+///
+/// Dropped, it stops at once: running calls are cut, and recorded as far as they came.
+#[derive(Debug)]
+#[must_use = "dropping it closes the session's way to its model"]
+pub struct Attachment {
+    tasks: Tasks,
+    close_grace: Duration,
+}
+
+impl Attachment {
+    pub(crate) fn serve(listener: std::net::TcpListener, identity: Identity, prices: Arc<Prices>) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let tasks = Tasks::new(tokio::runtime::Handle::try_current().map_err(io::Error::other)?);
+        let close_grace = identity.limits.close_grace;
+        let caller = Caller { identity: Arc::new(identity), till: Arc::new(Till::new(prices)), tasks: tasks.clone() };
+        tasks.spawn(accept(listener, caller));
+        Ok(Self { tasks, close_grace })
+    }
+
+    /// Takes no more connections, lets running calls end for a short while, cuts the others, and returns
+    /// when all of them are recorded: after this the gateway writes nothing more into the journal.
+    pub async fn close(self) {
+        self.tasks.closing.cancel();
+        if tokio::time::timeout(self.close_grace, self.tasks.ended()).await.is_err() {
+            self.tasks.abort.cancel();
+            self.tasks.ended().await;
+        }
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.tasks.closing.cancel();
+        self.tasks.abort.cancel();
+    }
+}
+
+async fn accept(listener: TcpListener, caller: Caller) {
+    let permits = Arc::new(Semaphore::new(caller.identity.limits.connections));
+    loop {
+        let next = async {
+            let permit = permits.clone().acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let Some((permit, accepted)) = caller.tasks.closing.run_until_cancelled(next).await else { return };
+        match (permit, accepted) {
+            (Ok(permit), Ok((stream, _))) => caller.tasks.spawn(connection(stream, caller.clone(), permit)),
+            (Err(_), _) => return,
+            (_, Err(error)) => {
+                tracing::warn!(%error, session = %caller.identity.session, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, caller: Caller, permit: OwnedSemaphorePermit) {
+    // Without it a stream's small frames wait for acknowledgements, 40 ms each.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let tasks = caller.tasks.clone();
+    let service = service_fn(move |request| service::serve(caller.clone(), request));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => Some(ended),
+        () = tasks.closing.cancelled() => None,
+    };
+    let ended = if ended.is_some() {
+        ended
+    } else {
+        served.as_mut().graceful_shutdown();
+        tasks.abort.run_until_cancelled(served).await
+    };
+    if let Some(Err(error)) = ended {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+    drop(permit);
+}

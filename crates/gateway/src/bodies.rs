@@ -1,0 +1,37 @@
+//! Where the bodies of model calls are kept, by content.
+
+use std::{collections::HashMap, io, sync::Mutex};
+
+use protocol::BodyRef;
+use sha2::{Digest, Sha256};
+
+use crate::token::hex;
+
+/// A store of bodies, addressed by the SHA-256 of their bytes.
+///
+/// `put` may block on the disk; the gateway never calls it on a thread that serves connections.
+/// Storing the same bytes again is not an error and takes no more room.
+pub trait BodyStore: Send + Sync {
+    /// Keeps `bytes` and says how to find them.
+    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef>;
+}
+
+/// Keeps bodies in memory, for tests and sessions that leave nothing behind.
+#[derive(Debug, Default)]
+pub struct MemoryBodies(Mutex<HashMap<String, Vec<u8>>>);
+
+impl MemoryBodies {
+    /// The bytes behind a reference.
+    pub fn get(&self, body: &BodyRef) -> Option<Vec<u8>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(&body.sha256).cloned()
+    }
+}
+
+impl BodyStore for MemoryBodies {
+    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef> {
+        let sha256 = hex(&Sha256::digest(bytes));
+        let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
+        Ok(BodyRef { sha256, bytes: bytes.len() as u64 })
+    }
+}

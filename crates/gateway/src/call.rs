@@ -1,0 +1,142 @@
+//! One call to a model: hold → record → send → tee → settle.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, header, request::Parts};
+use http_body_util::Either;
+use protocol::{BudgetExceeded, CallId, Draft, EventBody};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::{
+    ask::Ask,
+    endpoint::Endpoint,
+    headers,
+    identity::Identity,
+    record::{CallRecord, Ending, describe},
+    refusal::{Refusal, ResponseBody},
+    tasks::Tasks,
+    tee::{Allowance, Head, Tee},
+    till::{Hold, Till},
+    upstream::{UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+};
+
+/// Makes the calls of one session.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) till: Arc<Till>,
+    pub(crate) tasks: Tasks,
+}
+
+impl Caller {
+    /// Makes a call in a task of its own: a client that leaves takes only its own end away.
+    pub(crate) async fn call(
+        &self,
+        endpoint: Endpoint,
+        parts: &Parts,
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let ask = Ask::read(endpoint, &body)?;
+        let hold = self.hold(endpoint, &ask)?;
+        let request = self.request(endpoint, parts, body, &ask)?;
+        let (answer, answered) = oneshot::channel();
+        let caller = self.clone();
+        self.tasks.spawn(async move {
+            let result = caller.send(hold, ask, request).await;
+            // Where the client is gone, the answer is dropped here and drains by itself.
+            let _ = answer.send(result);
+        });
+        answered.await.map_err(|_| Refusal::SessionEnded)?
+    }
+
+    fn hold(&self, endpoint: Endpoint, ask: &Ask) -> Result<Hold, Refusal> {
+        self.till.hold(&self.identity, endpoint, &ask.model).inspect_err(|refusal| {
+            if matches!(refusal, Refusal::RequestsSpent { .. }) {
+                let exceeded = BudgetExceeded { limit: "max_requests".to_owned(), message: refusal.to_string() };
+                let draft = Draft::daemon(EventBody::BudgetExceeded(exceeded)).in_turn(self.identity.turn.get());
+                if let Err(error) = self.identity.journal.append(draft) {
+                    tracing::error!(%error, "cannot record that a budget is spent");
+                }
+            }
+        })
+    }
+
+    fn request(&self, endpoint: Endpoint, parts: &Parts, body: Bytes, ask: &Ask) -> Result<UpstreamRequest, Refusal> {
+        let call = CallId::new(format!("call_{}", Uuid::now_v7().simple())).map_err(|_| Refusal::NotRecorded)?;
+        Ok(UpstreamRequest {
+            endpoint,
+            method: parts.method.clone(),
+            path_and_query: parts
+                .uri
+                .path_and_query()
+                .map_or_else(|| "/".to_owned(), |path| without_key(path.as_str())),
+            headers: headers::outward(&parts.headers),
+            body,
+            model: ask.model.clone(),
+            call,
+            session: self.identity.session.clone(),
+            account: self.identity.account.clone(),
+        })
+    }
+
+    async fn send(&self, hold: Hold, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
+        let endpoint = request.endpoint;
+        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), hold, ask, &request).await?;
+        let sent = tokio::select! {
+            biased;
+            () = self.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),
+            sent = self.identity.upstream.send(request) => sent,
+        };
+        match sent {
+            Ok(answer) => Ok(self.tee(endpoint, answer, record)),
+            Err(failure) => {
+                let message = describe(&failure);
+                let refusal = Refusal::from(failure);
+                let ending = Ending { status: refusal.status().as_u16(), answer: None, failure: Some(message) };
+                // An error means that the record failed, which was logged where it happened.
+                let _ = record.end(ending).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn tee(&self, endpoint: Endpoint, answer: UpstreamAnswer, record: CallRecord) -> Response<ResponseBody> {
+        let text = |name| answer.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        let head = Head {
+            dialect: endpoint.dialect(),
+            status: answer.status,
+            stream: text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/event-stream")),
+            length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+        };
+        let limits = &self.identity.limits;
+        let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
+        let headers = headers::inward(&answer.headers);
+        let tee = Tee::new(head, answer.frames, allowance, record, self.tasks.clone());
+        let mut response = Response::new(Either::Right(tee));
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+/// The path without a `key` in its query: some clients put their token there.
+fn without_key(path_and_query: &str) -> String {
+    let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
+    if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_the_query_goes_no_further() {
+        assert_eq!(without_key("/v1/messages?beta=true"), "/v1/messages?beta=true");
+        assert_eq!(without_key("/v1/messages"), "/v1/messages");
+        assert_eq!(without_key("/m:generateContent?key=secret"), "/m:generateContent");
+        assert_eq!(without_key("/m?alt=sse&key=secret&x=1"), "/m?alt=sse&x=1");
+    }
+}

@@ -1,0 +1,134 @@
+//! Which headers may leave, and which may come back.
+//!
+//! Outward everything passes but credentials, cookies, accounting headers of other proxies and what
+//! belongs to the connection: a vendor's beta headers must arrive untouched. Inward only a list passes.
+
+use http::{HeaderMap, HeaderName, header};
+
+const CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "x-goog-api-key", "cookie", "api-key"];
+/// `accept-encoding` goes too: a compressed answer could not be metered on its way.
+const OF_THE_CONNECTION: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+    "content-length",
+    "expect",
+    "accept-encoding",
+];
+const ANSWER: [&str; 8] = [
+    "content-type",
+    "content-encoding",
+    "retry-after",
+    "retry-after-ms",
+    "request-id",
+    "x-request-id",
+    "x-should-retry",
+    "cf-ray",
+];
+const ANSWER_FAMILIES: [&str; 4] = ["anthropic-", "openai-", "x-ratelimit-", "x-goog-"];
+
+/// The headers of a request that may leave.
+pub(crate) fn outward(headers: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(headers);
+    headers
+        .iter()
+        .filter(|(name, _)| may_leave(name) && !named.iter().any(|other| other.eq_ignore_ascii_case(name.as_str())))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The headers of an answer that the agent may see.
+pub(crate) fn inward(headers: &HeaderMap) -> HeaderMap {
+    let allowed = |name: &HeaderName| {
+        ANSWER.contains(&name.as_str()) || ANSWER_FAMILIES.iter().any(|family| name.as_str().starts_with(family))
+    };
+    headers.iter().filter(|(name, _)| allowed(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The token a request carries, wherever its client puts it.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = |value: &'static str| {
+        text(value).and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        })
+    };
+    bearer("authorization").or_else(|| text("x-api-key")).or_else(|| text("x-goog-api-key"))
+}
+
+fn may_leave(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    !CREDENTIALS.contains(&name)
+        && !OF_THE_CONNECTION.contains(&name)
+        && !name.starts_with("proxy-")
+        && !name.starts_with("x-litellm-")
+}
+
+/// Headers that the client declared to belong to its connection (RFC 9110 §7.6.1).
+fn named_by_connection(headers: &HeaderMap) -> Vec<&str> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(',').map(str::trim))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn credentials_and_connection_headers_stay() {
+        let sent = headers(&[
+            ("authorization", "Bearer t"),
+            ("x-api-key", "t"),
+            ("x-goog-api-key", "t"),
+            ("cookie", "c"),
+            ("proxy-authorization", "p"),
+            ("x-litellm-end-user-id", "someone-else"),
+            ("connection", "close, x-hop"),
+            ("x-hop", "1"),
+            ("accept-encoding", "zstd"),
+            ("host", "h"),
+            ("anthropic-beta", "a-1,b-2"),
+            ("anthropic-version", "2023-06-01"),
+            ("x-stainless-lang", "js"),
+        ]);
+        let mut left: Vec<_> = outward(&sent).into_iter().filter_map(|(name, _)| name).collect();
+        left.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        assert_eq!(left, ["anthropic-beta", "anthropic-version", "x-stainless-lang"]);
+    }
+
+    #[test]
+    fn an_answer_brings_only_what_is_listed() {
+        let came = headers(&[
+            ("content-type", "application/json"),
+            ("set-cookie", "a=b"),
+            ("anthropic-ratelimit-tokens-remaining", "5"),
+            ("x-internal", "secret"),
+            ("transfer-encoding", "chunked"),
+        ]);
+        let names: Vec<_> = inward(&came).keys().map(|name| name.as_str().to_owned()).collect();
+        assert_eq!(names.len(), 2);
+        assert!(names.contains(&"anthropic-ratelimit-tokens-remaining".to_owned()));
+    }
+
+    #[test]
+    fn the_token_is_found_in_each_of_its_places() {
+        assert_eq!(token(&headers(&[("authorization", "bearer  t1 ")])), Some("t1"));
+        assert_eq!(token(&headers(&[("x-api-key", "t2")])), Some("t2"));
+        assert_eq!(token(&headers(&[("x-goog-api-key", "t3")])), Some("t3"));
+        assert_eq!(token(&headers(&[("authorization", "Basic abc")])), None);
+        assert_eq!(token(&headers(&[])), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Reads usage, model and stop reason off an answer while it passes.
+//!
+//! Memory is bounded by one event of a stream. A count in a stream is a total so far: a later one takes the
+//! place of an earlier one and is never added to it.
+
+mod anthropic;
+mod sse;
+
+use memchr::memmem;
+use protocol::Usage;
+
+use crate::{endpoint::Dialect, upstream::UpstreamFailure};
+
+pub(crate) use sse::SseReader;
+
+/// The longest single event of a stream.
+const EVENT_BYTES: usize = 8 << 20;
+
+/// What was read off an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Tokens, as far as they were told.
+    pub(crate) usage: Usage,
+    /// The model that answered.
+    pub(crate) model: Option<String>,
+    /// Why it stopped.
+    pub(crate) stop_reason: Option<String>,
+    /// What it said went wrong.
+    pub(crate) error: Option<String>,
+    /// Whether the answer came to its proper end.
+    pub(crate) complete: bool,
+}
+
+/// Watches one answer.
+pub(crate) struct Meter {
+    dialect: Dialect,
+    events: Option<SseReader>,
+    reading: Reading,
+}
+
+impl Meter {
+    /// Watches an answer in `dialect` that is an event stream, or one JSON document.
+    pub(crate) fn new(dialect: Dialect, stream: bool) -> Self {
+        Self { dialect, events: stream.then(|| SseReader::new(EVENT_BYTES)), reading: Reading::default() }
+    }
+
+    /// Whether the answer is an event stream.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// Takes the next bytes of the answer.
+    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Result<(), UpstreamFailure> {
+        let Self { dialect, events, reading } = self;
+        let Some(events) = events else { return Ok(()) };
+        events.push(bytes, |data| read_event(*dialect, data, reading))
+    }
+
+    /// The answer has ended; `body` is all of it.
+    pub(crate) fn finish(mut self, body: &[u8]) -> Reading {
+        match &mut self.events {
+            Some(events) => events.finish(|data| read_event(self.dialect, data, &mut self.reading)),
+            None => read_document(self.dialect, body, &mut self.reading),
+        }
+        self.reading
+    }
+}
+
+fn read_event(dialect: Dialect, data: &[u8], reading: &mut Reading) {
+    match dialect {
+        Dialect::Anthropic => anthropic::read_event(data, reading),
+        Dialect::Openai | Dialect::Gemini => {}
+    }
+}
+
+fn read_document(dialect: Dialect, body: &[u8], reading: &mut Reading) {
+    match dialect {
+        Dialect::Anthropic => anthropic::read_document(body, reading),
+        Dialect::Openai | Dialect::Gemini => {}
+    }
+}
+
+/// Whether any of `words` is in `data`: a cheap look before a costly parse.
+fn mentions(data: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| memmem::find(data, word.as_bytes()).is_some())
+}

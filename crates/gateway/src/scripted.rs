@@ -1,0 +1,159 @@
+//! The built-in model: plays a script, the same way each time, without a network.
+//!
+//! It answers demos and tests. What it cannot match it says so, as a vendor would: with an error.
+
+mod anthropic;
+mod conversation;
+mod document;
+mod emit;
+mod pattern;
+mod reply;
+mod template;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    endpoint::Endpoint,
+    upstream::{Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+};
+use conversation::Conversation;
+use document::{Failure, Rule, When};
+use emit::Emission;
+use pattern::{Captures, Pattern};
+use reply::Reply;
+
+pub use document::{Script, ScriptError};
+
+/// The script of `viv demo`, and of every session that names no other model.
+pub const DEMO_SCRIPT: &str = include_str!("../scripts/demo.yaml");
+
+/// An upstream that plays a script.
+#[derive(Debug)]
+pub struct Scripted {
+    script: Script,
+    /// How often each rule has answered.
+    answered: Vec<AtomicU64>,
+}
+
+impl Scripted {
+    /// Plays `script`, from its beginning.
+    pub fn new(script: Script) -> Self {
+        let answered = script.rules.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { script, answered }
+    }
+
+    /// Plays the script that is built in.
+    pub fn demo() -> Result<Self, ScriptError> {
+        Script::parse(DEMO_SCRIPT).map(Self::new)
+    }
+
+    fn answer(&self, request: &UpstreamRequest) -> UpstreamAnswer {
+        let conversation = match conversation::read_messages(&request.body) {
+            Ok(conversation) => conversation,
+            Err(error) => return refuse(400, &format!("the request makes no sense: {error}")),
+        };
+        if request.endpoint == Endpoint::CountTokens {
+            return json_answer(StatusCode::OK, &json!({"input_tokens": reply::count_input(&conversation)}));
+        }
+        let Some((rule, captures)) = self.choose(&conversation) else {
+            return refuse(404, "no rule of the script matches this request");
+        };
+        match (&rule.answer, &rule.error) {
+            (Some(parts), _) => {
+                render(&Reply::new(rule, parts, &conversation, &captures, &request.body), conversation.stream)
+            }
+            (None, Some(failure)) => fail(failure, &captures),
+            (None, None) => refuse(500, "the rule has no answer"),
+        }
+    }
+
+    /// The first rule that matches and has not answered too often.
+    fn choose(&self, conversation: &Conversation) -> Option<(&Rule, Captures)> {
+        self.script.rules.iter().zip(&self.answered).find_map(|(rule, answered)| {
+            let captures = rule.when.matches(conversation)?;
+            let limit = rule.times.unwrap_or(u64::MAX);
+            let next = |count: u64| (count < limit).then_some(count + 1);
+            answered.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok()?;
+            Some((rule, captures))
+        })
+    }
+}
+
+impl Upstream for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn models(&self) -> Vec<String> {
+        self.script.models.clone()
+    }
+
+    fn is_free(&self) -> bool {
+        true
+    }
+
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>> {
+        async move { Ok(self.answer(&request)) }.boxed()
+    }
+}
+
+impl When {
+    /// What is captured, if all that is asked is true.
+    fn matches(&self, conversation: &Conversation) -> Option<Captures> {
+        let mut captures = Captures::from(
+            [
+                ("prompt", conversation.prompt.clone()),
+                ("tool_result", conversation.tool_result.clone().unwrap_or_default()),
+                ("model", conversation.model.clone()),
+                ("turn", conversation.turn.to_string()),
+                ("step", conversation.step.to_string()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
+        let mut fits = |pattern: &Option<Pattern>, text: Option<&str>| match (pattern, text) {
+            (None, _) => true,
+            (Some(pattern), Some(text)) => pattern.matches(text, &mut captures),
+            (Some(_), None) => false,
+        };
+        let matches = fits(&self.prompt, Some(&conversation.prompt))
+            && fits(&self.conversation, Some(&conversation.text))
+            && fits(&self.tool_result, conversation.tool_result.as_deref())
+            && fits(&self.model, Some(&conversation.model))
+            && self.turn.is_none_or(|turn| turn == conversation.turn)
+            && self.step.is_none_or(|step| step == conversation.step);
+        matches.then_some(captures)
+    }
+}
+
+fn render(reply: &Reply, stream: bool) -> UpstreamAnswer {
+    if stream {
+        answer(StatusCode::OK, "text/event-stream", anthropic::stream(reply))
+    } else {
+        let body = anthropic::document(reply).to_string();
+        answer(StatusCode::OK, "application/json", emit::document(reply, &body))
+    }
+}
+
+fn fail(failure: &Failure, captures: &Captures) -> UpstreamAnswer {
+    let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let failure = Failure { message: template::fill(&failure.message, captures), ..failure.clone() };
+    json_answer(status, &anthropic::error_document(&failure))
+}
+
+fn refuse(status: u16, message: &str) -> UpstreamAnswer {
+    fail(&Failure { status, kind: None, message: message.to_owned() }, &Captures::new())
+}
+
+fn json_answer(status: StatusCode, body: &Value) -> UpstreamAnswer {
+    answer(status, "application/json", vec![Emission::Bytes(body.to_string().into())])
+}
+
+fn answer(status: StatusCode, kind: &'static str, emissions: Vec<Emission>) -> UpstreamAnswer {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    UpstreamAnswer { status, headers, frames: emit::play(emissions) }
+}

@@ -1,0 +1,38 @@
+//! The tasks of one attachment: none of them outlives it.
+
+use tokio::runtime::Handle;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Owns every task that works for one session.
+///
+/// `closing` says: take nothing new. `abort` says: record what there is and end now.
+#[derive(Debug, Clone)]
+pub(crate) struct Tasks {
+    tracker: TaskTracker,
+    /// Kept, because a body can be dropped on a thread that has no runtime of its own.
+    handle: Handle,
+    pub(crate) closing: CancellationToken,
+    pub(crate) abort: CancellationToken,
+}
+
+impl Tasks {
+    pub(crate) fn new(handle: Handle) -> Self {
+        let closing = CancellationToken::new();
+        Self { tracker: TaskTracker::new(), handle, closing, abort: CancellationToken::new() }
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn_on(task, &self.handle);
+    }
+
+    /// Runs `work`, which may wait for the disk, where it delays no connection.
+    pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
+        self.tracker.spawn_blocking_on(work, &self.handle);
+    }
+
+    /// Returns when every task has ended.
+    pub(crate) async fn ended(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}

@@ -1,0 +1,193 @@
+//! An answer on its way to the agent, metered and kept as it passes.
+//!
+//! A frame is handed on the moment it comes; a slow reader slows its own upstream, nothing is queued.
+//! When the agent leaves, the rest is still read, so that the call is metered to its end.
+
+use std::{
+    io, mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
+
+use crate::{
+    endpoint::Dialect,
+    meter::Meter,
+    record::{Answer, CallRecord, Ending, describe},
+    refusal::error_event,
+    tasks::Tasks,
+    upstream::{Frames, UpstreamFailure},
+};
+
+/// What there is to know about an answer before its first byte.
+pub(crate) struct Head {
+    pub(crate) dialect: Dialect,
+    pub(crate) status: StatusCode,
+    pub(crate) stream: bool,
+    /// Bytes to come, where the upstream said so.
+    pub(crate) length: Option<u64>,
+}
+
+/// How much of an answer is taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowance {
+    pub(crate) bytes: usize,
+    pub(crate) drain: Duration,
+}
+
+/// The body of an answer.
+pub(crate) struct Tee {
+    state: State,
+    tasks: Tasks,
+    length: Option<u64>,
+}
+
+enum State {
+    Passing(Box<Passage>),
+    /// All bytes are out; the end follows when the record is written.
+    Settling {
+        written: oneshot::Receiver<()>,
+        broken: bool,
+    },
+    Over,
+}
+
+/// An answer whose bytes are still coming.
+struct Passage {
+    frames: Frames,
+    head: Head,
+    allowance: Allowance,
+    meter: Meter,
+    body: Vec<u8>,
+    ttft: Option<Duration>,
+    record: CallRecord,
+}
+
+impl Tee {
+    pub(crate) fn new(head: Head, frames: Frames, allowance: Allowance, record: CallRecord, tasks: Tasks) -> Self {
+        let meter = Meter::new(head.dialect, head.stream);
+        let length = head.length;
+        let passage = Passage { frames, head, allowance, meter, body: Vec::new(), ttft: None, record };
+        Self { state: State::Passing(Box::new(passage)), tasks, length }
+    }
+
+    /// The upstream has ended: records it, and gives the agent an error event where it broke off.
+    fn settle(&mut self, failure: Option<UpstreamFailure>) -> Option<Bytes> {
+        let State::Passing(passage) = mem::replace(&mut self.state, State::Over) else { return None };
+        let (dialect, stream) = (passage.head.dialect, passage.head.stream);
+        let last_word = failure.as_ref().filter(|_| stream).map(|failure| error_event(dialect, &failure.to_string()));
+        // A document that broke off has no other way to say so than a broken connection.
+        let broken = failure.is_some() && !stream;
+        self.state = State::Settling { written: passage.settle(failure), broken };
+        last_word
+    }
+}
+
+impl Body for Tee {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        loop {
+            match &mut self.state {
+                State::Passing(passage) => {
+                    let failure = match ready!(passage.frames.as_mut().poll_next(context)) {
+                        Some(Ok(bytes)) => match passage.take(&bytes) {
+                            Ok(()) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                            Err(failure) => Some(failure),
+                        },
+                        Some(Err(failure)) => Some(failure),
+                        None => None,
+                    };
+                    if let Some(last_word) = self.settle(failure) {
+                        return Poll::Ready(Some(Ok(Frame::data(last_word))));
+                    }
+                }
+                State::Settling { written, broken } => {
+                    // An error here means that the record failed, which was logged where it happened.
+                    let _ = ready!(Pin::new(written).poll(context));
+                    let broken = mem::take(broken);
+                    self.state = State::Over;
+                    if broken {
+                        return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
+                    }
+                }
+                State::Over => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}
+
+impl Drop for Tee {
+    fn drop(&mut self) {
+        if let State::Passing(passage) = mem::replace(&mut self.state, State::Over) {
+            let tasks = self.tasks.clone();
+            self.tasks.spawn(async move { passage.drain(tasks).await });
+        }
+    }
+}
+
+impl Passage {
+    /// Meters and keeps the next bytes.
+    fn take(&mut self, bytes: &Bytes) -> Result<(), UpstreamFailure> {
+        if self.ttft.is_none() {
+            self.ttft = Some(self.record.elapsed());
+        }
+        let limit = self.allowance.bytes;
+        if self.body.len() + bytes.len() > limit {
+            return Err(UpstreamFailure::TooLong { limit });
+        }
+        self.body.extend_from_slice(bytes);
+        self.meter.pass(bytes)
+    }
+
+    /// Reads what is left for a client that is gone.
+    async fn drain(mut self, tasks: Tasks) {
+        let drain = self.allowance.drain;
+        let failure = tokio::select! {
+            biased;
+            () = tasks.abort.cancelled() => Some(UpstreamFailure::SessionEnded),
+            ended = tokio::time::timeout(drain, self.read_out()) => match ended {
+                Ok(result) => result.err(),
+                Err(_) => Some(UpstreamFailure::Abandoned),
+            },
+        };
+        self.settle(failure);
+    }
+
+    async fn read_out(&mut self) -> Result<(), UpstreamFailure> {
+        while let Some(bytes) = self.frames.next().await {
+            self.take(&bytes?)?;
+        }
+        Ok(())
+    }
+
+    fn settle(self, failure: Option<UpstreamFailure>) -> oneshot::Receiver<()> {
+        let Self { head, meter, body, ttft, record, .. } = self;
+        let stream = meter.is_stream();
+        let reading = meter.finish(&body);
+        let failure = match failure {
+            Some(failure) => Some(describe(&failure)),
+            None if reading.error.is_some() => reading.error.clone(),
+            None if !head.status.is_success() => Some(format!("the upstream answered {}", head.status)),
+            None if !reading.complete && stream => Some(UpstreamFailure::Cut.to_string()),
+            None if !reading.complete => Some("the upstream's answer is not of its API".to_owned()),
+            None => None,
+        };
+        let answer = Answer { body, stream, reading, ttft: ttft.unwrap_or_else(|| record.elapsed()) };
+        record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure })
+    }
+}

@@ -1,0 +1,79 @@
+//! The token of one session: all that the agent holds in place of a key.
+//!
+//! Only the SHA-256 of a token is kept. The text leaves this file once, when it is issued.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use uuid::Uuid;
+
+/// What every session token starts with, so that a leaked one can be recognised.
+pub const TOKEN_PREFIX: &str = "viv_ses_";
+
+/// Recognises the token of one session, without knowing it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionToken {
+    digest: [u8; 32],
+}
+
+impl SessionToken {
+    /// Makes a new token from 32 random bytes; the text is for the agent and is not kept.
+    pub fn issue() -> (Self, String) {
+        // A version 4 UUID carries 122 random bits, so three of them fill a digest with room to spare.
+        let mut seed = Sha256::new();
+        for _ in 0..3 {
+            seed.update(Uuid::new_v4().as_bytes());
+        }
+        let text = format!("{TOKEN_PREFIX}{}", hex(&seed.finalize()));
+        (Self::of(&text), text)
+    }
+
+    /// Recognises `text`, a token issued before.
+    pub fn of(text: &str) -> Self {
+        Self { digest: Sha256::digest(text).into() }
+    }
+
+    /// Whether `presented` is the token; takes the same time whichever byte differs.
+    pub fn admits(&self, presented: &str) -> bool {
+        let digest: [u8; 32] = Sha256::digest(presented).into();
+        self.digest.ct_eq(&digest).into()
+    }
+}
+
+impl fmt::Debug for SessionToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionToken(…)")
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_admits_itself_and_nothing_else() {
+        let (token, text) = SessionToken::issue();
+        assert!(token.admits(&text));
+        assert!(!token.admits(&text[..text.len() - 1]));
+        assert!(!token.admits(""));
+        assert!(!token.admits(&SessionToken::issue().1));
+    }
+
+    #[test]
+    fn a_token_is_32_bytes_behind_its_prefix_and_never_printed() {
+        let (token, text) = SessionToken::issue();
+        assert_eq!(text.strip_prefix(TOKEN_PREFIX).unwrap().len(), 64);
+        assert!(!format!("{token:?}").contains(&text[8..16]));
+    }
+}

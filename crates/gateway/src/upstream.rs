@@ -1,0 +1,102 @@
+//! The port to whoever answers: a vendor, a script, a recording.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::{Stream, future::BoxFuture};
+use http::{HeaderMap, Method, StatusCode};
+use protocol::{CallId, SessionId};
+
+use crate::endpoint::Endpoint;
+
+/// A model's side, as the gateway sees it.
+///
+/// `send` returns when the head of the answer is known; the bytes follow in `frames`, as they come and
+/// unchanged. An answer with an error status is an answer, not a failure. Dropping the frames gives the
+/// call up. An implementation never follows redirects and never retries after the first byte.
+pub trait Upstream: Send + Sync {
+    /// Its name in the configuration and in the records.
+    fn name(&self) -> &str;
+    /// The models it is known to have.
+    fn models(&self) -> Vec<String>;
+    /// Whether its calls cost nothing, whatever the model is called.
+    fn is_free(&self) -> bool {
+        false
+    }
+    /// Sends one call.
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>>;
+}
+
+/// One call, as it came from the agent, without what must not leave.
+#[derive(Debug, Clone)]
+pub struct UpstreamRequest {
+    /// What is called.
+    pub endpoint: Endpoint,
+    /// The method, as it came.
+    pub method: Method,
+    /// Path and query, as they came.
+    pub path_and_query: String,
+    /// Headers that may leave: no credentials, no cookies, nothing hop-by-hop.
+    pub headers: HeaderMap,
+    /// The body, byte for byte.
+    pub body: Bytes,
+    /// The model asked for.
+    pub model: String,
+    /// The call, for upstreams that keep accounts.
+    pub call: CallId,
+    /// The session, for upstreams that keep accounts.
+    pub session: SessionId,
+    /// The account that pays.
+    pub account: String,
+}
+
+/// The bytes of an answer, as they come.
+pub type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamFailure>> + Send>>;
+
+/// The head of an answer, and its bytes to come.
+pub struct UpstreamAnswer {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// Headers, all of them; the gateway chooses which the agent may see.
+    pub headers: HeaderMap,
+    /// The body.
+    pub frames: Frames,
+}
+
+/// Why the model's side gave no answer, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamFailure {
+    /// No connection could be made.
+    #[error("cannot reach the upstream `{upstream}`")]
+    Unreachable {
+        /// Its name.
+        upstream: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nothing came for too long.
+    #[error("the upstream was silent for {0} seconds")]
+    Silent(u64),
+    /// The connection ended before the answer did.
+    #[error("the upstream's answer was cut before its end")]
+    Cut,
+    /// What came is no answer.
+    #[error("the upstream's answer makes no sense: {0}")]
+    Garbage(String),
+    /// The answer, or one event of it, is longer than we take.
+    #[error("the upstream's answer is longer than {limit} bytes")]
+    TooLong {
+        /// What we take.
+        limit: usize,
+    },
+    /// The model said mid-way that it failed.
+    #[error("the upstream failed in mid-answer: {0}")]
+    Reported(String),
+    /// The session ended while the answer was on its way.
+    #[error("the session ended before the answer did")]
+    SessionEnded,
+    /// The client left and the rest took too long to read.
+    #[error("the client left and the rest of the answer was given up")]
+    Abandoned,
+}

@@ -1,0 +1,140 @@
+//! What a session's listener refuses, and in whose words.
+
+use crate::support::{Answer, Desk, prompt};
+use bytes::Bytes;
+use gateway::Limits;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const HELLO: &str = "  - answer: [text: 'Hello, ${prompt}!']\n";
+
+#[track_caller]
+fn check_refused(answer: &Answer, status: u16, kind: &str) {
+    assert_eq!(answer.status.as_u16(), status);
+    assert_eq!(answer.headers["x-should-retry"], "false");
+    let body = answer.json();
+    assert_eq!((&body["type"], &body["error"]["type"]), (&json!("error"), &json!(kind)), "{body}");
+}
+
+fn request(header: Option<(&str, &str)>, path: &str, body: String) -> Request<Full<Bytes>> {
+    let mut request = Request::post(path).header("host", "h");
+    if let Some((name, value)) = header {
+        request = request.header(name, value);
+    }
+    request.body(Full::new(body.into())).unwrap()
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_token_is_refused_without_a_trace_of_the_call() {
+    let desk = Desk::playing(HELLO);
+    for header in
+        [None, Some(("authorization", "Bearer viv_ses_wrong")), Some(("x-api-key", "")), Some(("cookie", "a"))]
+    {
+        check_refused(&desk.fetch(request(header, "/v1/messages", prompt("x", false))).await, 403, "permission_error");
+    }
+    assert!(desk.events().is_empty());
+}
+
+#[tokio::test]
+async fn the_token_is_taken_wherever_clients_put_it() {
+    let desk = Desk::playing(HELLO);
+    for name in ["x-api-key", "x-goog-api-key"] {
+        let answer = desk.fetch(request(Some((name, &desk.token)), "/v1/messages", prompt("x", false))).await;
+        assert_eq!(answer.status, StatusCode::OK, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_has_the_shape_the_caller_reads() {
+    let desk = Desk::playing(HELLO);
+    let openai: Value = desk.fetch(request(None, "/v1/chat/completions", "{}".into())).await.json();
+    assert!(openai["error"]["message"].is_string() && openai["error"]["code"].is_null());
+    let gemini: Value = desk.fetch(request(None, "/v1beta/models/m:generateContent", "{}".into())).await.json();
+    assert_eq!((&gemini["error"]["code"], &gemini["error"]["status"]), (&json!(403), &json!("PERMISSION_DENIED")));
+}
+
+#[tokio::test]
+async fn only_model_routes_exist() {
+    let desk = Desk::playing(HELLO);
+    for path in
+        ["/v1/sessions", "/healthz", "/v1/messages/batches", "/v1/messages/../../x", "/metrics", "//v1/messages"]
+    {
+        let mut request = desk.request(Method::POST, path, "{}");
+        request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
+        check_refused(&desk.fetch(request).await, 404, "not_found_error");
+    }
+    let mut wrong_method = desk.request(Method::DELETE, "/v1/messages", "");
+    wrong_method.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
+    check_refused(&desk.fetch(wrong_method).await, 405, "invalid_request_error");
+}
+
+#[tokio::test]
+async fn a_sign_of_life_needs_no_token() {
+    let desk = Desk::playing(HELLO);
+    for path in ["/", "/api/hello"] {
+        let request = Request::head(path).header("host", "h").body(Full::default()).unwrap();
+        assert_eq!(desk.fetch(request).await.status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn models_are_listed_in_the_shape_the_caller_reads() {
+    let desk = Desk::playing(HELLO);
+    let openai = desk.fetch(desk.request(Method::GET, "/v1/models", "")).await.json();
+    assert_eq!((&openai["object"], &openai["data"][0]["id"]), (&json!("list"), &json!("scripted")));
+    let mut request = desk.request(Method::GET, "/v1/models", "");
+    request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
+    assert_eq!(desk.fetch(request).await.json()["first_id"], "scripted");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_told_or_untold() {
+    let desk = Desk::limited(HELLO, Limits { request_bytes: 300, ..Limits::default() });
+    check_refused(&desk.post("/v1/messages", prompt(&"x".repeat(300), false)).await, 413, "request_too_large");
+    assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
+
+    let mut stream = tokio::net::TcpStream::connect(desk.address).await.unwrap();
+    let head = format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: h\r\nx-api-key: {}\r\ntransfer-encoding: chunked\r\n\r\n",
+        desk.token
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(format!("200\r\n{}\r\n", "x".repeat(0x200)).as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_request_is_refused_before_it_is_sent() {
+    let desk = Desk::playing(HELLO);
+    for body in ["", "{", "[1]", r#"{"model":"a","model":"b","messages":[]}"#] {
+        check_refused(&desk.post("/v1/messages", body).await, 400, "invalid_request_error");
+    }
+    assert!(desk.events().is_empty());
+}
+
+#[tokio::test]
+async fn the_last_request_of_a_budget_is_the_last() {
+    let desk = Desk::limited(HELLO, Limits { max_requests: Some(2), ..Limits::default() });
+    assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
+    assert_eq!(desk.post("/v1/messages/count_tokens", prompt("x", false)).await.status, StatusCode::OK);
+    check_refused(&desk.post("/v1/messages", prompt("x", false)).await, 402, "billing_error");
+    assert_eq!(desk.event("budget.exceeded").await["limit"], "max_requests");
+}
+
+#[tokio::test]
+async fn the_token_never_reaches_the_journal_or_an_answer() {
+    let desk = Desk::playing("  - answer: [text: ok]\n");
+    let mut answers = Vec::new();
+    let path = format!("/v1/messages?beta=true&key={}", desk.token);
+    answers.push(desk.post(&path, prompt("x", true)).await);
+    answers.push(desk.post(&format!("/v1/{}", desk.token), "{}").await);
+    answers.push(desk.post("/v1/messages", "{").await);
+    desk.event("llm.call").await;
+    let journal = serde_json::to_string(&desk.events()).unwrap();
+    assert!(!journal.contains(&desk.token), "{journal}");
+    assert!(!answers[0].text().contains(&desk.token));
+}

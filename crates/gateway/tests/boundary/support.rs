@@ -1,0 +1,212 @@
+//! A gateway on a real loopback listener, a client for it, and a journal that can be waited for.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use gateway::{
+    Attachment, CurrentTurn, Gateway, GatewayConfig, Identity, Limits, MemoryBodies, Script, Scripted, SessionToken,
+    Upstream,
+};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use protocol::{Draft, Event, EventBody, SessionId, TurnId};
+use serde_json::Value;
+use store::{Journal, JournalError};
+use tokio::{net::TcpStream, sync::watch, task::JoinSet};
+
+/// A journal in memory.
+pub(crate) struct Notes {
+    events: Mutex<Vec<Event>>,
+    last: watch::Sender<u64>,
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Self { events: Mutex::default(), last: watch::Sender::new(0) }
+    }
+}
+
+impl Journal for Notes {
+    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+        let mut events = self.events.lock().unwrap();
+        let sequence = events.len() as u64 + 1;
+        let event = Event {
+            event_id: format!("evt_{sequence}"),
+            sequence,
+            time: "2026-01-01T00:00:00Z".into(),
+            session_id: SessionId::new("s1").unwrap(),
+            draft,
+        };
+        events.push(event.clone());
+        self.last.send_replace(sequence);
+        Ok(event)
+    }
+
+    fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
+        let events = self.events.lock().unwrap();
+        Ok(events.iter().filter(|event| event.sequence > sequence).take(limit).cloned().collect())
+    }
+
+    fn last(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    fn sync(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+impl Notes {
+    /// The names of the events so far.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let events = self.after(0, usize::MAX).unwrap();
+        events.iter().map(|event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// A gateway with one session attached.
+pub(crate) struct Desk {
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) bodies: Arc<MemoryBodies>,
+    pub(crate) attachment: Attachment,
+}
+
+/// What came back, whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// A connection of a client; dropped, the client has left.
+pub(crate) struct Client {
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    _connection: JoinSet<()>,
+}
+
+impl Client {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let _ = connection.await;
+        });
+        Self { sender, _connection: tasks }
+    }
+
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> http::Response<Incoming> {
+        self.sender.send_request(request).await.unwrap()
+    }
+}
+
+impl Desk {
+    /// A desk whose model plays `rules`, the rules of a script.
+    pub(crate) fn playing(rules: &str) -> Self {
+        Self::limited(rules, Limits::default())
+    }
+
+    pub(crate) fn limited(rules: &str, limits: Limits) -> Self {
+        let script = Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap();
+        Self::before(Arc::new(Scripted::new(script)), GatewayConfig::default(), limits)
+    }
+
+    /// A desk before any upstream.
+    pub(crate) fn before(upstream: Arc<dyn Upstream>, config: GatewayConfig, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (token, text) = SessionToken::issue();
+        let (notes, bodies) = (Arc::new(Notes::default()), Arc::new(MemoryBodies::default()));
+        let turn = CurrentTurn::default();
+        turn.set(Some(TurnId::new("trn_1").unwrap()));
+        let identity = Identity {
+            session: SessionId::new("s1").unwrap(),
+            token,
+            account: "acme".into(),
+            journal: notes.clone(),
+            bodies: bodies.clone(),
+            turn,
+            upstream,
+            limits,
+        };
+        let attachment = Gateway::new(config).attach(listener, identity).unwrap();
+        Self { address, token: text, notes, bodies, attachment }
+    }
+
+    /// A request with the session's token.
+    pub(crate) fn request(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "gateway.example.com")
+            .header("authorization", format!("Bearer {}", self.token))
+            .body(Full::new(body.into()))
+            .unwrap()
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Answer {
+        let mut client = Client::connect(self.address).await;
+        let (parts, body) = client.send(request).await.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// Sends a body to a path and reads the whole answer.
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.fetch(self.request(Method::POST, path, body)).await
+    }
+
+    /// The events so far.
+    pub(crate) fn events(&self) -> Vec<EventBody> {
+        self.notes.after(0, usize::MAX).unwrap().into_iter().map(|event| event.draft.body).collect()
+    }
+
+    /// Waits until an event of that name is written and returns its data.
+    pub(crate) async fn event(&self, name: &str) -> Value {
+        let mut last = self.notes.last();
+        loop {
+            let found = self.events().into_iter().map(|body| serde_json::to_value(body).unwrap());
+            if let Some(event) = found.into_iter().find(|event| event["type"] == name) {
+                return event["data"].clone();
+            }
+            last.changed().await.unwrap();
+        }
+    }
+
+    /// The bytes behind a body reference in an event's data.
+    pub(crate) fn body(&self, data: &Value) -> Bytes {
+        let body = serde_json::from_value(data["body"].clone()).unwrap();
+        self.bodies.get(&body).unwrap().into()
+    }
+}
+
+/// The next bytes of an answer.
+pub(crate) async fn next_frame(body: &mut Incoming) -> Option<Bytes> {
+    body.frame().await.map(|frame| frame.unwrap().into_data().unwrap())
+}
+
+/// A Messages request with one prompt.
+pub(crate) fn prompt(text: &str, stream: bool) -> String {
+    serde_json::json!({"model": "claude-test", "max_tokens": 100, "stream": stream,
+        "messages": [{"role": "user", "content": text}]})
+    .to_string()
+}

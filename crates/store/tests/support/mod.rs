@@ -1,0 +1,86 @@
+//! What the tests of the store share: a clock that is set by hand, and records to keep.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use jiff::Timestamp;
+use protocol::{Draft, EventBody, ItemDelta, ItemId, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
+use store::{Clock, FileJournal, Opened, SystemClock};
+
+/// A clock that stands still until it is set.
+pub(crate) struct HandClock(AtomicI64);
+
+impl HandClock {
+    pub(crate) fn at(seconds: i64) -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(seconds)))
+    }
+
+    pub(crate) fn set(&self, seconds: i64) {
+        self.0.store(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.0.load(Ordering::SeqCst)).unwrap()
+    }
+}
+
+pub(crate) fn session() -> SessionId {
+    SessionId::new("s1").unwrap()
+}
+
+pub(crate) fn open(path: &Path) -> Opened {
+    FileJournal::open(path, session(), Arc::new(SystemClock)).unwrap()
+}
+
+/// A piece of text, as an agent streams it.
+pub(crate) fn delta(text: impl Into<String>) -> Draft {
+    let item_id = ItemId::new("itm_1").unwrap();
+    Draft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta: text.into() }))
+}
+
+/// The last record of a session.
+pub(crate) fn ended() -> Draft {
+    Draft::daemon(EventBody::SessionEnded(SessionEnded {
+        reason: SessionEndReason::Completed,
+        terminated_by: TerminatedBy::Daemon,
+        message: None,
+        exit_code: Some(0),
+        stderr: None,
+    }))
+}
+
+/// Names the place a child works in; set only by [`again`].
+const PLACE: &str = "STORE_TEST_CHILD_PLACE";
+
+/// Where this process is to work, if it is the child of a test.
+pub(crate) fn child_place() -> Option<PathBuf> {
+    std::env::var_os(PLACE).map(PathBuf::from)
+}
+
+/// This test binary once more, to run the one test `name` as a child in `place`.
+pub(crate) fn again(name: &str, place: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env(PLACE, place).stdout(Stdio::piped());
+    command
+}
+
+/// Small numbers nobody chose, for moments to kill at.
+pub(crate) struct Chance(Mutex<u64>);
+
+impl Chance {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(uuid::Uuid::new_v4().as_u64_pair().0))
+    }
+
+    pub(crate) fn below(&self, limit: u64) -> u64 {
+        let mut state = self.0.lock().unwrap();
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % limit
+    }
+}
