@@ -85,7 +85,7 @@ impl SessionError {
         match self {
             Self::NotFound(_) => Code::SessionNotFound,
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
-            Self::Ended(_) => Code::SessionEnded,
+            Self::Ended(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
@@ -95,7 +95,6 @@ impl SessionError {
             Self::Sandbox(_) => Code::SandboxCreateError,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
-            Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
@@ -104,9 +103,10 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
-            Self::AlreadyExists(id) => Some(format!("viv sessions show {id}")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
-            Self::TurnRunning(id) | Self::QueueFull { id, .. } => Some(format!("viv sessions show {id}")),
+            Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
+                Some(format!("viv sessions show {id}"))
+            }
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
             _ => None,

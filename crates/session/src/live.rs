@@ -109,13 +109,13 @@ impl Live {
                 }
             };
             tokio::select! {
-                line = self.stdout.next(), if !leaving.silent => match line {
-                    Ok(Some(line)) => return Sign::Line(line),
-                    Ok(None) | Err(_) => {
-                        leaving.silent = true;
-                        leaving.since.get_or_insert_with(Instant::now);
+                line = self.stdout.next(), if !leaving.silent => {
+                    if let Ok(Some(line)) = line {
+                        return Sign::Line(line);
                     }
-                },
+                    leaving.silent = true;
+                    leaving.since.get_or_insert_with(Instant::now);
+                }
                 exit = &mut self.exit, if leaving.exit.is_none() => {
                     leaving.exit = Some(exit.unwrap_or_default());
                     leaving.since.get_or_insert_with(Instant::now);

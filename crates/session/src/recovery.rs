@@ -43,7 +43,9 @@ impl Left {
             let page = journal.after(seen, PAGE)?;
             let Some(last) = page.last() else { return Ok(left) };
             seen = last.sequence;
-            page.into_iter().for_each(|event| left.observe(event));
+            for event in page {
+                left.observe(event);
+            }
         }
     }
 

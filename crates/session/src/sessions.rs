@@ -183,12 +183,12 @@ impl Sessions {
     /// Takes over what processes that are gone left behind: open turns end as interrupted, open permissions
     /// and questions as expired. Returns the sessions that can go on; their agents start with the next message.
     pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
-        let shelf = self.host.shelf.clone();
+        let host = self.host.clone();
         blocking(move || {
             let mut recovered = Vec::new();
-            for orphan in shelf.index.orphans()? {
+            for orphan in host.shelf.index.orphans()? {
                 let id = orphan.info.session_id.clone();
-                match take_over(&shelf, &orphan) {
+                match take_over(&host.shelf, &orphan) {
                     Ok(true) => recovered.push(id),
                     Ok(false) | Err(SessionError::RunElsewhere(_)) => {}
                     // One journal that cannot be read must not keep the others from going on.

@@ -34,10 +34,10 @@ impl Shelf {
 
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
     pub(crate) async fn enter(self: &Arc<Self>, new: NewSession) -> Result<Arc<FileJournal>, SessionError> {
-        let shelf = self.clone();
+        let this = self.clone();
         blocking(move || {
-            let record = shelf.index.create(&new)?;
-            Ok(shelf.journal(&record.info.session_id)?.0)
+            let record = this.index.create(&new)?;
+            Ok(this.journal(&record.info.session_id)?.0)
         })
         .await
     }
@@ -57,18 +57,18 @@ impl Shelf {
 
     /// Raises the epoch of a session that is ours, so that the ids of its next agent are new ones.
     pub(crate) async fn raise_epoch(self: &Arc<Self>, id: &SessionId) -> Result<SessionRecord, SessionError> {
-        let (shelf, id) = (self.clone(), id.clone());
+        let (this, id) = (self.clone(), id.clone());
         blocking(move || {
-            let record = shelf.index.get(&id)?;
-            Ok(shelf.index.adopt(&record, shelf.owner.id())?)
+            let record = this.index.get(&id)?;
+            Ok(this.index.adopt(&record, this.owner.id())?)
         })
         .await
     }
 
     pub(crate) async fn update(self: &Arc<Self>, id: &SessionId, change: SessionChange) -> Result<(), SessionError> {
-        let (shelf, id) = (self.clone(), id.clone());
+        let (this, id) = (self.clone(), id.clone());
         blocking(move || {
-            shelf.index.update(&id, &change)?;
+            this.index.update(&id, &change)?;
             Ok(())
         })
         .await

@@ -71,8 +71,8 @@ mod tests {
 
     async fn output(lines: usize) -> Option<StderrOutput> {
         let stderr = Stderr::default();
-        let text: String = (1..=lines).map(|number| format!("line {number}\n")).collect();
-        stderr.clone().read(text.as_bytes()).await;
+        let text: Vec<String> = (1..=lines).map(|number| format!("line {number}")).collect();
+        stderr.clone().read(text.join("\n").as_bytes()).await;
         stderr.output()
     }
 

@@ -66,6 +66,7 @@ pub(crate) enum Effect {
 
 impl Phase {
     /// The next phase, and what to do.
+    #[expect(clippy::match_same_arms, reason = "a table is read row by row")]
     pub(crate) fn step(self, input: Input) -> (Self, Effect) {
         match (self, input) {
             (Self::Idle, Input::Prompt) => (Self::Running, Effect::Start),

@@ -38,8 +38,8 @@ impl Actor {
             self.recorder.record(Draft::daemon(EventBody::AgentUnparsed(body)).with_raw(Value::String(shown)))?;
             return Ok(());
         }
-        let Some(live) = &mut self.live else { return Ok(()) };
-        let outputs = live.dialogue.line(&line.bytes);
+        let Some(agent) = &mut self.live else { return Ok(()) };
+        let outputs = agent.dialogue.line(&line.bytes);
         self.play(outputs).await
     }
 

@@ -22,10 +22,7 @@ crate::trials!(
 );
 
 /// Runs `scene` on a host of its own that dies at its end.
-fn die_after<T: Send + 'static>(directory: &Arc<TempDir>, scene: impl AsyncFnOnce(Stage) -> T + Send + 'static) -> T
-where
-    T: Send,
-{
+fn die_after<T: Send + 'static>(directory: &Arc<TempDir>, scene: impl AsyncFnOnce(Stage) -> T + Send + 'static) -> T {
     let directory = directory.clone();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
