@@ -205,6 +205,13 @@ impl Normalized {
         Self { native, normalizer: Normalizer::new() }
     }
 
+    /// Closes what is open: the agent is gone, and says nothing more.
+    pub fn give_up(&mut self) -> Vec<Output> {
+        let mut outputs = self.normalizer.apply(Output::TurnEnded(TurnOutcome::Failed));
+        outputs.retain(|output| matches!(output, Output::Event(_)));
+        outputs
+    }
+
     fn order(&mut self, outputs: Vec<Output>) -> Vec<Output> {
         outputs.into_iter().flat_map(|output| self.normalizer.apply(output)).collect()
     }

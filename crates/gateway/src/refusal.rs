@@ -45,7 +45,7 @@ impl From<JournalError> for Refusal {
     fn from(error: JournalError) -> Self {
         match error {
             JournalError::Ended => Self::SessionEnded,
-            JournalError::Io { .. } => Self::NotRecorded,
+            _ => Self::NotRecorded,
         }
     }
 }

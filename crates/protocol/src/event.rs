@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, ItemDelta, ItemEvent, LlmCall,
-    ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded, SessionId, SessionRecovered,
+    MessageQueued, ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded, SessionId, SessionRecovered,
     SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError, WorkspaceChanged,
 };
 
@@ -128,6 +128,8 @@ pub enum EventBody {
     PolicyEffective(PolicyEffective),
     #[serde(rename = "session_registered")]
     SessionRegistered(SessionRegistered),
+    #[serde(rename = "message.queued")]
+    MessageQueued(MessageQueued),
     #[serde(rename = "session.recovered")]
     SessionRecovered(SessionRecovered),
     #[serde(rename = "anthropic_request")]

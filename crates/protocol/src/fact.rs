@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallId, SessionId, Usage};
+use crate::{Attachment, CallId, SessionId, TurnId, Usage};
 
 /// `session_registered`: a session, its sandbox and its task are known to the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +173,21 @@ pub struct WorkspaceChanged {
     pub modified: Vec<String>,
     /// Paths deleted.
     pub deleted: Vec<String>,
+}
+
+/// `message.queued`: a message was taken and waits for its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageQueued {
+    /// The turn that will answer it.
+    pub turn_id: TurnId,
+    /// The words.
+    pub message: String,
+    /// Files that go with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    /// Chosen by the client, so that the same message is not taken twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_message_id: Option<String>,
 }
 
 /// `session.recovered`: the host died and came back.

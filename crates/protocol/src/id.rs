@@ -135,6 +135,7 @@ macro_rules! numbered {
     };
 }
 
+numbered!(TurnId, "trn");
 numbered!(ItemId, "itm");
 numbered!(PermissionId, "per");
 numbered!(QuestionId, "que");

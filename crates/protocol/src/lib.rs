@@ -16,7 +16,7 @@ mod usage;
 
 pub use event::{Draft, Event, EventBody, EventSource};
 pub use fact::{
-    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, ModelRequest, ModelResponse,
+    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, ModelRequest, ModelResponse,
     PolicyEffective, SessionRecovered, SessionRegistered, TaskCommandFinished, UpstreamError, WorkspaceChanged,
 };
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};

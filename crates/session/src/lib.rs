@@ -1,1 +1,34 @@
-//! placeholder
+//! A session's life: its turns, what it asks, what it leaves, and who owns which task.
+//!
+//! Each session is one actor that owns sandbox, agent and gateway attachment; it alone changes them, so
+//! nothing is locked across an await. What is told to anyone is on record before. When a session has
+//! ended, every process of it is dead and nothing more is recorded.
+//!
+//! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
+
+mod actor;
+mod command;
+mod error;
+mod host;
+mod line;
+mod live;
+mod message;
+mod pending;
+mod plan;
+mod receipts;
+mod recorder;
+mod recovery;
+mod roster;
+mod seat;
+mod sessions;
+mod shelf;
+mod stderr;
+mod timing;
+mod turn;
+
+pub use error::SessionError;
+pub use message::{Accepted, Message, Options, WhenBusy};
+pub use pending::{PendingRequest, Request};
+pub use roster::{Enlisted, Roster};
+pub use sessions::{Page, Parts, Sessions};
+pub use timing::Timing;

@@ -1,0 +1,301 @@
+//! One session, run by one task.
+//!
+//! The actor is the only one that touches its sandbox, its agent and its turn, so nothing here is locked.
+//! Commands come before deadlines and deadlines before output: an agent that never stops printing can
+//! still be stopped. Whatever is told to a client or to the agent is on record first.
+
+mod ask;
+mod launch;
+mod leave;
+mod play;
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use protocol::{ErrorData, EventBody, MessageQueued, TurnId, TurnOutcome};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::command::{Command, Reply};
+use crate::host::Host;
+use crate::live::{Live, Sign};
+use crate::pending::Pending;
+use crate::plan::Plan;
+use crate::receipts::Receipts;
+use crate::recorder::Recorder;
+use crate::seat::Seat;
+use crate::turn::{Effect, Input, Phase};
+use crate::{Accepted, Message, SessionError, WhenBusy};
+
+pub(crate) use ask::{resolved_permission, resolved_question};
+
+/// So many messages may wait in one session.
+const QUEUE_CAP: usize = 64;
+
+/// Whether the actor goes on.
+type Flow = ControlFlow<()>;
+
+/// One session.
+pub(crate) struct Actor {
+    host: Arc<Host>,
+    seat: Arc<Seat>,
+    plan: Plan,
+    recorder: Recorder,
+    live: Option<Live>,
+    phase: Phase,
+    queue: VecDeque<Queued>,
+    receipts: Receipts,
+    pending: Pending,
+    quiet: Quiet,
+    /// When an agent that was asked to stop must have stopped.
+    stop_by: Option<Instant>,
+    turns: u64,
+    /// The agent was started at least once by this actor: what waits may start it again.
+    woken: bool,
+    /// The record broke off; what it left open is closed before anything else is written.
+    torn: bool,
+}
+
+/// A message that waits for its turn.
+pub(crate) struct Queued {
+    pub(crate) turn: TurnId,
+    pub(crate) message: Message,
+}
+
+/// Since when nothing was heard, and up to which record.
+struct Quiet {
+    since: Instant,
+    last: u64,
+}
+
+enum Happened {
+    Command(Option<Command>),
+    Deadline,
+    Sign(Sign),
+}
+
+impl Actor {
+    /// Serves a session until it ends, is closed, or every handle to it is gone.
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        loop {
+            let deadline = self.next_deadline();
+            let happened = tokio::select! {
+                biased;
+                command = commands.recv() => Happened::Command(command),
+                () = until(deadline) => Happened::Deadline,
+                sign = next_sign(self.live.as_mut()) => Happened::Sign(sign),
+            };
+            let flow = match happened {
+                Happened::Command(Some(command)) => Ok(self.obey(command).await),
+                Happened::Command(None) => Ok(Flow::Break(())),
+                Happened::Deadline => self.look_at_the_clock().await,
+                Happened::Sign(sign) => self.hear(sign).await,
+            };
+            let flow = match flow {
+                Ok(Flow::Continue(())) => self.start_what_waits().await.map(Flow::Continue),
+                other => other,
+            };
+            match flow {
+                Ok(Flow::Continue(())) => self.show(),
+                Ok(Flow::Break(())) => break,
+                Err(error) => self.lose_record(&error).await,
+            }
+        }
+        self.host.leave(&self.seat);
+    }
+
+    async fn obey(&mut self, command: Command) -> Flow {
+        match command {
+            Command::Send(message, reply) => {
+                let outcome = self.send(message).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Interrupt(reply) => {
+                let outcome = self.step(Input::Interrupt).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Permission(id, answer, reply) => {
+                let outcome = self.reply_permission(&id, answer).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Question(id, answers, reply) => {
+                let outcome = self.reply_question(&id, answers).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Terminate(reply) => {
+                let outcome = self.terminate().await;
+                let ended = outcome.is_ok();
+                // The entry goes first: who hears the answer must not find the session still running.
+                if ended {
+                    self.host.leave(&self.seat);
+                }
+                self.answer(reply, outcome).await;
+                return if ended { Flow::Break(()) } else { Flow::Continue(()) };
+            }
+            Command::Close => {
+                self.close().await;
+                return Flow::Break(());
+            }
+        }
+        Flow::Continue(())
+    }
+
+    async fn answer<T>(&mut self, reply: Reply<T>, outcome: Result<T, SessionError>) {
+        let broken = match &outcome {
+            Err(SessionError::Journal(error)) => Some(error.to_string()),
+            _ => None,
+        };
+        // Whoever asked may have left; what was done stays done.
+        self.show();
+        let _ = reply.send(outcome);
+        if let Some(error) = broken {
+            self.lose_record(&error).await;
+        }
+    }
+
+    async fn send(&mut self, message: Message) -> Result<Accepted, SessionError> {
+        if let Some(before) = self.receipts.find(message.client_message_id.as_deref()) {
+            return Ok(before);
+        }
+        if self.live.is_none() {
+            self.wake().await?;
+        }
+        let sequence = self.recorder.last();
+        let free = self.phase == Phase::Idle && self.queue.is_empty();
+        if !free && message.when_busy == WhenBusy::Refuse {
+            return Err(SessionError::TurnRunning(self.plan.id.clone()));
+        }
+        if self.queue.len() >= QUEUE_CAP {
+            return Err(SessionError::QueueFull { id: self.plan.id.clone(), waiting: self.queue.len() });
+        }
+        let turn = self.next_turn();
+        let accepted = Accepted { turn_id: turn.clone(), sequence, queued: !free };
+        let name = message.client_message_id.clone();
+        if free {
+            self.start_turn(turn, message).await?;
+        } else {
+            self.enqueue(turn, message).await?;
+        }
+        self.receipts.keep(name.as_deref(), &accepted);
+        Ok(accepted)
+    }
+
+    async fn enqueue(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
+        self.recorder.daemon(EventBody::MessageQueued(MessageQueued {
+            turn_id: turn.clone(),
+            message: message.text.clone(),
+            attachments: message.attachments.clone(),
+            client_message_id: message.client_message_id.clone(),
+        }))?;
+        let steers = message.when_busy == WhenBusy::Steer;
+        let queued = Queued { turn, message };
+        if steers {
+            self.queue.push_front(queued);
+            return self.step(Input::Interrupt).await;
+        }
+        self.queue.push_back(queued);
+        Ok(())
+    }
+
+    async fn start_what_waits(&mut self) -> Result<(), SessionError> {
+        while self.phase == Phase::Idle && self.woken && !self.queue.is_empty() {
+            if self.live.is_none()
+                && let Err(error) = self.wake().await
+            {
+                return self.tell_cannot_start(&error);
+            }
+            let Some(Queued { turn, message }) = self.queue.pop_front() else { break };
+            self.start_turn(turn, message).await?;
+        }
+        Ok(())
+    }
+
+    fn tell_cannot_start(&mut self, error: &SessionError) -> Result<(), SessionError> {
+        // Not tried again before somebody asks for something.
+        self.woken = false;
+        let (message, code) =
+            (format!("cannot start the agent again: {error}"), Some(error.code().as_str().to_owned()));
+        self.recorder.daemon(EventBody::Error(ErrorData { message, code, details: None }))?;
+        Ok(())
+    }
+
+    fn next_turn(&mut self) -> TurnId {
+        self.turns += 1;
+        TurnId::numbered(self.plan.epoch, self.turns)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let silence = (self.phase == Phase::Running).then(|| self.quiet.since + self.host.timing.silence);
+        [self.pending.first_deadline(), self.stop_by, silence].into_iter().flatten().min()
+    }
+
+    async fn look_at_the_clock(&mut self) -> Result<Flow, SessionError> {
+        let now = Instant::now();
+        self.expire(now).await?;
+        if self.stop_by.is_some_and(|stop_by| stop_by <= now) {
+            self.step(Input::GraceOver).await?;
+        }
+        if self.phase == Phase::Running && self.quiet.since + self.host.timing.silence <= now {
+            self.consider_silence(now).await?;
+        }
+        Ok(Flow::Continue(()))
+    }
+
+    async fn consider_silence(&mut self, now: Instant) -> Result<(), SessionError> {
+        let last = self.recorder.last();
+        // The gateway writes into the same record: an agent whose model speaks is not silent.
+        if last > self.quiet.last {
+            self.quiet = Quiet { since: now, last };
+            return Ok(());
+        }
+        self.step(Input::Silence).await
+    }
+
+    fn heard(&mut self) {
+        self.quiet = Quiet { since: Instant::now(), last: self.recorder.last() };
+    }
+
+    /// Tells the turn what happened and does what it answers.
+    async fn step(&mut self, input: Input) -> Result<(), SessionError> {
+        let (phase, effect) = self.phase.step(input);
+        self.phase = phase;
+        match effect {
+            Effect::Stop => self.ask_to_stop().await,
+            Effect::End(outcome) => self.end_turn(outcome, None).await,
+            Effect::Abandon(outcome) => self.abandon(outcome).await,
+            Effect::None | Effect::Start | Effect::Busy | Effect::Keep | Effect::Refuse => Ok(()),
+        }
+    }
+
+    async fn end_turn(&mut self, outcome: TurnOutcome, reason: Option<&str>) -> Result<(), SessionError> {
+        self.stop_by = None;
+        self.void_pending(reason.unwrap_or("turn_ended"))?;
+        self.recorder.turn_ended(outcome, reason.map(|reason| serde_json::json!({"reason": reason})))?;
+        self.recorder.sync().await?;
+        self.host.note_progress(&self.plan.id, &self.recorder).await;
+        Ok(())
+    }
+
+    /// Lets others see how it stands.
+    fn show(&self) {
+        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told());
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_sign(live: Option<&mut Live>) -> Sign {
+    match live {
+        Some(live) => live.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a new actor tells whoever asked for it.
+pub(crate) type Ready = oneshot::Sender<Result<(), SessionError>>;

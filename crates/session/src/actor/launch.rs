@@ -1,0 +1,212 @@
+//! How a session's sandbox is made and its agent started: for the first time, or again.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agents::{Dialogue as _, Normalized};
+use gateway::{Attachment, Identity, SessionToken};
+use protocol::{EventBody, PolicyEffective, SessionRegistered};
+use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec, Workspace};
+use store::Journal;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Actor, Quiet, Ready};
+use crate::SessionError;
+use crate::command::Command;
+use crate::host::Host;
+use crate::live::Live;
+use crate::pending::Pending;
+use crate::plan::{self, Plan};
+use crate::receipts::Receipts;
+use crate::recorder::Recorder;
+use crate::recovery::Left;
+use crate::seat::Seat;
+use crate::shelf::blocking;
+use crate::turn::Phase;
+
+impl Actor {
+    /// Makes a new session and serves it; `ready` hears whether it was made.
+    pub(crate) async fn begin(
+        host: Arc<Host>,
+        seat: Arc<Seat>,
+        plan: Plan,
+        commands: mpsc::Receiver<Command>,
+        ready: Ready,
+    ) {
+        match Self::make(&host, &seat, plan).await {
+            Ok(actor) => {
+                actor.show();
+                // Whoever asked may have left; the session is there all the same.
+                let _ = ready.send(Ok(()));
+                actor.run(commands).await;
+            }
+            Err(error) => {
+                host.leave(&seat);
+                let _ = ready.send(Err(error));
+            }
+        }
+    }
+
+    /// Serves a session that ran before; its agent starts with the next message.
+    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Command>) {
+        match Self::remember(&host, &seat).await {
+            Ok(Some(actor)) => actor.run(commands).await,
+            // It ended meanwhile: whoever waits for an answer hears that.
+            Ok(None) => host.leave(&seat),
+            Err(error) => {
+                tracing::error!(session = %seat.id, %error, "cannot read what a session left");
+                host.leave(&seat);
+            }
+        }
+    }
+
+    async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Self, SessionError> {
+        let (sandbox, token) = sandbox(host, &plan).await?;
+        let entered = host.shelf.enter(plan.entry(host.shelf.owner.id().clone())).await;
+        let journal = match entered {
+            Ok(journal) => journal,
+            Err(error) => {
+                sandbox.destroy().await?;
+                return Err(error);
+            }
+        };
+        // From here the id is taken, and whatever happens is on record.
+        let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
+        match actor.move_in(sandbox, token).await {
+            Ok(()) => Ok(actor),
+            Err(error) => {
+                actor.fail_to_start(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn remember(host: &Arc<Host>, seat: &Arc<Seat>) -> Result<Option<Self>, SessionError> {
+        let (shelf, id) = (host.shelf.clone(), seat.id.clone());
+        let read = move || {
+            let record = shelf.index.get(&id)?;
+            let (journal, _) = shelf.journal(&id)?;
+            let left = Left::read(&*journal)?;
+            Ok((record, journal, left))
+        };
+        let (record, journal, left) = blocking(read).await?;
+        let Some(started) = left.started.as_ref().filter(|_| !left.ended) else { return Ok(None) };
+        let plan = Plan::resume(&record, started);
+        let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
+        actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
+        left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
+        actor.queue = left.queued;
+        Ok(Some(actor))
+    }
+
+    fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<dyn Journal>) -> Self {
+        // The seat is new, so nothing was set before.
+        let _ = seat.journal.set(journal.clone());
+        Self {
+            host,
+            seat,
+            plan,
+            recorder: Recorder::new(journal),
+            live: None,
+            phase: Phase::Idle,
+            queue: VecDeque::new(),
+            receipts: Receipts::default(),
+            pending: Pending::default(),
+            quiet: Quiet { since: Instant::now(), last: 0 },
+            stop_by: None,
+            turns: 0,
+            woken: false,
+            torn: false,
+        }
+    }
+
+    /// Starts the agent again: after a restart of the host, or after it had to be ended.
+    pub(super) async fn wake(&mut self) -> Result<(), SessionError> {
+        if self.torn {
+            self.mend().await?;
+        }
+        let record = self.host.shelf.raise_epoch(&self.plan.id).await?;
+        self.plan.epoch = plan::epoch(&record);
+        self.turns = 0;
+        let (sandbox, token) = sandbox(&self.host, &self.plan).await?;
+        self.move_in(sandbox, token).await
+    }
+
+    /// Puts the agent into its sandbox and tells what that sandbox enforces.
+    async fn move_in(&mut self, sandbox: Box<dyn Sandbox>, token: String) -> Result<(), SessionError> {
+        let moved = self.start_agent(&*sandbox, token).await;
+        let (dialogue, attachment, process) = match moved {
+            Ok(parts) => parts,
+            Err(error) => {
+                sandbox.destroy().await?;
+                return Err(error);
+            }
+        };
+        let live = Live::new(dialogue, sandbox, attachment, process, self.host.timing.exit_grace);
+        let live = self.live.insert(live);
+        self.woken = true;
+        let outputs = live.dialogue.open();
+        if self.plan.epoch == 1 {
+            self.recorder.daemon(EventBody::SessionStarted(self.plan.started()))?;
+        }
+        self.play(outputs).await
+    }
+
+    async fn start_agent(
+        &mut self,
+        sandbox: &dyn Sandbox,
+        token: String,
+    ) -> Result<(Normalized, Option<Attachment>, sandbox::Process), SessionError> {
+        let (backend, keys) = (self.host.backend.name().to_owned(), sandbox.effective());
+        self.recorder.daemon(EventBody::PolicyEffective(PolicyEffective { backend, keys }))?;
+        self.recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
+            session_id: self.plan.id.clone(),
+            sandbox_id: sandbox.id().to_owned(),
+            task_name: self.plan.options.task_name.clone(),
+        }))?;
+        let attachment = self.attach(sandbox, &token)?;
+        let enlisted = self.plan.enlisted(&self.host.roster)?;
+        let context = self.plan.context(enlisted, token);
+        let launch = enlisted.agent.plan(&context)?;
+        let dialogue = Normalized::new(enlisted.agent.native(&context));
+        let spec =
+            ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
+        let process = sandbox.exec(spec).await?;
+        Ok((dialogue, attachment, process))
+    }
+
+    fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<Attachment>, SessionError> {
+        let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
+        let identity = Identity {
+            session: self.plan.id.clone(),
+            token: SessionToken::of(token),
+            account: self.plan.options.account.clone().unwrap_or_else(|| self.plan.id.to_string()),
+            journal: self.recorder.journal().clone(),
+            bodies: self.host.shelf.bodies(),
+            turn: self.recorder.turn.clone(),
+            upstream: self.host.upstream.clone(),
+            limits: self.host.limits.clone(),
+        };
+        let attached = self.host.gateway.attach(listener, identity);
+        let step = "serve the model gateway's port".to_owned();
+        attached.map(Some).map_err(|source| SessionError::Sandbox(SandboxError::Create { step, source }))
+    }
+}
+
+/// Makes the sandbox of a plan, and the token its agent will hold.
+async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String), SessionError> {
+    let (_, token) = SessionToken::issue();
+    let enlisted = plan.enlisted(&host.roster)?;
+    let launch = enlisted.agent.plan(&plan.context(enlisted, token.clone()))?;
+    let spec = SandboxSpec {
+        id: format!("sbx_{}", Uuid::now_v7().simple()),
+        workspace: Workspace { directory: plan.directory.clone(), mode: plan.options.workspace },
+        mounts: launch.mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
+        files: launch.files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
+        limits: host.sandbox_limits.clone(),
+    };
+    Ok((host.backend.create(spec).await?, token))
+}

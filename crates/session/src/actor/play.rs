@@ -1,0 +1,138 @@
+//! What the agent says, put on record; what is said to the agent, after it is on record.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use agents::{Dialogue as _, Output, Prompt};
+use protocol::{AgentUnparsed, Draft, EventBody, PermissionReply, TurnId};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Actor, Flow};
+use crate::line::Line;
+use crate::live::Sign;
+use crate::turn::{Effect, Input};
+use crate::{Message, SessionError};
+
+/// What is shown of a line that was too long to keep.
+const CUT_LINE_SHOWN: usize = 4096;
+
+impl Actor {
+    pub(super) async fn hear(&mut self, sign: Sign) -> Result<Flow, SessionError> {
+        match sign {
+            Sign::Line(line) => {
+                self.heard();
+                self.read(line).await?;
+                Ok(ControlFlow::Continue(()))
+            }
+            Sign::Gone => self.bury().await,
+        }
+    }
+
+    async fn read(&mut self, line: Line) -> Result<(), SessionError> {
+        if line.cut > 0 {
+            let error =
+                format!("a line of {} bytes, of which {} were dropped", line.bytes.len() as u64 + line.cut, line.cut);
+            let shown = String::from_utf8_lossy(&line.bytes[..line.bytes.len().min(CUT_LINE_SHOWN)]).into_owned();
+            let body = AgentUnparsed { error, location: "stdout".to_owned(), raw_hash: None };
+            self.recorder.record(Draft::daemon(EventBody::AgentUnparsed(body)).with_raw(Value::String(shown)))?;
+            return Ok(());
+        }
+        let Some(agent) = &mut self.live else { return Ok(()) };
+        let outputs = agent.dialogue.line(&line.bytes);
+        self.play(outputs).await
+    }
+
+    pub(super) async fn start_turn(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
+        let (phase, effect) = self.phase.step(Input::Prompt);
+        debug_assert_eq!(effect, Effect::Start, "a turn was started in the middle of another");
+        self.recorder.turn_started(&turn, &message)?;
+        self.phase = phase;
+        self.heard();
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let outputs = live.dialogue.prompt(&Prompt { text: message.text, attachments: message.attachments });
+        self.play(outputs).await
+    }
+
+    /// Does what a dialogue wants done, in order.
+    pub(super) async fn play(&mut self, outputs: Vec<Output>) -> Result<(), SessionError> {
+        let mut work = VecDeque::from(outputs);
+        while let Some(output) = work.pop_front() {
+            match output {
+                Output::Event(draft) => work.extend(self.event(draft)?),
+                Output::Send(line) => {
+                    if let Some(live) = &self.live {
+                        live.send(line);
+                    }
+                }
+                Output::NativeSession(native) => self.name_native(native).await,
+                Output::TurnEnded(outcome) => Box::pin(self.step(Input::Done(outcome))).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Records an event of the agent; what it makes the dialogue do comes back.
+    pub(super) fn event(&mut self, draft: Draft) -> Result<Vec<Output>, SessionError> {
+        match &draft.body {
+            EventBody::PermissionRequested(permission) => {
+                let permission = permission.clone();
+                let event = self.recorder.record(draft)?;
+                let (phase, effect) = self.phase.step(Input::Asked);
+                self.phase = phase;
+                if effect == Effect::Keep {
+                    self.keep_permission(permission, &event);
+                    return Ok(Vec::new());
+                }
+                self.resolve_permission(&permission, PermissionReply::Reject, Some("no_turn"))
+            }
+            EventBody::QuestionRequested(question) => {
+                let question = question.clone();
+                let event = self.recorder.record(draft)?;
+                let (phase, effect) = self.phase.step(Input::Asked);
+                self.phase = phase;
+                if effect == Effect::Keep {
+                    self.keep_question(question, &event);
+                    return Ok(Vec::new());
+                }
+                self.resolve_question(&question, None, Some("no_turn"))
+            }
+            EventBody::PermissionResolved(permission) => {
+                let was_open = self.pending.remove_permission(&permission.permission_id);
+                self.withdrawn(was_open, draft)
+            }
+            EventBody::QuestionResolved(question) => {
+                let was_open = self.pending.remove_question(&question.question_id);
+                self.withdrawn(was_open, draft)
+            }
+            _ => {
+                self.recorder.record(draft)?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The agent took back what it asked; once answered there is nothing to take back.
+    fn withdrawn(&mut self, was_open: bool, draft: Draft) -> Result<Vec<Output>, SessionError> {
+        if was_open {
+            self.recorder.record(draft)?;
+            self.phase = self.phase.step(Input::Answered).0;
+        }
+        Ok(Vec::new())
+    }
+
+    pub(super) async fn ask_to_stop(&mut self) -> Result<(), SessionError> {
+        self.stop_by = Some(Instant::now() + self.host.timing.stop_grace);
+        let mut outputs = self.refuse_pending("turn_interrupted")?;
+        if let Some(live) = &mut self.live {
+            outputs.extend(live.dialogue.interrupt());
+        }
+        Box::pin(self.play(outputs)).await
+    }
+
+    async fn name_native(&mut self, native: String) {
+        self.host.note_native(&self.plan.id, &native).await;
+        self.plan.native_session_id = Some(native.clone());
+        self.recorder.native_session_id = Some(native);
+    }
+}

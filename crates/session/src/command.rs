@@ -1,0 +1,25 @@
+//! What can be asked of a running session.
+
+use protocol::{PermissionId, PermissionReply, QuestionId};
+use tokio::sync::oneshot;
+
+use crate::{Accepted, Message, SessionError};
+
+/// Where the answer to a command goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, SessionError>>;
+
+/// What can be asked of a running session.
+pub(crate) enum Command {
+    /// Take a message.
+    Send(Message, Reply<Accepted>),
+    /// Stop the turn.
+    Interrupt(Reply<()>),
+    /// Answer a permission.
+    Permission(PermissionId, PermissionReply, Reply<()>),
+    /// Answer a question, or reject it.
+    Question(QuestionId, Option<Vec<Vec<String>>>, Reply<()>),
+    /// End the session.
+    Terminate(Reply<()>),
+    /// The host goes away; the session stays.
+    Close,
+}

@@ -1,0 +1,129 @@
+//! Why a command to a session was refused or failed.
+
+use std::path::PathBuf;
+
+use agents::AgentError;
+use protocol::{Code, PermissionId, QuestionId, SessionId};
+use sandbox::SandboxError;
+use store::{JournalError, SessionIndexError};
+
+/// Why a command to a session was refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No session of that id.
+    #[error("session `{0}` does not exist")]
+    NotFound(SessionId),
+    /// Ids are never used twice.
+    #[error("session `{0}` exists already")]
+    AlreadyExists(SessionId),
+    /// `session.ended` was recorded.
+    #[error("session `{0}` has ended")]
+    Ended(SessionId),
+    /// The sender asked to be refused rather than queued.
+    #[error("session `{0}` is in the middle of a turn")]
+    TurnRunning(SessionId),
+    /// More messages wait than anybody will read.
+    #[error("session `{id}` has {waiting} messages waiting, which is the most it keeps")]
+    QueueFull {
+        /// The session.
+        id: SessionId,
+        /// How many wait.
+        waiting: usize,
+    },
+    /// Unknown, answered, or resolved when its turn ended.
+    #[error("permission `{0}` is not waiting for an answer")]
+    PermissionNotPending(PermissionId),
+    /// Unknown, answered, or resolved when its turn ended.
+    #[error("question `{0}` is not waiting for an answer")]
+    QuestionNotPending(QuestionId),
+    /// No agent of that name.
+    #[error("there is no agent `{0}`")]
+    UnknownAgent(String),
+    /// A field of the request that nothing here would keep is refused, never dropped.
+    #[error("`{field}` cannot be used: {why}")]
+    NotSupported {
+        /// The field, as the client wrote it.
+        field: &'static str,
+        /// What stands against it.
+        why: &'static str,
+    },
+    /// The workspace is named in a way that could mean two places.
+    #[error("directory `{}` is not an absolute path", .0.display())]
+    DirectoryNotAbsolute(PathBuf),
+    /// The workspace is not there, or is no directory.
+    #[error("directory `{}` cannot be opened", path.display())]
+    Directory {
+        /// As the client wrote it.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The agent cannot be started like this.
+    #[error("the agent cannot be started like this")]
+    Agent(#[from] AgentError),
+    /// The sandbox could not be made, or a command in it could not be started.
+    #[error("the sandbox failed")]
+    Sandbox(#[from] SandboxError),
+    /// The record could not be kept, so nothing else was done.
+    #[error("cannot keep the record")]
+    Journal(#[from] JournalError),
+    /// The list of sessions could not be read or written.
+    #[error("cannot use the list of sessions")]
+    Index(#[source] SessionIndexError),
+    /// Another process of this data directory runs it.
+    #[error("session `{0}` is run by another process")]
+    RunElsewhere(SessionId),
+    /// The host is shutting down.
+    #[error("the host is shutting down")]
+    ShuttingDown,
+}
+
+impl SessionError {
+    /// Stable identifier for clients.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NotFound(_) => Code::SessionNotFound,
+            Self::AlreadyExists(_) => Code::SessionAlreadyExists,
+            Self::Ended(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
+            Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
+            Self::PermissionNotPending(_) => Code::PermissionNotPending,
+            Self::QuestionNotPending(_) => Code::QuestionNotPending,
+            Self::UnknownAgent(_) => Code::UnsupportedAgent,
+            Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
+            Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
+            Self::Sandbox(_) => Code::SandboxCreateError,
+            Self::RunElsewhere(_) => Code::DataDirInUse,
+            Self::Index(error) => error.code(),
+            Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
+        }
+    }
+
+    /// What to do about it, in a line that can be pasted where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
+            Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
+                Some(format!("viv sessions show {id}"))
+            }
+            Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
+            Self::Sandbox(_) => Some("viv doctor".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl From<SessionIndexError> for SessionError {
+    fn from(error: SessionIndexError) -> Self {
+        match error {
+            SessionIndexError::AlreadyExists(id) => Self::AlreadyExists(id),
+            SessionIndexError::OwnedByAnother(id) => Self::RunElsewhere(id),
+            SessionIndexError::NotFound(reference) => match SessionId::new(reference.clone()) {
+                Ok(id) => Self::NotFound(id),
+                Err(_) => Self::Index(SessionIndexError::NotFound(reference)),
+            },
+            other => Self::Index(other),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What all sessions of a process share, and who sits where.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gateway::{Gateway, Limits, Upstream};
+use protocol::SessionId;
+use sandbox::Backend;
+use store::SessionChange;
+use tokio_util::task::TaskTracker;
+
+use crate::recorder::Recorder;
+use crate::roster::Roster;
+use crate::seat::Seat;
+use crate::shelf::Shelf;
+use crate::{SessionError, Timing};
+
+/// What all sessions of a process share.
+pub(crate) struct Host {
+    pub(crate) roster: Roster,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) gateway: Gateway,
+    pub(crate) upstream: Arc<dyn Upstream>,
+    pub(crate) limits: Limits,
+    pub(crate) sandbox_limits: sandbox::Limits,
+    pub(crate) timing: Timing,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) closing: AtomicBool,
+    seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
+}
+
+impl Host {
+    pub(crate) fn new(parts: crate::Parts, shelf: Shelf) -> Self {
+        Self {
+            roster: parts.roster,
+            backend: parts.backend,
+            gateway: parts.gateway,
+            upstream: parts.upstream,
+            limits: parts.limits,
+            sandbox_limits: parts.sandbox_limits,
+            timing: parts.timing,
+            shelf: Arc::new(shelf),
+            tasks: TaskTracker::new(),
+            closing: AtomicBool::new(false),
+            seats: Mutex::default(),
+        }
+    }
+
+    /// Takes a seat for a new session, unless somebody sits there.
+    pub(crate) fn sit(&self, seat: &Arc<Seat>) -> Result<(), SessionError> {
+        match self.seats()?.entry(seat.id.clone()) {
+            Entry::Occupied(_) => Err(SessionError::AlreadyExists(seat.id.clone())),
+            Entry::Vacant(vacant) => {
+                vacant.insert(seat.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The seat of `id`, or `new` if nobody sits there; and whether it is the new one.
+    pub(crate) fn sit_or_join(&self, new: &Arc<Seat>) -> Result<(Arc<Seat>, bool), SessionError> {
+        Ok(match self.seats()?.entry(new.id.clone()) {
+            Entry::Occupied(taken) => (taken.get().clone(), false),
+            Entry::Vacant(vacant) => (vacant.insert(new.clone()).clone(), true),
+        })
+    }
+
+    pub(crate) fn seat(&self, id: &SessionId) -> Option<Arc<Seat>> {
+        self.all_seats().get(id).cloned()
+    }
+
+    pub(crate) fn occupied(&self) -> Vec<Arc<Seat>> {
+        self.all_seats().values().cloned().collect()
+    }
+
+    /// The actor of `seat` is done; a later one of the same session is left alone.
+    pub(crate) fn leave(&self, seat: &Arc<Seat>) {
+        let mut seats = self.all_seats();
+        if seats.get(&seat.id).is_some_and(|seated| Arc::ptr_eq(seated, seat)) {
+            seats.remove(&seat.id);
+        }
+    }
+
+    /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
+    pub(crate) async fn note_progress(&self, id: &SessionId, recorder: &Recorder) {
+        let change = SessionChange { event_count: Some(recorder.last()), ..SessionChange::default() };
+        self.note(id, change).await;
+    }
+
+    pub(crate) async fn note_native(&self, id: &SessionId, native: &str) {
+        let change = SessionChange { native_session_id: Some(native.to_owned()), ..SessionChange::default() };
+        self.note(id, change).await;
+    }
+
+    async fn note(&self, id: &SessionId, change: SessionChange) {
+        if let Err(error) = self.shelf.update(id, change).await {
+            tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");
+        }
+    }
+
+    fn seats(&self) -> Result<MutexGuard<'_, HashMap<SessionId, Arc<Seat>>>, SessionError> {
+        let seats = self.all_seats();
+        // Looked at under the lock: whoever closes the host sets it first and then asks who sits where.
+        if self.closing.load(Ordering::SeqCst) { Err(SessionError::ShuttingDown) } else { Ok(seats) }
+    }
+
+    fn all_seats(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Seat>>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

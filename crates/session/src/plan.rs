@@ -1,0 +1,193 @@
+//! What a session is to be, checked before anything is started.
+
+use std::path::{Path, PathBuf};
+
+use agents::LaunchContext;
+use protocol::{CreateSession, SessionId, SessionStarted};
+use sandbox::{MODEL_URL, WorkspaceMode};
+use serde::{Deserialize, Serialize};
+use store::{NewSession, OwnerId, SessionRecord};
+
+use crate::roster::{Enlisted, Roster};
+use crate::{Options, SessionError};
+
+/// What a session is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) id: SessionId,
+    pub(crate) agent: String,
+    pub(crate) agent_mode: Option<String>,
+    pub(crate) permission_mode: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) options: Options,
+    /// Which start of this session it is, from 1.
+    pub(crate) epoch: u32,
+    pub(crate) native_session_id: Option<String>,
+}
+
+/// The metadata of `session.started`: what a resumed session must know again.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    agent: String,
+    agent_mode: Option<String>,
+    permission_mode: Option<String>,
+    model: Option<String>,
+    workspace_mode: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_name: Option<String>,
+}
+
+impl Plan {
+    /// Checks a request; nothing is started and nothing is kept.
+    pub(crate) fn check(
+        roster: &Roster,
+        id: SessionId,
+        request: CreateSession,
+        options: Options,
+    ) -> Result<Self, SessionError> {
+        refuse_unkept(&request)?;
+        let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
+        let plan = Self {
+            id,
+            agent: request.agent,
+            agent_mode: request.agent_mode,
+            permission_mode: request.permission_mode,
+            model: request.model,
+            title: request.title,
+            directory,
+            options,
+            epoch: 1,
+            native_session_id: None,
+        };
+        let enlisted = plan.enlisted(roster)?;
+        // Modes the agent cannot keep are told here, before there is a sandbox.
+        enlisted.agent.plan(&plan.context(enlisted, String::new()))?;
+        Ok(plan)
+    }
+
+    /// A session that ran before, from what is on record.
+    pub(crate) fn resume(record: &SessionRecord, started: &SessionStarted) -> Self {
+        let info = &record.info;
+        let metadata = started.metadata.clone().unwrap_or_default();
+        let metadata: Metadata = serde_json::from_value(metadata).unwrap_or_default();
+        Self {
+            id: info.session_id.clone(),
+            agent: info.agent.clone(),
+            agent_mode: metadata.agent_mode,
+            permission_mode: metadata.permission_mode,
+            model: info.model.clone(),
+            title: info.title.clone(),
+            directory: info.directory.clone().map(PathBuf::from),
+            options: Options {
+                workspace: parse_workspace(&metadata.workspace_mode),
+                account: metadata.account,
+                task_name: metadata.task_name,
+            },
+            epoch: epoch(record),
+            native_session_id: info.native_session_id.clone(),
+        }
+    }
+
+    pub(crate) fn enlisted<'a>(&self, roster: &'a Roster) -> Result<Enlisted<'a>, SessionError> {
+        roster.find(&self.agent).ok_or_else(|| SessionError::UnknownAgent(self.agent.clone()))
+    }
+
+    /// What the agent is told.
+    pub(crate) fn context(&self, enlisted: Enlisted<'_>, token: String) -> LaunchContext {
+        LaunchContext {
+            epoch: self.epoch,
+            gateway_url: MODEL_URL.to_owned(),
+            token,
+            model: self.model.clone(),
+            agent_mode: self.agent_mode.clone(),
+            permission_mode: self.permission_mode.clone(),
+            native_session_id: self.native_session_id.clone(),
+            program: enlisted.program.clone(),
+        }
+    }
+
+    /// What the index keeps.
+    pub(crate) fn entry(&self, owner: OwnerId) -> NewSession {
+        let or_default = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "default".to_owned());
+        NewSession {
+            agent_mode: or_default(&self.agent_mode),
+            permission_mode: or_default(&self.permission_mode),
+            model: self.model.clone(),
+            directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            title: self.title.clone(),
+            ..NewSession::new(self.id.clone(), self.agent.clone(), owner)
+        }
+    }
+
+    /// What `session.started` says.
+    pub(crate) fn started(&self) -> SessionStarted {
+        let metadata = Metadata {
+            agent: self.agent.clone(),
+            agent_mode: self.agent_mode.clone(),
+            permission_mode: self.permission_mode.clone(),
+            model: self.model.clone(),
+            workspace_mode: workspace_name(self.options.workspace).to_owned(),
+            account: self.options.account.clone(),
+            task_name: self.options.task_name.clone(),
+        };
+        SessionStarted { metadata: serde_json::to_value(metadata).ok() }
+    }
+}
+
+/// The epoch of a record, as agents count it.
+pub(crate) fn epoch(record: &SessionRecord) -> u32 {
+    u32::try_from(record.epoch).unwrap_or(u32::MAX)
+}
+
+/// What nothing here would keep is refused: a session that silently lacks a tool is worse than none.
+fn refuse_unkept(request: &CreateSession) -> Result<(), SessionError> {
+    let refuse = |field, why| Err(SessionError::NotSupported { field, why });
+    if request.mcp.as_ref().is_some_and(|servers| !servers.is_empty()) {
+        return refuse("mcp", "no agent here takes MCP servers yet");
+    }
+    if request.skills.as_ref().is_some_and(|skills| !skills.is_null()) {
+        return refuse("skills", "no agent here takes skills yet");
+    }
+    if request.variant.is_some() {
+        return refuse("variant", "no agent here has variants of a model");
+    }
+    if request.agent_version.is_some() {
+        return refuse("agentVersion", "the version that is installed is the one that runs");
+    }
+    Ok(())
+}
+
+fn workspace(path: &Path) -> Result<PathBuf, SessionError> {
+    if !path.is_absolute() {
+        return Err(SessionError::DirectoryNotAbsolute(path.to_owned()));
+    }
+    let failed = |source| SessionError::Directory { path: path.to_owned(), source };
+    let canonical = path.canonicalize().map_err(failed)?;
+    match canonical.metadata() {
+        Ok(metadata) if metadata.is_dir() => Ok(canonical),
+        Ok(_) => Err(failed(std::io::ErrorKind::NotADirectory.into())),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn workspace_name(mode: WorkspaceMode) -> &'static str {
+    match mode {
+        WorkspaceMode::Overlay => "overlay",
+        WorkspaceMode::Bind => "bind",
+        WorkspaceMode::ReadOnly => "readonly",
+    }
+}
+
+/// An unknown word is read as the mode that changes nothing.
+fn parse_workspace(name: &str) -> WorkspaceMode {
+    match name {
+        "overlay" => WorkspaceMode::Overlay,
+        "bind" => WorkspaceMode::Bind,
+        _ => WorkspaceMode::ReadOnly,
+    }
+}

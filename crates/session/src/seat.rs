@@ -1,0 +1,59 @@
+//! A session's place among those that run: how to reach its actor, and what others may see of it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use protocol::{SessionId, SessionInfo};
+use store::Journal;
+use tokio::sync::mpsc;
+
+use crate::command::Command;
+use crate::pending::PendingRequest;
+
+/// Commands that may wait for one actor; whoever comes then waits to be heard.
+const COMMANDS: usize = 64;
+
+/// A session's place among those that run.
+pub(crate) struct Seat {
+    pub(crate) id: SessionId,
+    pub(crate) commands: mpsc::Sender<Command>,
+    /// Set when the session is on record.
+    pub(crate) journal: OnceLock<Arc<dyn Journal>>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    native_session_id: Option<String>,
+    pending: Vec<PendingRequest>,
+}
+
+impl Seat {
+    pub(crate) fn new(id: SessionId) -> (Arc<Self>, mpsc::Receiver<Command>) {
+        let (commands, heard) = mpsc::channel(COMMANDS);
+        (Arc::new(Self { id, commands, journal: OnceLock::new(), shown: Mutex::default() }), heard)
+    }
+
+    /// The actor tells how it stands.
+    pub(crate) fn show(&self, native_session_id: Option<&str>, pending: Vec<PendingRequest>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.native_session_id.as_deref() != native_session_id {
+            shown.native_session_id = native_session_id.map(str::to_owned);
+        }
+        shown.pending = pending;
+    }
+
+    pub(crate) fn pending(&self) -> Vec<PendingRequest> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).pending.clone()
+    }
+
+    /// Brings what the index knows up to date.
+    pub(crate) fn refresh(&self, info: &mut SessionInfo) {
+        if let Some(journal) = self.journal.get() {
+            info.event_count = *journal.last().borrow();
+        }
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.native_session_id.is_some() {
+            info.native_session_id.clone_from(&shown.native_session_id);
+        }
+    }
+}

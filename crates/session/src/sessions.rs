@@ -1,0 +1,296 @@
+//! Every session of a data directory, as its callers know them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gateway::{Gateway, Limits, Upstream};
+use protocol::{
+    CreateSession, Draft, EventBody, PermissionId, PermissionReply, QuestionId, SessionEndReason, SessionEnded,
+    SessionId, SessionInfo, TerminatedBy,
+};
+use sandbox::Backend;
+use store::{Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord};
+use tokio::sync::oneshot;
+
+use crate::actor::Actor;
+use crate::command::{Command, Reply};
+use crate::host::Host;
+use crate::pending::PendingRequest;
+use crate::plan::Plan;
+use crate::recovery::Left;
+use crate::roster::Roster;
+use crate::seat::Seat;
+use crate::shelf::{Shelf, blocking, last};
+use crate::{Accepted, Message, Options, SessionError, Timing};
+
+/// Sessions that do not end in this time when the host goes away are left to the next start.
+const CLOSE_BOUND: Duration = Duration::from_secs(5);
+
+/// What sessions are made of.
+pub struct Parts {
+    /// Where everything is kept.
+    pub directory: DataDir,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// The agents that can be started.
+    pub roster: Roster,
+    /// Makes their sandboxes.
+    pub backend: Arc<dyn Backend>,
+    /// Their way to models.
+    pub gateway: Gateway,
+    /// The model behind it.
+    pub upstream: Arc<dyn Upstream>,
+    /// What one session may use of it.
+    pub limits: Limits,
+    /// What a sandbox may use of the machine.
+    pub sandbox_limits: sandbox::Limits,
+    /// How long a session waits for what.
+    pub timing: Timing,
+}
+
+/// Every session of a data directory. Cheap to clone: all clones are the same.
+#[derive(Clone)]
+pub struct Sessions {
+    host: Arc<Host>,
+}
+
+/// A part of the list of sessions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Newest first.
+    pub sessions: Vec<SessionInfo>,
+    /// Where the list goes on, if it does.
+    pub next: Option<Cursor>,
+}
+
+impl Sessions {
+    /// Opens the sessions of a data directory. What others left behind stays as it is until [`Self::recover`].
+    pub fn open(parts: Parts) -> Result<Self, SessionError> {
+        let shelf = Shelf::open(parts.directory.clone(), parts.clock.clone())?;
+        Ok(Self { host: Arc::new(Host::new(parts, shelf)) })
+    }
+
+    /// The agents that can be started.
+    pub fn roster(&self) -> &Roster {
+        &self.host.roster
+    }
+
+    /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
+    pub async fn create(
+        &self,
+        id: SessionId,
+        request: CreateSession,
+        options: Options,
+    ) -> Result<SessionInfo, SessionError> {
+        let plan = Plan::check(&self.host.roster, id.clone(), request, options)?;
+        let (seat, commands) = Seat::new(id.clone());
+        self.host.sit(&seat)?;
+        if self.host.shelf.index.get(&id).is_ok() {
+            self.host.leave(&seat);
+            return Err(SessionError::AlreadyExists(id));
+        }
+        let (ready, made) = oneshot::channel();
+        self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
+        made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
+        self.get(&id)
+    }
+
+    /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
+    pub async fn send(&self, id: &SessionId, message: Message) -> Result<Accepted, SessionError> {
+        self.ask(id, |reply| Command::Send(message, reply)).await
+    }
+
+    /// Asks the agent to stop its turn; without a turn this does nothing.
+    pub async fn interrupt(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.ask(id, Command::Interrupt).await
+    }
+
+    /// Answers a permission. The second answer is refused.
+    pub async fn reply_permission(
+        &self,
+        id: &SessionId,
+        permission: &PermissionId,
+        answer: PermissionReply,
+    ) -> Result<(), SessionError> {
+        self.ask(id, |reply| Command::Permission(permission.clone(), answer, reply)).await
+    }
+
+    /// Answers a question, a list of answers for each thing it asks. The second answer is refused.
+    pub async fn reply_question(
+        &self,
+        id: &SessionId,
+        question: &QuestionId,
+        answers: Vec<Vec<String>>,
+    ) -> Result<(), SessionError> {
+        self.ask(id, |reply| Command::Question(question.clone(), Some(answers), reply)).await
+    }
+
+    /// Refuses to answer a question.
+    pub async fn reject_question(&self, id: &SessionId, question: &QuestionId) -> Result<(), SessionError> {
+        self.ask(id, |reply| Command::Question(question.clone(), None, reply)).await
+    }
+
+    /// Ends a session. When this returns every process of it is dead and nothing more will be recorded;
+    /// for one that has ended before this does nothing.
+    pub async fn terminate(&self, id: &SessionId) -> Result<(), SessionError> {
+        match self.ask(id, Command::Terminate).await {
+            Err(SessionError::Ended(_)) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
+    pub fn list(&self, from: Option<Cursor>, limit: usize) -> Result<Page, SessionError> {
+        let page = self.host.shelf.index.list(from, limit)?;
+        let sessions = page.sessions.into_iter().map(|record| self.told(record)).collect();
+        Ok(Page { sessions, next: page.next })
+    }
+
+    /// One session.
+    pub fn get(&self, id: &SessionId) -> Result<SessionInfo, SessionError> {
+        Ok(self.told(self.host.shelf.index.get(id)?))
+    }
+
+    /// The session a person means: its id, its name, the only beginning of an id, or `@last`.
+    pub fn find(&self, reference: &str) -> Result<SessionInfo, SessionError> {
+        Ok(self.told(self.host.shelf.index.find(reference)?))
+    }
+
+    /// The record of a session. Everybody who asks while somebody holds it gets the same one.
+    pub fn journal(&self, id: &SessionId) -> Result<Arc<dyn Journal>, SessionError> {
+        if let Some(journal) = self.host.seat(id).and_then(|seat| seat.journal.get().cloned()) {
+            return Ok(journal);
+        }
+        self.host.shelf.index.get(id)?;
+        Ok(self.host.shelf.journal(id)?.0)
+    }
+
+    /// What a session waits for, oldest first.
+    pub fn pending(&self, id: &SessionId) -> Result<Vec<PendingRequest>, SessionError> {
+        if let Some(seat) = self.host.seat(id) {
+            return Ok(seat.pending());
+        }
+        self.host.shelf.index.get(id)?;
+        Ok(Vec::new())
+    }
+
+    /// What any session waits for, oldest first.
+    pub fn all_pending(&self) -> Vec<PendingRequest> {
+        let mut all: Vec<_> = self.host.occupied().iter().flat_map(|seat| seat.pending()).collect();
+        all.sort_by(|one, other| one.asked_at.cmp(&other.asked_at));
+        all
+    }
+
+    /// Takes over what processes that are gone left behind: open turns end as interrupted, open permissions
+    /// and questions as expired. Returns the sessions that can go on; their agents start with the next message.
+    pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
+        let host = self.host.clone();
+        blocking(move || {
+            let mut recovered = Vec::new();
+            for orphan in host.shelf.index.orphans()? {
+                let id = orphan.info.session_id.clone();
+                match take_over(&host.shelf, &orphan) {
+                    Ok(true) => recovered.push(id),
+                    Ok(false) | Err(SessionError::RunElsewhere(_)) => {}
+                    // One journal that cannot be read must not keep the others from going on.
+                    Err(error) => tracing::error!(session = %id, %error, "cannot recover a session"),
+                }
+            }
+            Ok(recovered)
+        })
+        .await
+    }
+
+    /// Ends every agent, interrupts every turn, and takes no more work. The sessions themselves stay.
+    pub async fn close_all(&self) {
+        self.host.closing.store(true, Ordering::SeqCst);
+        for seat in self.host.occupied() {
+            // An actor that is gone has closed itself.
+            let _ = seat.commands.send(Command::Close).await;
+        }
+        self.host.tasks.close();
+        if tokio::time::timeout(CLOSE_BOUND, self.host.tasks.wait()).await.is_err() {
+            tracing::error!("some sessions did not close in time; the next start recovers them");
+        }
+    }
+
+    async fn ask<T>(&self, id: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SessionError> {
+        let seat = self.seat(id)?;
+        let (reply, answer) = oneshot::channel();
+        let gone = || SessionError::Ended(id.clone());
+        seat.commands.send(command(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// The seat of a session; one that sleeps is woken, without its agent.
+    fn seat(&self, id: &SessionId) -> Result<Arc<Seat>, SessionError> {
+        if let Some(seat) = self.host.seat(id) {
+            return Ok(seat);
+        }
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() {
+            return Err(SessionError::Ended(id.clone()));
+        }
+        if record.owner != *self.host.shelf.owner.id() {
+            return Err(SessionError::RunElsewhere(id.clone()));
+        }
+        let (seat, commands) = Seat::new(id.clone());
+        let (seat, is_new) = self.host.sit_or_join(&seat)?;
+        if is_new {
+            self.host.tasks.spawn(Actor::resume(self.host.clone(), seat.clone(), commands));
+        }
+        Ok(seat)
+    }
+
+    fn told(&self, record: SessionRecord) -> SessionInfo {
+        let mut info = record.info;
+        if let Some(seat) = self.host.seat(&info.session_id) {
+            seat.refresh(&mut info);
+        }
+        info
+    }
+}
+
+/// Takes over one orphan; whether it can go on.
+fn take_over(shelf: &Shelf, orphan: &SessionRecord) -> Result<bool, SessionError> {
+    let record = shelf.index.adopt(orphan, shelf.owner.id())?;
+    let id = &record.info.session_id;
+    let (journal, torn_bytes) = shelf.journal(id)?;
+    let mut left = Left::read(&*journal)?;
+    let can_go_on = left.started.is_some() && !left.ended;
+    let outcome = if can_go_on {
+        left.close(&*journal, "host_died", torn_bytes)?;
+        None
+    } else {
+        Some(end_unborn(&*journal, left.ended)?)
+    };
+    journal.sync()?;
+    let change = SessionChange {
+        event_count: Some(last(&*journal)),
+        outcome: outcome.map(Into::into),
+        ..SessionChange::default()
+    };
+    shelf.index.update(id, &change)?;
+    Ok(can_go_on)
+}
+
+/// The host died while the session was being made, or between its end and the note of it in the index.
+fn end_unborn(journal: &dyn Journal, ended: bool) -> Result<SessionEndReason, SessionError> {
+    if ended {
+        return Ok(ended_reason(journal)?);
+    }
+    let (reason, terminated_by) = (SessionEndReason::Error, TerminatedBy::Daemon);
+    let message = Some("the host died while the session was being made".to_owned());
+    let ended = SessionEnded { reason, terminated_by, message, exit_code: None, stderr: None };
+    journal.append(Draft::daemon(EventBody::SessionEnded(ended)))?;
+    Ok(reason)
+}
+
+fn ended_reason(journal: &dyn Journal) -> Result<SessionEndReason, store::JournalError> {
+    let page = journal.after(last(journal).saturating_sub(1), 1)?;
+    Ok(match page.first().map(|event| &event.draft.body) {
+        Some(EventBody::SessionEnded(ended)) => ended.reason,
+        _ => SessionEndReason::Error,
+    })
+}

@@ -1,0 +1,101 @@
+//! Where sessions are kept: the index and the journals of one data directory.
+//!
+//! A journal is opened once and shared by everybody who reads or writes it, so that a reader that was
+//! there before the session woke up hears it wake.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use gateway::BodyStore;
+use protocol::{BodyRef, SessionId};
+use store::{
+    Bodies, Clock, DataDir, FileJournal, Journal, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError,
+    SessionRecord,
+};
+
+use crate::SessionError;
+
+/// Where sessions are kept.
+pub(crate) struct Shelf {
+    directory: DataDir,
+    clock: Arc<dyn Clock>,
+    pub(crate) index: SessionIndex,
+    pub(crate) owner: Owner,
+    open: Mutex<HashMap<SessionId, Weak<FileJournal>>>,
+}
+
+impl Shelf {
+    pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
+        let index = SessionIndex::open(&directory, clock.clone())?;
+        let owner = Owner::claim(&directory).map_err(SessionIndexError::Owner)?;
+        Ok(Self { directory, clock, index, owner, open: Mutex::default() })
+    }
+
+    /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
+    pub(crate) async fn enter(self: &Arc<Self>, new: NewSession) -> Result<Arc<FileJournal>, SessionError> {
+        let this = self.clone();
+        blocking(move || {
+            let record = this.index.create(&new)?;
+            Ok(this.journal(&record.info.session_id)?.0)
+        })
+        .await
+    }
+
+    /// The journal of `id`, and how many torn bytes were cut if this opened it.
+    pub(crate) fn journal(&self, id: &SessionId) -> Result<(Arc<FileJournal>, u64), SessionError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(journal) = open.get(id).and_then(Weak::upgrade) {
+            return Ok((journal, 0));
+        }
+        let opened = FileJournal::open(self.directory.journal(id), id.clone(), self.clock.clone())?;
+        let journal = Arc::new(opened.journal);
+        open.retain(|_, journal| journal.strong_count() > 0);
+        open.insert(id.clone(), Arc::downgrade(&journal));
+        Ok((journal, opened.torn_bytes))
+    }
+
+    /// Raises the epoch of a session that is ours, so that the ids of its next agent are new ones.
+    pub(crate) async fn raise_epoch(self: &Arc<Self>, id: &SessionId) -> Result<SessionRecord, SessionError> {
+        let (this, id) = (self.clone(), id.clone());
+        blocking(move || {
+            let record = this.index.get(&id)?;
+            Ok(this.index.adopt(&record, this.owner.id())?)
+        })
+        .await
+    }
+
+    pub(crate) async fn update(self: &Arc<Self>, id: &SessionId, change: SessionChange) -> Result<(), SessionError> {
+        let (this, id) = (self.clone(), id.clone());
+        blocking(move || {
+            this.index.update(&id, &change)?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {
+        Arc::new(KeptBodies(Bodies::new(&self.directory)))
+    }
+}
+
+/// Runs what waits for the disk on a thread that may wait.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SessionError> + Send + 'static,
+) -> Result<T, SessionError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(SessionError::ShuttingDown))
+}
+
+/// The bodies of a data directory, as the gateway wants them.
+struct KeptBodies(Bodies);
+
+impl BodyStore for KeptBodies {
+    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef> {
+        self.0.put(bytes).map_err(io::Error::other)
+    }
+}
+
+/// Number of the last event of a journal.
+pub(crate) fn last(journal: &dyn Journal) -> u64 {
+    *journal.last().borrow()
+}

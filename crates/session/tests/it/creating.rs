@@ -1,0 +1,83 @@
+//! Making sessions, and refusing to.
+
+use protocol::CreateSession;
+use session::SessionError;
+
+use crate::stage::{Stage, id, in_directory, kinds, request, type_of};
+
+crate::trials!(
+    a_session_says_first_what_is_enforced,
+    the_directory_is_where_the_agent_works,
+    of_two_creates_at_once_one_succeeds,
+    what_cannot_be_kept_is_refused_and_leaves_nothing,
+    an_id_is_never_used_twice,
+);
+
+async fn a_session_says_first_what_is_enforced() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let first = kinds(&stage.events(&session));
+    assert_eq!(first[..3], ["policy.effective", "session_registered", "session.started"]);
+    let info = stage.sessions.get(&session).unwrap();
+    assert_eq!((info.agent.as_str(), info.permission_mode.as_str(), info.ended), ("mock", "default", false));
+    assert!(info.event_count >= 3);
+    assert_eq!(stage.sessions.list(None, 10).unwrap().sessions.len(), 1);
+}
+
+async fn the_directory_is_where_the_agent_works() {
+    let stage = Stage::new();
+    let workspace = stage.workspace();
+    let info = stage.create("s1", in_directory(&workspace)).await.unwrap();
+    assert_eq!(info.directory.as_deref(), Some(workspace.canonicalize().unwrap().to_str().unwrap()));
+    stage.turn(&info.session_id, "/file hello.md").await;
+    assert!(workspace.join("hello.md").exists());
+}
+
+async fn of_two_creates_at_once_one_succeeds() {
+    let stage = Stage::new();
+    let makers = (0..8).map(|_| {
+        let sessions = stage.sessions.clone();
+        let options = session::Options { workspace: sandbox::WorkspaceMode::Bind, ..session::Options::default() };
+        tokio::spawn(async move { sessions.create(id("s1"), request(), options).await })
+    });
+    let mut made = 0;
+    for maker in makers.collect::<Vec<_>>() {
+        match maker.await.unwrap() {
+            Ok(_) => made += 1,
+            Err(error) => assert!(matches!(error, SessionError::AlreadyExists(_)), "{error}"),
+        }
+    }
+    assert_eq!(made, 1);
+    let registered = stage.events(&id("s1"));
+    assert_eq!(registered.iter().filter(|event| type_of(event) == "session_registered").count(), 1);
+}
+
+async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
+    let stage = Stage::new();
+    let file = stage.workspace().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = [
+        (CreateSession { agent: "nobody".to_owned(), ..request() }, "unsupported_agent"),
+        (CreateSession { permission_mode: Some("yolo".to_owned()), ..request() }, "mode_not_supported"),
+        (in_directory("relative/path".as_ref()), "invalid_request"),
+        (in_directory(&stage.directory.path().join("nowhere")), "invalid_request"),
+        (in_directory(&file), "invalid_request"),
+        (CreateSession { variant: Some("high".to_owned()), ..request() }, "invalid_request"),
+        (CreateSession { skills: Some(serde_json::json!({"sources": []})), ..request() }, "invalid_request"),
+    ];
+    for (request, code) in refused {
+        let error = stage.create("s1", request).await.unwrap_err();
+        assert_eq!(error.code().as_str(), code, "{error}");
+    }
+    assert!(stage.sessions.list(None, 10).unwrap().sessions.is_empty());
+    assert!(!stage.directory.path().join("scratch").exists());
+    stage.session("s1").await;
+}
+
+async fn an_id_is_never_used_twice() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    stage.sessions.terminate(&session).await.unwrap();
+    let again = stage.create("s1", request()).await;
+    assert!(matches!(again, Err(SessionError::AlreadyExists(_))));
+}

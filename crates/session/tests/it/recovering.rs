@@ -1,0 +1,146 @@
+//! A host that dies in the middle of everything, and comes back.
+//!
+//! Dying is dropping the runtime the sessions run on: no actor gets to say a word, as with kill -9, and
+//! the lock of the owner falls.
+
+use std::sync::Arc;
+
+use protocol::{EventBody, SessionId, TurnOutcome};
+use session::{Message, SessionError, Timing};
+use tempfile::TempDir;
+
+use crate::stage::{Stage, kinds, outcome, type_of};
+
+crate::trials!(
+    an_open_turn_ends_as_interrupted_and_the_session_goes_on,
+    what_was_pending_expires_and_is_never_silently_gone,
+    what_waited_still_waits_and_comes_first,
+    the_same_message_is_taken_once_over_a_restart,
+    a_session_that_was_closed_in_order_can_go_on,
+    recovering_twice_changes_nothing,
+    a_session_of_a_living_host_is_left_alone,
+);
+
+/// Runs `scene` on a host of its own that dies at its end.
+fn die_after<T: Send + 'static>(directory: &Arc<TempDir>, scene: impl AsyncFnOnce(Stage) -> T + Send + 'static) -> T {
+    let directory = directory.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let result = runtime.block_on(scene(Stage::on(directory, Timing::default())));
+        drop(runtime);
+        result
+    })
+    .join()
+    .unwrap()
+}
+
+fn directory() -> Arc<TempDir> {
+    Arc::new(tempfile::tempdir().unwrap())
+}
+
+async fn an_open_turn_ends_as_interrupted_and_the_session_goes_on() {
+    let directory = directory();
+    let (session, seen) = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        let slow = stage.say(&session, "/slow 1000").await;
+        stage.until_type(&session, slow.sequence, "item.delta").await;
+        (session.clone(), stage.events(&session))
+    });
+    let stage = Stage::on(directory, Timing::default());
+    assert_eq!(stage.sessions.recover().await.unwrap(), std::slice::from_ref(&session));
+    let events = stage.events(&session);
+    assert_eq!(events[..seen.len()], seen, "what a client had seen is gone");
+    assert_eq!(outcome(&events), Some(TurnOutcome::Interrupted));
+    let last = kinds(&events);
+    assert_eq!(last[last.len() - 3..], ["item.completed", "turn.ended", "session.recovered"]);
+    let sequences: Vec<u64> = events.iter().map(|event| event.sequence).collect();
+    assert_eq!(sequences, (1..=events.len() as u64).collect::<Vec<_>>());
+    let native = events.iter().rev().find_map(|event| event.draft.native_session_id.clone());
+    let after = stage.turn(&session, "/echo back").await;
+    assert_eq!(outcome(&after), Some(TurnOutcome::Completed));
+    assert_eq!(after.last().unwrap().draft.native_session_id, native);
+}
+
+async fn what_was_pending_expires_and_is_never_silently_gone() {
+    let directory = directory();
+    let (session, asked) = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        stage.say(&session, "/permission").await;
+        let asked = stage.until_type(&session, 0, "permission.requested").await;
+        (session, asked)
+    });
+    let stage = Stage::on(directory, Timing::default());
+    stage.sessions.recover().await.unwrap();
+    let EventBody::PermissionRequested(asked) = asked.draft.body else { panic!("not a permission") };
+    let resolved = stage.until_type(&session, 0, "permission.resolved").await;
+    let EventBody::PermissionResolved(resolved) = resolved.draft.body else { panic!("not a permission") };
+    assert_eq!(resolved.permission_id, asked.permission_id);
+    assert_eq!(resolved.metadata.unwrap()["reason"], "expired");
+    let late = stage.sessions.reply_permission(&session, &asked.permission_id, protocol::PermissionReply::Once).await;
+    assert!(matches!(late, Err(SessionError::PermissionNotPending(_))));
+}
+
+async fn what_waited_still_waits_and_comes_first() {
+    let directory = directory();
+    let (session, waiting) = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        stage.say(&session, "/slow 1000").await;
+        let waiting = stage.say(&session, "/echo waited").await;
+        (session, waiting)
+    });
+    let stage = Stage::on(directory, Timing::default());
+    stage.sessions.recover().await.unwrap();
+    let events = stage.turn(&session, "/echo last").await;
+    let started: Vec<_> = events.iter().filter(|event| type_of(event) == "turn.started").collect();
+    assert_eq!(started.len(), 2);
+    assert_eq!(started[0].draft.turn_id, Some(waiting.turn_id));
+}
+
+async fn the_same_message_is_taken_once_over_a_restart() {
+    let directory = directory();
+    let message = Message { client_message_id: Some("m1".to_owned()), ..Message::text("/echo once") };
+    let before = message.clone();
+    let (session, first): (SessionId, _) = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        let first = stage.sessions.send(&session, before).await.unwrap();
+        stage.until_type(&session, 0, "turn.ended").await;
+        (session, first)
+    });
+    let stage = Stage::on(directory, Timing::default());
+    stage.sessions.recover().await.unwrap();
+    let again = stage.sessions.send(&session, message).await.unwrap();
+    assert_eq!(again.turn_id, first.turn_id);
+    assert_eq!(kinds(&stage.events(&session)).iter().filter(|kind| *kind == "turn.started").count(), 1);
+}
+
+async fn a_session_that_was_closed_in_order_can_go_on() {
+    let directory = directory();
+    let session = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        stage.turn(&session, "/echo before").await;
+        stage.sessions.close_all().await;
+        session
+    });
+    let stage = Stage::on(directory, Timing::default());
+    assert_eq!(stage.sessions.recover().await.unwrap(), std::slice::from_ref(&session));
+    assert_eq!(outcome(&stage.turn(&session, "/echo after").await), Some(TurnOutcome::Completed));
+}
+
+async fn recovering_twice_changes_nothing() {
+    let directory = directory();
+    let session = die_after(&directory, async |stage: Stage| stage.session("s1").await);
+    let stage = Stage::on(directory, Timing::default());
+    stage.sessions.recover().await.unwrap();
+    let once = stage.events(&session).len();
+    assert!(stage.sessions.recover().await.unwrap().is_empty());
+    assert_eq!(stage.events(&session).len(), once);
+}
+
+async fn a_session_of_a_living_host_is_left_alone() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let other = Stage::on(stage.directory.clone(), Timing::default());
+    assert!(other.sessions.recover().await.unwrap().is_empty());
+    assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunElsewhere(_))));
+    assert_eq!(outcome(&stage.turn(&session, "/echo mine").await), Some(TurnOutcome::Completed));
+}

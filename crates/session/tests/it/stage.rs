@@ -1,0 +1,127 @@
+//! A data directory, sessions on it, and ways to wait for what happens.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agents::MockAgent;
+use gateway::{Gateway, GatewayConfig, Limits, Scripted};
+use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
+use sandbox::{Unconfined, WorkspaceMode};
+use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing};
+use store::{DataDir, SystemClock, Tail};
+use tempfile::TempDir;
+
+/// Sessions on a data directory of their own.
+pub(crate) struct Stage {
+    pub(crate) directory: Arc<TempDir>,
+    pub(crate) sessions: Sessions,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self::with(Timing::default())
+    }
+
+    pub(crate) fn with(timing: Timing) -> Self {
+        Self::on(Arc::new(tempfile::tempdir().unwrap()), timing)
+    }
+
+    /// Sessions on a data directory that was used before.
+    pub(crate) fn on(directory: Arc<TempDir>, timing: Timing) -> Self {
+        let sessions = Sessions::open(Parts {
+            directory: DataDir::open(directory.path().join("data")).unwrap(),
+            clock: Arc::new(SystemClock),
+            roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
+            backend: Arc::new(Unconfined::new(directory.path().join("scratch"))),
+            gateway: Gateway::new(GatewayConfig::default()),
+            upstream: Arc::new(Scripted::demo().unwrap()),
+            limits: Limits::default(),
+            sandbox_limits: sandbox::Limits::default(),
+            timing,
+        });
+        Self { directory, sessions: sessions.unwrap() }
+    }
+
+    /// A directory that is there.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        let path = self.directory.path().join("workspace");
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// A session of the mock agent.
+    pub(crate) async fn session(&self, name: &str) -> SessionId {
+        self.create(name, request()).await.unwrap().session_id
+    }
+
+    pub(crate) async fn create(&self, name: &str, request: CreateSession) -> Result<SessionInfo, SessionError> {
+        let options = Options { workspace: WorkspaceMode::Bind, ..Options::default() };
+        self.sessions.create(id(name), request, options).await
+    }
+
+    pub(crate) async fn say(&self, id: &SessionId, text: &str) -> Accepted {
+        self.sessions.send(id, Message::text(text)).await.unwrap()
+    }
+
+    /// Says something and waits for the end of its turn.
+    pub(crate) async fn turn(&self, id: &SessionId, text: &str) -> Vec<Event> {
+        let accepted = self.say(id, text).await;
+        self.until(id, accepted.sequence, |event| {
+            event.draft.turn_id.as_ref() == Some(&accepted.turn_id)
+                && matches!(event.draft.body, EventBody::TurnEnded(_))
+        })
+        .await
+    }
+
+    /// The events after `sequence` up to the first that is wanted.
+    pub(crate) async fn until(&self, id: &SessionId, sequence: u64, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let mut tail = Tail::new(self.sessions.journal(id).unwrap(), sequence);
+        let mut seen: Vec<Event> = Vec::new();
+        loop {
+            let events = tail.next(1).await.unwrap();
+            assert!(!events.is_empty(), "the session ended before that: {:#?}", kinds(&seen));
+            let found = events.iter().any(&wanted);
+            seen.extend(events);
+            if found {
+                return seen;
+            }
+        }
+    }
+
+    /// The same, for an event of this type.
+    pub(crate) async fn until_type(&self, id: &SessionId, sequence: u64, kind: &str) -> Event {
+        self.until(id, sequence, |event| type_of(event) == kind).await.pop().unwrap()
+    }
+
+    pub(crate) fn events(&self, id: &SessionId) -> Vec<Event> {
+        self.sessions.journal(id).unwrap().after(0, usize::MAX).unwrap()
+    }
+}
+
+pub(crate) fn id(name: &str) -> SessionId {
+    SessionId::new(name).unwrap()
+}
+
+pub(crate) fn request() -> CreateSession {
+    CreateSession { agent: "mock".to_owned(), ..CreateSession::default() }
+}
+
+pub(crate) fn in_directory(path: &Path) -> CreateSession {
+    CreateSession { directory: Some(path.to_str().unwrap().to_owned()), ..request() }
+}
+
+pub(crate) fn type_of(event: &Event) -> String {
+    serde_json::to_value(&event.draft.body).unwrap()["type"].as_str().unwrap().to_owned()
+}
+
+pub(crate) fn kinds(events: &[Event]) -> Vec<String> {
+    events.iter().map(type_of).collect()
+}
+
+/// How the last turn of these events ended.
+pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
+    events.iter().rev().find_map(|event| match &event.draft.body {
+        EventBody::TurnEnded(turn) => turn.outcome,
+        _ => None,
+    })
+}

@@ -1,0 +1,196 @@
+//! Messages and the turns that answer them.
+
+use std::time::Duration;
+
+use protocol::{ContentPart, EventBody, SessionId, TurnId, TurnOutcome};
+use session::{Message, SessionError, Timing, WhenBusy};
+
+use crate::stage::{Stage, kinds, outcome, type_of};
+
+crate::trials!(
+    a_turn_is_told_from_its_start_to_its_end,
+    a_model_call_belongs_to_the_turn_that_made_it,
+    a_second_message_waits_for_its_turn,
+    a_second_message_can_be_refused_instead,
+    a_message_can_steer_the_turn_away,
+    an_interrupt_ends_the_turn_and_only_the_turn,
+    an_agent_that_does_not_stop_is_ended_and_started_again,
+    a_silent_turn_times_out,
+    the_same_message_is_taken_once,
+    ten_megabytes_in_a_line_are_read,
+    ten_megabytes_of_noise_are_measured,
+    a_longer_line_is_cut_and_told,
+    noise_is_kept_and_the_session_goes_on,
+    the_queue_has_an_end,
+);
+
+async fn a_turn_is_told_from_its_start_to_its_end() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let events = stage.turn(&session, "/echo hello").await;
+    let turn = events[0].draft.turn_id.clone().unwrap();
+    assert!(events.iter().all(|event| event.draft.turn_id.as_ref() == Some(&turn)));
+    let agent_only: Vec<_> = kinds(&events).into_iter().filter(|kind| !kind.starts_with("anthropic_")).collect();
+    insta::assert_debug_snapshot!(agent_only);
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
+    assert!(stage.sessions.get(&session).unwrap().native_session_id.unwrap().starts_with("mock-"));
+}
+
+async fn a_model_call_belongs_to_the_turn_that_made_it() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let events = stage.turn(&session, "hello").await;
+    let asked = events.iter().find(|event| type_of(event) == "anthropic_request").expect("no model call");
+    assert_eq!(asked.draft.turn_id, events[0].draft.turn_id);
+}
+
+async fn a_second_message_waits_for_its_turn() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let first = stage.say(&session, "/slow 3").await;
+    let second = stage.say(&session, "/echo second").await;
+    let third = stage.say(&session, "/echo third").await;
+    assert!(!first.queued && second.queued && third.queued);
+    let events = stage.until(&session, 0, |event| is_end_of(event, &third.turn_id)).await;
+    let expected = [&first.turn_id, &first.turn_id, &second.turn_id, &second.turn_id, &third.turn_id, &third.turn_id];
+    assert_eq!(turns_of(&events).iter().collect::<Vec<_>>(), expected);
+}
+
+async fn a_second_message_can_be_refused_instead() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    stage.say(&session, "/slow 3").await;
+    let refused = Message { when_busy: WhenBusy::Refuse, ..Message::text("/echo no") };
+    assert!(matches!(stage.sessions.send(&session, refused).await, Err(SessionError::TurnRunning(_))));
+}
+
+async fn a_message_can_steer_the_turn_away() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let first = stage.say(&session, "/slow 1000").await;
+    let waiting = stage.say(&session, "/echo later").await;
+    let steering = Message { when_busy: WhenBusy::Steer, ..Message::text("/echo now") };
+    let steering = stage.sessions.send(&session, steering).await.unwrap();
+    let events = stage.until(&session, 0, |event| is_end_of(event, &waiting.turn_id)).await;
+    let mut turns = turns_of(&events);
+    turns.dedup();
+    assert_eq!(turns, [first.turn_id.clone(), steering.turn_id, waiting.turn_id]);
+    let first: Vec<_> = events.into_iter().filter(|event| event.draft.turn_id == Some(first.turn_id.clone())).collect();
+    assert_eq!(outcome(&first), Some(TurnOutcome::Interrupted));
+}
+
+async fn an_interrupt_ends_the_turn_and_only_the_turn() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let slow = stage.say(&session, "/slow 1000").await;
+    stage.sessions.interrupt(&session).await.unwrap();
+    let events = stage.until(&session, slow.sequence, |event| is_end_of(event, &slow.turn_id)).await;
+    assert_eq!(outcome(&events), Some(TurnOutcome::Interrupted));
+    stage.sessions.interrupt(&session).await.unwrap();
+    assert_eq!(outcome(&stage.turn(&session, "/echo still here").await), Some(TurnOutcome::Completed));
+}
+
+async fn an_agent_that_does_not_stop_is_ended_and_started_again() {
+    let stage = Stage::with(Timing { stop_grace: Duration::from_millis(50), ..Timing::default() });
+    let session = stage.session("s1").await;
+    let native = native_of(&stage, &session).await;
+    let hung = stage.say(&session, "/hang").await;
+    stage.sessions.interrupt(&session).await.unwrap();
+    let events = stage.until(&session, hung.sequence, |event| is_end_of(event, &hung.turn_id)).await;
+    assert_eq!(outcome(&events), Some(TurnOutcome::Interrupted));
+    let events = stage.turn(&session, "/echo again").await;
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
+    assert_eq!(events[0].draft.turn_id, Some(TurnId::numbered(2, 1)));
+    assert_eq!(native_of(&stage, &session).await, native, "the agent's own session was not resumed");
+}
+
+async fn a_silent_turn_times_out() {
+    let brief = Duration::from_millis(50);
+    let stage = Stage::with(Timing { silence: brief, stop_grace: brief, ..Timing::default() });
+    let session = stage.session("s1").await;
+    assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
+}
+
+async fn the_same_message_is_taken_once() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let message = Message { client_message_id: Some("m1".to_owned()), ..Message::text("/echo once") };
+    let first = stage.sessions.send(&session, message.clone()).await.unwrap();
+    let again = stage.sessions.send(&session, message).await.unwrap();
+    assert_eq!(first, again);
+    stage.turn(&session, "/echo other").await;
+    let started = stage.events(&session).iter().filter(|event| type_of(event) == "turn.started").count();
+    assert_eq!(started, 2);
+}
+
+async fn ten_megabytes_in_a_line_are_read() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let words = "x".repeat(10 * 1024 * 1024);
+    let events = stage.turn(&session, &format!("/echo {words}")).await;
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
+    let said = events.iter().rev().find_map(|event| match &event.draft.body {
+        EventBody::ItemCompleted(completed) => match completed.item.content.first() {
+            Some(ContentPart::Text { text }) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert!(said.unwrap() == words, "the words were changed");
+}
+
+async fn ten_megabytes_of_noise_are_measured() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let events = stage.turn(&session, "/bigline").await;
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
+    let noise = events.iter().find(|event| type_of(event) == "agent.unparsed").unwrap();
+    assert_eq!(noise.draft.raw.as_ref().unwrap()["bytes"], 10 * 1024 * 1024);
+}
+
+async fn a_longer_line_is_cut_and_told() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let events = stage.turn(&session, "/bigline 20000000").await;
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
+    let told = events.iter().find_map(|event| match &event.draft.body {
+        EventBody::AgentUnparsed(unparsed) => Some(unparsed.error.clone()),
+        _ => None,
+    });
+    assert!(told.unwrap().contains("were dropped"));
+}
+
+async fn noise_is_kept_and_the_session_goes_on() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let events = stage.turn(&session, "/garbage").await;
+    assert!(kinds(&events).contains(&"agent.unparsed".to_owned()));
+    assert_eq!(outcome(&stage.turn(&session, "/echo on").await), Some(TurnOutcome::Completed));
+}
+
+async fn the_queue_has_an_end() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    stage.say(&session, "/slow 1000").await;
+    let full = loop {
+        if let Err(error) = stage.sessions.send(&session, Message::text("/echo more")).await {
+            break error;
+        }
+    };
+    assert!(matches!(full, SessionError::QueueFull { waiting: 64, .. }), "{full}");
+}
+
+fn is_end_of(event: &protocol::Event, turn: &TurnId) -> bool {
+    event.draft.turn_id.as_ref() == Some(turn) && matches!(event.draft.body, EventBody::TurnEnded(_))
+}
+
+/// The turn of each start and end, in order.
+fn turns_of(events: &[protocol::Event]) -> Vec<TurnId> {
+    let ends =
+        |event: &&protocol::Event| matches!(event.draft.body, EventBody::TurnStarted(_) | EventBody::TurnEnded(_));
+    events.iter().filter(ends).filter_map(|event| event.draft.turn_id.clone()).collect()
+}
+
+async fn native_of(stage: &Stage, session: &SessionId) -> String {
+    stage.turn(session, "/echo who").await.last().unwrap().draft.native_session_id.clone().unwrap()
+}
