@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
 use crate::{Sandbox, SandboxError};
@@ -81,8 +81,18 @@ pub async fn run(
     mut spec: ExecSpec,
     listener: OutputListener<'_>,
 ) -> Result<ExecResult, SandboxError> {
+    let input = std::io::Cursor::new(spec.stdin.take().unwrap_or_default());
+    run_with_input(sandbox, spec, Box::new(input), listener).await
+}
+
+/// The same, with input that comes while the command runs.
+pub async fn run_with_input(
+    sandbox: &dyn Sandbox,
+    spec: ExecSpec,
+    mut source: Box<dyn AsyncRead + Send + Unpin>,
+    listener: OutputListener<'_>,
+) -> Result<ExecResult, SandboxError> {
     let started = Instant::now();
-    let input = spec.stdin.take().unwrap_or_default();
     let (timeout, idle_timeout) = (spec.timeout, spec.idle_timeout);
     let limit = spec.output_limit.unwrap_or(usize::MAX);
     let mut process = sandbox.exec(spec).await?;
@@ -90,7 +100,7 @@ pub async fn run(
     let mut input = std::pin::pin!(async move {
         if let Some(mut stdin) = stdin {
             // A command that does not read its input is not an error of ours.
-            let _ = stdin.write_all(&input).await;
+            let _ = tokio::io::copy(&mut source, &mut stdin).await;
         }
     });
     let (mut out, mut err) = (Pipe::new(process.stdout), Pipe::new(process.stderr));

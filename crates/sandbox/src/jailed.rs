@@ -1,6 +1,6 @@
 //! The default backend: a sandbox of our own, in milliseconds, with no daemon and no image.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -240,13 +240,16 @@ impl Jailed {
     }
 }
 
+/// What a command has in its environment when nobody said.
+pub fn default_environment() -> BTreeMap<String, String> {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    [("PATH", path), ("HOME", HOME), ("LANG", "C.UTF-8"), ("USER", "agent")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
 fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
-    let mut env = spec.env;
-    if env.is_empty() {
-        env.insert("PATH".into(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
-        env.insert("HOME".into(), HOME.into());
-        env.insert("LANG".into(), "C.UTF-8".into());
-    }
+    let env = if spec.env.is_empty() { default_environment() } else { spec.env };
     let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
     ExecPlan { exec, argv: spec.command, env, workdir, terminal: false }
 }

@@ -13,8 +13,8 @@ mod port;
 mod system;
 mod unconfined;
 
-pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
-pub use jailed::JailBackend;
+pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
+pub use jailed::{JailBackend, default_environment};
 pub use limits::{LimitKey, Limits};
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{
