@@ -106,6 +106,12 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence())
+    }
+}
+
 impl From<store::DataDirError> for Failure {
     fn from(error: store::DataDirError) -> Self {
         Self::of(error.code(), &error)

@@ -44,11 +44,24 @@ const DIM: &str = "\x1b[2m";
 impl Timeline {
     /// Prints what a person should see of `event`.
     pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
+        self.print(event, lines(&event.draft.body), to)
+    }
+
+    /// Prints `event` in any case: one that [`Self::show`] passes over by its type and number.
+    pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
+        let mut shown = lines(&event.draft.body);
+        if shown.is_empty() {
+            shown.push(Line::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
+        }
+        self.print(event, shown, to)
+    }
+
+    fn print(&mut self, event: &Event, lines: Vec<Line>, to: &mut dyn Write) -> io::Result<()> {
         self.count(&event.draft.body);
         let now: Option<jiff::Timestamp> = event.time.parse().ok();
         let started = *self.started.get_or_insert(now.unwrap_or_default());
         let seconds = now.map_or(0.0, |now| now.duration_since(started).as_secs_f64());
-        for line in lines(&event.draft.body) {
+        for line in lines {
             let mut text = line.text.lines();
             let first = text.next().unwrap_or_default();
             let Line { colour, mark, label, .. } = line;
@@ -78,6 +91,12 @@ impl Timeline {
             dollars(self.cost_picos)
         )
     }
+}
+
+/// The `type` of an event, as it stands in JSON.
+fn kind(event: &Event) -> String {
+    let value = serde_json::to_value(&event.draft.body).unwrap_or_default();
+    value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned()
 }
 
 /// Pico-dollars as dollars, four places, rounded up so that nothing looks free that is not.

@@ -12,10 +12,16 @@ use landlock::{
 
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::root::open_path;
+use crate::sys;
 
 /// Everything the rules name is in the first version; later versions add what they can.
 const NEEDED: ABI = ABI::V1;
 const WANTED: ABI = ABI::V6;
+
+/// The version of Landlock this kernel offers, if any.
+pub fn landlock_version() -> Option<u32> {
+    sys::landlock_version().ok().and_then(|version| u32::try_from(version).ok()).filter(|version| *version > 0)
+}
 
 /// Restricts this process and everything it starts to the places of `plan`.
 pub(crate) fn restrict(plan: &Plan) -> io::Result<()> {

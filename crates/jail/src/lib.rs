@@ -22,6 +22,7 @@ mod wire;
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
 pub use error::{JailError, Step};
 pub use jail::{Jail, Made, News};
+pub use landlock_rules::landlock_version;
 pub use plan::{
     Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
     WorkspacePlan,

@@ -251,6 +251,16 @@ pub(crate) fn reap() -> io::Result<Option<Reaped>> {
     }))
 }
 
+/// The version of Landlock this kernel speaks.
+pub(crate) fn landlock_version() -> io::Result<c_long> {
+    const LANDLOCK_CREATE_RULESET_VERSION: c_int = 1;
+    let nothing = std::ptr::null::<u8>();
+    // SAFETY: with this flag the kernel reads no attributes: the pointer is NULL and the size zero.
+    check(unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, LANDLOCK_CREATE_RULESET_VERSION)
+    })
+}
+
 /// Ends this process at once: no destructors, no exit handlers of the program it was cloned from.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: _exit touches no memory of ours.

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::{
     AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, ItemDelta, ItemEvent, LlmCall,
-    MessageQueued, ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded, SessionId, SessionRecovered,
-    SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError, WorkspaceChanged,
+    MessageQueued, ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded, SessionId,
+    SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError,
+    WorkspaceChanged,
 };
 
 /// An event as a client reads it. The journal gives it its number and its time.
