@@ -13,6 +13,7 @@ mod digest;
 mod guard;
 mod journal;
 mod ledger;
+mod lock_file;
 mod owner;
 mod sessions;
 

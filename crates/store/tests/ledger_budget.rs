@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use protocol::{CallId, SessionId, Usage};
-use store::{
-    Charge, DataDir, Durability, Hold, Ledger, LedgerError, Limit, Most, Owner, Scope, Source, SqliteLedger,
-    SystemClock, Window,
-};
+use protocol::SessionId;
+use store::{DataDir, Durability, Hold, Ledger, LedgerError, Most, Owner, Scope, SqliteLedger, SystemClock, Window};
+use support::calls::{self, charge, limit};
 
 const CALLS: usize = 200;
 
@@ -41,21 +39,9 @@ fn tries() -> impl Strategy<Value = Try> {
 }
 
 fn hold(session: &str, number: usize, picos: u64, budget: u64) -> Hold {
-    let most = Most::Picos(budget);
-    Hold {
-        call: CallId::new(format!("{session}-{number}")).unwrap(),
-        source: Source { system: "gateway".into(), run: session.into(), attempt: 1 },
-        session: SessionId::new(session).unwrap(),
-        account: "a1".into(),
-        user: None,
-        key: None,
-        agent: None,
-        model: "m1".into(),
-        price_hash: "p1".into(),
-        picos,
-        limits: vec![Limit { name: "budget_usd".into(), scope: Scope::Session, window: Window::Ever, most }],
-        sent: true,
-    }
+    let limit = limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(budget));
+    let session = SessionId::new(session).unwrap();
+    Hold { session: session.clone(), sent: true, ..calls::hold(&format!("{session}-{number}"), picos, &[limit]) }
 }
 
 /// One caller; returns what it was granted and what that cost in the end.
@@ -77,7 +63,7 @@ async fn call(ledger: &SqliteLedger, hold: Hold, end: End) -> Option<(u64, u64)>
             return Some((picos, 0));
         }
     };
-    ledger.settle(id, Charge { usage: Usage::default(), picos: cost }).await.unwrap();
+    ledger.settle(id, charge(cost)).await.unwrap();
     Some((picos, cost))
 }
 

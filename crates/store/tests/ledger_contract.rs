@@ -4,64 +4,9 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use protocol::{CallId, SessionId, Usage};
-use store::{
-    By, Charge, DataDir, Durability, Hold, Ledger, LedgerError, Limit, Most, Owner, Progress, Refusal, Scope, Source,
-    SqliteLedger, Window,
-};
-use support::HandClock;
-use tempfile::TempDir;
-
-const DAY: i64 = 86_400;
-
-struct Place {
-    temporary: TempDir,
-    owner: Owner,
-    clock: Arc<HandClock>,
-    ledger: SqliteLedger,
-}
-
-impl Place {
-    fn new(durability: Durability) -> Self {
-        let temporary = tempfile::tempdir().unwrap();
-        let directory = DataDir::open(temporary.path()).unwrap();
-        let owner = Owner::claim(&directory).unwrap();
-        let clock = HandClock::at(20_000 * DAY);
-        let ledger = SqliteLedger::open(&directory, &owner, durability, clock.clone()).unwrap().ledger;
-        Self { temporary, owner, clock, ledger }
-    }
-}
-
-fn call(name: &str) -> CallId {
-    CallId::new(format!("call_{name}")).unwrap()
-}
-
-fn hold(name: &str, picos: u64, limits: &[Limit]) -> Hold {
-    Hold {
-        call: call(name),
-        source: Source { system: "gateway".into(), run: "r1".into(), attempt: 1 },
-        session: SessionId::new("s1").unwrap(),
-        account: "a1".into(),
-        user: Some("u1".into()),
-        key: Some("k1".into()),
-        agent: Some("mock".into()),
-        model: "m1".into(),
-        price_hash: "p1".into(),
-        picos,
-        limits: limits.to_vec(),
-        sent: false,
-    }
-}
-
-fn limit(name: &str, scope: Scope, window: Window, most: Most) -> Limit {
-    Limit { name: name.into(), scope, window, most }
-}
-
-fn charge(picos: u64) -> Charge {
-    Charge { usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }, picos }
-}
+use protocol::{SessionId, Usage};
+use store::{By, Charge, Durability, Hold, Ledger, LedgerError, Most, Progress, Refusal, Scope, Source, Window};
+use support::calls::{DAY, Place, call, charge, hold, limit};
 
 #[track_caller]
 fn refusal(answer: Result<(), LedgerError>) -> Refusal {
@@ -259,66 +204,4 @@ fn usage_is_summed_by_what_is_asked() {
         assert_eq!(names(By::Agent, 0), [("claude".into(), 2, 4, 7, 10), ("mock".into(), 1, 30, 0, 10)]);
         assert_eq!(names(By::Session, 20_001 * DAY * 1_000), [("s2".into(), 2, 4, 7, 10)]);
     });
-}
-
-#[test]
-fn what_a_dead_host_left_is_released_or_unknown() {
-    check_each(|place| {
-        let directory = DataDir::open(place.temporary.path()).unwrap();
-        let budget = [limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(100))];
-        let gone = Owner::claim(&directory).unwrap();
-        let theirs = SqliteLedger::open(&directory, &gone, Durability::Normal, place.clock.clone()).unwrap().ledger;
-        theirs.hold(hold("intent", 40, &budget)).wait().unwrap();
-        theirs.hold(hold("sent", 20, &budget)).wait().unwrap();
-        theirs.advance(call("sent"), Progress::Sent).wait().unwrap();
-        theirs.hold(Hold { sent: true, ..hold("streaming", 30, &budget) }).wait().unwrap();
-        theirs.advance(call("streaming"), Progress::Streaming).wait().unwrap();
-        place.ledger.hold(hold("mine", 10, &budget)).wait().unwrap();
-        let again = || SqliteLedger::open(&directory, &place.owner, Durability::Full, place.clock.clone()).unwrap();
-
-        let opened = again();
-        assert_eq!((opened.released, opened.unknown), (0, 0), "the host still lives");
-        drop((theirs, gone));
-        let opened = again();
-        assert_eq!((opened.released, opened.unknown), (1, 2));
-        let opened = again();
-        assert_eq!((opened.released, opened.unknown), (0, 0));
-
-        let unknowns = opened.ledger.unknowns().unwrap();
-        assert_eq!(unknowns.iter().map(|call| call.call.as_str()).collect::<Vec<_>>(), ["call_sent", "call_streaming"]);
-        let refused = refusal(place.ledger.hold(hold("more", 41, &budget)).wait());
-        assert_eq!((refused.spent, refused.held), (0, 60));
-        place.ledger.settle(call("sent"), charge(20)).wait().unwrap();
-        place.ledger.fail(call("streaming"), "nothing came".into()).wait().unwrap();
-        assert!(place.ledger.unknowns().unwrap().is_empty());
-        place.ledger.hold(hold("more", 70, &budget)).wait().unwrap();
-    });
-}
-
-#[test]
-fn after_a_power_cut_the_rest_of_a_lease_is_held() {
-    let place = Place::new(Durability::Normal);
-    let directory = DataDir::open(place.temporary.path()).unwrap();
-    let gone = Owner::claim(&directory).unwrap();
-    let theirs = SqliteLedger::open(&directory, &gone, Durability::Lease, place.clock.clone()).unwrap().ledger;
-    theirs.hold(hold("1", 10, &[])).wait().unwrap();
-    theirs.settle(call("1"), charge(10)).wait().unwrap();
-    theirs.hold(hold("2", 10, &[])).wait().unwrap();
-    // What a cut leaves behind: leases and open calls of a kernel that no longer runs, and their owner gone.
-    let database = rusqlite::Connection::open(directory.ledger()).unwrap();
-    let granted: u64 = database.query_row("SELECT granted_picos FROM lease", [], |row| row.get(0)).unwrap();
-    assert!(granted > 20);
-    database.execute_batch("CREATE TEMP TABLE kept AS SELECT * FROM lease").unwrap();
-    drop((theirs, gone));
-    database.execute_batch("INSERT INTO lease SELECT * FROM kept").unwrap();
-    database.execute_batch("UPDATE lease SET boot = 'before'; UPDATE call SET boot = 'before'").unwrap();
-
-    let opened = SqliteLedger::open(&directory, &place.owner, Durability::Lease, place.clock.clone()).unwrap();
-    assert_eq!((opened.released, opened.unknown), (0, 2));
-    let audit = opened.ledger.audit().unwrap();
-    assert_eq!((audit.spent_picos, audit.held_picos, audit.wrong_totals), (10, 10 + granted - 20, 0));
-    let unknowns = opened.ledger.unknowns().unwrap();
-    let lost = unknowns.iter().find(|call| call.model == "unrecorded").unwrap();
-    opened.ledger.fail(lost.call.clone(), "reconciled".into()).wait().unwrap();
-    assert_eq!(opened.ledger.audit().unwrap().held_picos, 10);
 }

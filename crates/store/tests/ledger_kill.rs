@@ -11,11 +11,10 @@ use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::sync::Arc;
 
-use protocol::{CallId, SessionId, Usage};
-use store::{Charge, DataDir, Durability, Hold, Ledger, Owner, Progress, Source, SqliteLedger, SystemClock};
+use store::{Durability, Ledger, Progress, SqliteLedger};
 use support::Chance;
+use support::calls::{self, charge, open};
 use uuid::Uuid;
 
 const ROUNDS: usize = 50;
@@ -51,9 +50,7 @@ struct Seen {
 
 #[track_caller]
 fn check_after_the_kill(place: &Path, told: &[String], seen: &mut Seen, round: usize) {
-    let directory = DataDir::open(place).unwrap();
-    let owner = Owner::claim(&directory).unwrap();
-    let opened = SqliteLedger::open(&directory, &owner, Durability::Full, Arc::new(SystemClock)).unwrap();
+    let (_owner, opened) = open(place, Durability::Full);
     let (ledger, served) = (opened.ledger, served(place));
     assert!(told.iter().all(|call| served.contains_key(call)));
 
@@ -79,14 +76,9 @@ fn served(place: &Path) -> HashMap<String, u64> {
     lines.map(|(call, picos)| (call.to_owned(), picos.parse().unwrap())).collect()
 }
 
-fn charge(picos: u64) -> Charge {
-    Charge { usage: Usage { output_tokens: picos, ..Usage::default() }, picos }
-}
-
 fn call_until_killed(place: &Path) {
-    let directory = DataDir::open(place).unwrap();
-    let owner = Owner::claim(&directory).unwrap();
-    let ledger = SqliteLedger::open(&directory, &owner, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger;
+    let (_owner, opened) = open(place, Durability::Normal);
+    let ledger = opened.ledger;
     std::thread::scope(|threads| {
         for _ in 0..CALLERS {
             threads.spawn(|| {
@@ -99,22 +91,9 @@ fn call_until_killed(place: &Path) {
 }
 
 fn call_once(ledger: &SqliteLedger, place: &Path) {
-    let call = CallId::new(format!("call_{}", Uuid::now_v7())).unwrap();
+    let hold = calls::hold(&Uuid::now_v7().to_string(), 1_000, &[]);
+    let call = hold.call.clone();
     let picos = u64::from(call.as_str().as_bytes()[20]) + 1;
-    let hold = Hold {
-        call: call.clone(),
-        source: Source { system: "gateway".into(), run: "r1".into(), attempt: 1 },
-        session: SessionId::new("s1").unwrap(),
-        account: "a1".into(),
-        user: None,
-        key: None,
-        agent: None,
-        model: "m1".into(),
-        price_hash: "p1".into(),
-        picos: 1_000,
-        limits: Vec::new(),
-        sent: false,
-    };
     ledger.hold(hold).wait().unwrap();
     ledger.advance(call.clone(), Progress::Sent).wait().unwrap();
     let mut vendor = OpenOptions::new().append(true).create(true).open(place.join("served")).unwrap();
