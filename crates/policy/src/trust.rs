@@ -70,7 +70,8 @@ impl TrustedFiles {
     }
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// Hexadecimal SHA-256.
+pub(crate) fn hash(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
         // Writing to a `String` cannot fail.

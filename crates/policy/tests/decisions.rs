@@ -260,3 +260,11 @@ fn an_organisation_can_only_take_away() {
     let decision = session.decide(&net("example.org", 443));
     assert_eq!(decision.rule.location(), "/etc/viv/policy.yaml:1");
 }
+
+#[test]
+fn a_digest_names_what_a_session_may_do_and_not_who_said_so() {
+    let one = session("proc: {memory: 512MiB}\n");
+    assert_eq!(one.digest(), session("# the same\n\nproc:\n  memory: 536870912\n").digest());
+    assert_ne!(one.digest(), session("proc: {memory: 513MiB}\n").digest());
+    assert_eq!(one.values()["proc.memory"], "512MiB");
+}

@@ -20,6 +20,8 @@ const HOSTS: &[&str] = &[
     "203.0.113.7:443",
     "[2001:db8::1]:443",
     "example.com",
+    "*.deeper.example.com",
+    "*.an-example.org",
 ];
 const DENIED_HOSTS: &[&str] = &["*.example.org", "203.0.113.0/24", "a.example.org:443", "*a.example*", "2001:db8::/32"];
 const PATHS: &[&str] = &["/usr", "/usr/lib", "/usr/lib/x", "/opt", "/etc/ssl", "/usr/bin"];
@@ -32,8 +34,17 @@ fn actions() -> Vec<Action> {
     let net = |host: &str, port| Action::Net { host: host.to_owned(), port };
     let tool = |name: &str, argument: &str| Action::Tool { name: name.to_owned(), argument: argument.to_owned() };
     let mut all = Vec::new();
-    for host in ["a.example.org", "b.a.example.org", "example.org", "example.com", "203.0.113.7", "2001:db8::1", "a..b"]
-    {
+    for host in [
+        "a.example.org",
+        "b.a.example.org",
+        "example.org",
+        "example.com",
+        "x.deeper.example.com",
+        "x.an-example.org",
+        "203.0.113.7",
+        "2001:db8::1",
+        "a..b",
+    ] {
         all.extend([80, 443, 8443].map(|port| net(host, port)));
     }
     for path in [

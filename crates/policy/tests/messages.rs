@@ -63,6 +63,7 @@ complaints! {
     two_documents: "version: 1\n---\nversion: 1\n";
     unknown_tag: "net:\n  enabled: !maybe true\n";
     every_mistake_is_told_at_once: "fs:\n  read: [lib]\nproc:\n  memory: 1.5GiB\n  cpus: many\nmodels:\n  budget_usd: -1\n";
+    a_tool_pattern_that_steers_the_terminal: "tools:\n  allow: [\"Bash(\\x1b]0;x\\x07)\"]\n";
     terminal_escapes_are_not_passed_on: "net:\n  allowlist: [\"a\\x1b[31mb\"]\n";
 }
 
