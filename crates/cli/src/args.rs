@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::policy::PolicyCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Coding agents under glass: run them in a sandbox, meter them, see everything they did.
@@ -32,6 +33,9 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Check, explain, test, compare and trust policy files
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// What works on this machine, and why the rest does not
     Doctor,
     /// Lives as an agent inside the sandbox

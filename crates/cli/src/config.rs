@@ -15,6 +15,8 @@ use crate::failure::Failure;
 pub(crate) struct Config {
     /// Where everything is kept.
     pub(crate) data_dir: PathBuf,
+    /// The organisation's rules, if the file exists.
+    pub(crate) organisation_policy: PathBuf,
     /// What the file says.
     pub(crate) file: ConfigFile,
 }
@@ -45,7 +47,7 @@ impl Config {
         let data_dir = std::path::absolute(&data_dir)
             .map_err(|error| Failure::new(Code::ConfigInvalid, "the data directory has no absolute path").because(&error))?;
         let file = read_file(&data_dir.join("viv.toml"))?;
-        Ok(Self { data_dir, file })
+        Ok(Self { data_dir, organisation_policy: PathBuf::from("/etc/viv/policy.yaml"), file })
     }
 }
 

@@ -13,7 +13,7 @@ use store::{DataDir, SystemClock};
 use crate::args::{Arguments, Command};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::{agent, demo, doctor, exec, run, serve, sessions};
+use crate::{agent, demo, doctor, exec, policy, run, serve, sessions};
 
 /// Carries out what was typed.
 pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -26,6 +26,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Agent { .. } => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
         Command::Exec(exec) => exec::carry_out(exec, Spawner::fork()?, json),
+        Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
@@ -38,6 +39,19 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Serve(serve) => {
             let spawner = Spawner::fork()?;
             on_runtime(serve::carry_out(serve, config, spawner, json))
+        }
+    }
+}
+
+fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let setting = policy::Setting::of(config, json);
+    let mut people = anstream::stderr();
+    match policy::run(command, &setting, &mut anstream::stdout(), &mut people) {
+        Ok(code) => Ok(code),
+        Err(failure) => {
+            // Nobody is left to tell when standard error is closed too.
+            let _ = failure.report(&mut people);
+            Ok(ExitCode::from(failure.code().exit()))
         }
     }
 }

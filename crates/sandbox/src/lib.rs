@@ -15,9 +15,6 @@ mod unconfined;
 
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
 pub use jailed::{JailBackend, default_environment};
-pub use limits::{LimitKey, Limits};
 pub use overlay::{Change, ChangeKind, Layers};
-pub use port::{
-    Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
-};
+pub use port::{Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
 pub use unconfined::Unconfined;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gateway::{Gateway, Limits, Upstream};
+use policy::Effective;
 use protocol::{
     CreateSession, Draft, EventBody, PermissionId, PermissionReply, QuestionId, SessionEndReason, SessionEnded,
     SessionId, SessionInfo, TerminatedBy,
@@ -43,8 +44,8 @@ pub struct Parts {
     pub upstream: Arc<dyn Upstream>,
     /// What one session may use of it.
     pub limits: Limits,
-    /// What a sandbox may use of the machine.
-    pub sandbox_limits: sandbox::Limits,
+    /// What a session may do when nobody chose another policy for it.
+    pub policy: Arc<Effective>,
     /// How long a session waits for what.
     pub timing: Timing,
 }
@@ -83,7 +84,7 @@ impl Sessions {
         request: CreateSession,
         options: Options,
     ) -> Result<SessionInfo, SessionError> {
-        let plan = Plan::check(&self.host.roster, id.clone(), request, options)?;
+        let plan = Plan::check(&self.host, id.clone(), request, options)?;
         let (seat, commands) = Seat::new(id.clone());
         self.host.sit(&seat)?;
         if self.host.shelf.index.get(&id).is_ok() {

@@ -28,7 +28,7 @@ pub(crate) struct Shelf {
 impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
-        let owner = Owner::claim(&directory).map_err(SessionIndexError::Owner)?;
+        let owner = Owner::claim(&directory)?;
         Ok(Self { directory, clock, index, owner, open: Mutex::default() })
     }
 

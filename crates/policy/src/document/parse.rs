@@ -86,6 +86,7 @@ fn explain(source: &Source, error: &Error) -> Finding {
         }
         Error::Unexpected { expected, .. } => finding(belongs_here(expected)),
         Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => finding("one word belongs here".to_owned()),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => finding("an alias cannot stand inside itself".to_owned()),
         Error::MultipleDocuments { .. } => finding("a policy is one document".to_owned())
             .with_help(Some("remove the `---` and what is above or below it".to_owned())),
         Error::AliasError { error, .. } => explain(source, error),

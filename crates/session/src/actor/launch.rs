@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agents::{Dialogue as _, Normalized};
 use gateway::{Attachment, Identity, SessionToken};
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
-use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec, Workspace};
+use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
 use store::Journal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -94,7 +94,7 @@ impl Actor {
         };
         let (record, journal, left) = blocking(read).await?;
         let Some(started) = left.started.as_ref().filter(|_| !left.ended) else { return Ok(None) };
-        let plan = Plan::resume(&record, started);
+        let plan = Plan::resume(host, &record, started);
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
@@ -198,15 +198,18 @@ impl Actor {
 
 /// Makes the sandbox of a plan, and the token its agent will hold.
 async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String), SessionError> {
+    if plan.policy.digest() != plan.policy_digest {
+        return Err(SessionError::PolicyChanged(plan.id.clone()));
+    }
     let (_, token) = SessionToken::issue();
     let enlisted = plan.enlisted(&host.roster)?;
     let launch = enlisted.agent.plan(&plan.context(enlisted, token.clone()))?;
     let spec = SandboxSpec {
         id: format!("sbx_{}", Uuid::now_v7().simple()),
-        workspace: Workspace { directory: plan.directory.clone(), mode: plan.options.workspace },
+        workspace: plan.directory.clone(),
         mounts: launch.mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
         files: launch.files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
-        limits: host.sandbox_limits.clone(),
+        policy: plan.policy.clone(),
     };
     Ok((host.backend.create(spec).await?, token))
 }
