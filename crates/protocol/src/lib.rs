@@ -16,8 +16,9 @@ mod usage;
 
 pub use event::{Draft, Event, EventBody, EventSource};
 pub use fact::{
-    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, ModelRequest, ModelResponse,
-    PolicyEffective, SessionRecovered, SessionRegistered, TaskCommandFinished, UpstreamError, WorkspaceChanged,
+    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, ModelRequest,
+    ModelResponse, PolicyEffective, SessionRecovered, SessionRegistered, TaskCommandFinished, UpstreamError,
+    WorkspaceChanged,
 };
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
