@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use protocol::Event;
+use protocol::{Event, EventBody};
 use session::SessionError;
 use store::Journal;
 
@@ -44,6 +44,16 @@ pub(crate) fn read(
     }
     body.extend(format!(r#"],"hasMore":{}}}"#, seen < last).into_bytes());
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Whether the session has ended, and nothing is recorded after `offset`.
+pub(crate) fn is_over(journal: &dyn Journal, offset: u64) -> Result<bool, ApiError> {
+    let last = *journal.last().borrow();
+    if offset < last {
+        return Ok(false);
+    }
+    let end = journal.after(last.saturating_sub(1), 1).map_err(SessionError::from)?;
+    Ok(end.first().is_some_and(|event| matches!(event.draft.body, EventBody::SessionEnded(_))))
 }
 
 /// One event as JSON; what the agent printed only when asked for.

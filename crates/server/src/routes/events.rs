@@ -1,7 +1,7 @@
 //! What happened in a session, by page and as it happens.
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use protocol::{Code, SessionId};
 
@@ -32,11 +32,10 @@ pub(crate) async fn stream(
 ) -> Result<Response, ApiError> {
     let offset = last_event_id(&headers)?.or(query.offset).unwrap_or(0);
     let journal = state.sessions.journal(&id)?;
-    let over = state.sessions.get(&id)?.ended && *journal.last().borrow() <= offset;
-    match over {
-        true => Ok(axum::response::IntoResponse::into_response(StatusCode::NO_CONTENT)),
-        false => Ok(follow(&state, journal, offset, Until::SessionEnds, query.include_raw.unwrap_or(false))),
+    if page::is_over(&*journal, offset)? {
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    Ok(follow(&state, journal, offset, Until::SessionEnds, query.include_raw.unwrap_or(false)))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {

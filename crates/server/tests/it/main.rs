@@ -2,7 +2,7 @@
 //!
 //! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access;
 mod answers;

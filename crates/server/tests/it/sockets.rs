@@ -78,11 +78,12 @@ fn get(path: &str, more: &str) -> String {
 
 /// Reads until `wanted` has come.
 async fn read_until(stream: &mut (impl AsyncRead + Unpin), wanted: &str) -> String {
-    let (mut text, mut piece) = (String::new(), [0; 4096]);
-    while !text.contains(wanted) {
+    let (mut text, mut piece, mut searched) = (String::new(), vec![0; 64 * 1024], 0);
+    while !text[searched..].contains(wanted) {
+        searched = text.len().saturating_sub(wanted.len());
         let count = stream.read(&mut piece).await.unwrap();
         assert!(count > 0, "the stream ended before `{wanted}`: {text}");
-        text.push_str(&String::from_utf8_lossy(&piece[..count]));
+        text.push_str(std::str::from_utf8(&piece[..count]).unwrap());
     }
     text
 }

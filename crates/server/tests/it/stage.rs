@@ -17,7 +17,6 @@ use crate::client::Client;
 /// A server without sockets, and what is behind it.
 pub(crate) struct Stage {
     pub(crate) directory: TempDir,
-    pub(crate) sessions: Sessions,
     pub(crate) client: Client,
 }
 
@@ -28,9 +27,8 @@ impl Stage {
 
     pub(crate) fn with(config: ServerConfig) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = open(directory.path());
-        let app = app(sessions.clone(), config, CancellationToken::new());
-        Self { directory, sessions, client: Client::new(app) }
+        let app = app(open(directory.path()), config, CancellationToken::new());
+        Self { directory, client: Client::new(app) }
     }
 
     /// A directory that is there.
