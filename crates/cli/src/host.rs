@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::policy::Effective;
 use gateway::{Gateway, GatewayConfig, Script, Scripted};
 use jail::Spawner;
 use protocol::Code;
@@ -25,7 +26,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Agent { .. } => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
-        Command::Exec(exec) => exec::carry_out(exec, Spawner::fork()?, json),
+        Command::Exec(exec) => exec::carry_out(exec, &config, Spawner::fork()?, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
         Command::Demo => {
@@ -73,7 +74,11 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
 }
 
 /// Every session of the data directory, ready to be run in this process.
-pub(crate) async fn open_sessions(config: &Config, spawner: Spawner) -> Result<Sessions, Failure> {
+pub(crate) async fn open_sessions(
+    config: &Config,
+    policy: Arc<Effective>,
+    spawner: Spawner,
+) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
     let sessions = Sessions::open(Parts {
         directory: data_dir(config)?,
@@ -83,6 +88,7 @@ pub(crate) async fn open_sessions(config: &Config, spawner: Spawner) -> Result<S
         gateway: Gateway::new(GatewayConfig::default()),
         upstream: Arc::new(scripted(config)?),
         limits: gateway::Limits::default(),
+        policy,
         timing: Timing::default(),
     })?;
     // What a host that was killed left behind is put in order by whoever comes next.
@@ -98,7 +104,8 @@ fn scripted(config: &Config) -> Result<Scripted, Failure> {
         None => Scripted::demo().map_err(|error| invalid(&error)),
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display())).because(&error)
+                Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display()))
+                    .because(&error)
             })?;
             Script::parse(&text).map(Scripted::new).map_err(|error| invalid(&error))
         }

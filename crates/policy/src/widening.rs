@@ -83,6 +83,19 @@ pub fn resolve(
     }
 }
 
+impl Effective {
+    /// The same policy narrowed further; a narrowing that asks for more than it can get is an error.
+    pub fn narrowed(&self, narrowings: &[Narrowing]) -> Result<Self, WideningDenied> {
+        let mut chosen = self.policy().clone();
+        let mut denied = Vec::new();
+        for narrowing in narrowings {
+            denied.extend(narrowing.widenings(&chosen));
+            chosen = chosen.meet(narrowing.policy());
+        }
+        if denied.is_empty() { Ok(Self::new(chosen)) } else { Err(WideningDenied { widenings: denied }) }
+    }
+}
+
 impl Narrowing {
     /// What it asks for that `above` does not surely allow.
     pub fn widenings(&self, above: &Policy) -> Vec<Widening> {

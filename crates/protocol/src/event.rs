@@ -173,6 +173,47 @@ pub enum EventBody {
     },
 }
 
+impl EventBody {
+    /// The `type` it has on the wire.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::SessionStarted(_) => "session.started",
+            Self::SessionEnded(_) => "session.ended",
+            Self::TurnStarted(_) => "turn.started",
+            Self::TurnEnded(_) => "turn.ended",
+            Self::ItemStarted(_) => "item.started",
+            Self::ItemDelta(_) => "item.delta",
+            Self::ItemCompleted(_) => "item.completed",
+            Self::Error(_) => "error",
+            Self::PermissionRequested(_) => "permission.requested",
+            Self::PermissionResolved(_) => "permission.resolved",
+            Self::QuestionRequested(_) => "question.requested",
+            Self::QuestionResolved(_) => "question.resolved",
+            Self::AgentUnparsed(_) => "agent.unparsed",
+            Self::PolicyEffective(_) => "policy.effective",
+            Self::SessionRegistered(_) => "session_registered",
+            Self::MessageQueued(_) => "message.queued",
+            Self::SessionRecovered(_) => "session.recovered",
+            Self::AnthropicRequest(_) => "anthropic_request",
+            Self::AnthropicResponse(_) => "anthropic_response",
+            Self::OpenaiRequest(_) => "openai_request",
+            Self::OpenaiResponse(_) => "openai_response",
+            Self::GeminiRequest(_) => "gemini_request",
+            Self::GeminiResponse(_) => "gemini_response",
+            Self::UpstreamError(_) => "upstream_error",
+            Self::LlmCall(_) => "llm.call",
+            Self::BudgetExceeded(_) => "budget.exceeded",
+            Self::EgressAllowed(_) => "egress.allowed",
+            Self::EgressDenied(_) => "egress.denied",
+            Self::ExecStarted(_) => "exec.started",
+            Self::ExecFinished(_) => "exec.finished",
+            Self::TaskCommandFinished(_) => "task_command_finished",
+            Self::WorkspaceChanged(_) => "workspace.changed",
+            Self::Other { kind, .. } => kind,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +221,9 @@ mod tests {
     #[track_caller]
     fn check_round_trip(json: &str) {
         let event: Event = serde_json::from_str(json).unwrap();
-        assert_eq!(serde_json::to_value(&event).unwrap(), serde_json::from_str::<Value>(json).unwrap());
+        let written = serde_json::to_value(&event).unwrap();
+        assert_eq!(written, serde_json::from_str::<Value>(json).unwrap());
+        assert_eq!(written["type"], event.draft.body.kind());
     }
 
     #[test]

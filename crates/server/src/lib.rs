@@ -1,1 +1,28 @@
-//! placeholder
+//! Sessions over HTTP: the routes, the event streams, and who may use them.
+//!
+//! The wire contract is that of the session API we are compatible with; we only add. A handler parses,
+//! calls one method and shapes the answer. Every failure, also those of the framework, leaves as a problem
+//! document. Streams are read from the journal: a live client and one that reconnects run the same code.
+//!
+//! Not here: what a session does (`session`), where configuration comes from (`cli`).
+
+mod access;
+mod agent_list;
+mod config;
+mod error;
+mod extract;
+mod host_guard;
+mod page;
+mod peer;
+mod request_id;
+mod router;
+mod routes;
+mod serve;
+mod state;
+mod stream;
+mod wire;
+
+pub use access::{Auth, Scope, Token};
+pub use config::{Listeners, ServerConfig};
+pub use router::app;
+pub use serve::{ServeError, serve};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use protocol::{SessionId, SessionInfo};
-use store::Journal;
+use store::{FileJournal, Journal as _};
 use tokio::sync::mpsc;
 
 use crate::command::Command;
@@ -17,7 +17,7 @@ pub(crate) struct Seat {
     pub(crate) id: SessionId,
     pub(crate) commands: mpsc::Sender<Command>,
     /// Set when the session is on record.
-    pub(crate) journal: OnceLock<Arc<dyn Journal>>,
+    pub(crate) journal: OnceLock<Arc<FileJournal>>,
     shown: Mutex<Shown>,
 }
 
@@ -50,6 +50,8 @@ impl Seat {
     pub(crate) fn refresh(&self, info: &mut SessionInfo) {
         if let Some(journal) = self.journal.get() {
             info.event_count = *journal.last().borrow();
+            // The index hears of the end a moment after the readers of the journal do.
+            info.ended |= journal.is_ended();
         }
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.native_session_id.is_some() {

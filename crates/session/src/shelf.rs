@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use gateway::BodyStore;
 use protocol::{BodyRef, SessionId};
 use store::{
-    Bodies, Clock, DataDir, FileJournal, Journal, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError,
-    SessionRecord,
+    Bodies, Clock, DataDir, FileJournal, Journal, NewSession, Owner, SessionChange, SessionIndex, SessionRecord,
 };
 
 use crate::SessionError;

@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// A line that can be pasted.
-    fn help(&self) -> &'static str {
+    pub(crate) fn help(&self) -> &'static str {
         match self {
             Self::Read { .. } | Self::NoPolicy { .. } => "viv policy presets",
             Self::Invalid(_) => "viv policy schema",
@@ -54,6 +54,15 @@ impl Failure {
             Self::Endpoint { .. } => "viv policy test balanced net packages.example.com:443",
             Self::Trust { .. } | Self::Output(_) => "viv doctor",
         }
+    }
+
+    /// Every mistake of an invalid policy with its place.
+    pub(crate) fn findings(&self) -> Option<String> {
+        let Self::Invalid(error) = self else { return None };
+        let mut shown = Vec::new();
+        // Writing to memory cannot fail.
+        show_findings(error, &mut shown).ok()?;
+        String::from_utf8(shown).ok()
     }
 
     /// Tells people what went wrong. A reader that went away is told nothing.

@@ -16,6 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::policy::{Effective, Narrowing};
 use clap::Subcommand;
 
 use crate::config::Config;
@@ -68,6 +69,16 @@ impl Setting {
             now_unix_secs: now.map_or(0, |since| since.as_secs()),
         }
     }
+}
+
+/// The policy of one run: what was named, else what holds in this directory; then narrowed.
+pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) -> Result<Effective, Failure> {
+    let above = match named {
+        Some(name) => load::chosen(name, setting)?,
+        None => load::unchosen(setting)?.0,
+    };
+    let narrowings = narrow.iter().map(|argument| Narrowing::assign(argument)).collect::<Result<Vec<_>, _>>()?;
+    Ok(above.narrowed(&narrowings)?)
 }
 
 /// Runs one command. `out` gets data, `people` gets words.

@@ -8,7 +8,7 @@ use agents::{Dialogue as _, Normalized};
 use gateway::{Attachment, Identity, SessionToken};
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
 use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
-use store::Journal;
+use store::FileJournal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -102,7 +102,7 @@ impl Actor {
         Ok(Some(actor))
     }
 
-    fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<dyn Journal>) -> Self {
+    fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<FileJournal>) -> Self {
         // The seat is new, so nothing was set before.
         let _ = seat.journal.set(journal.clone());
         Self {

@@ -1,0 +1,166 @@
+//! Who may call what.
+//!
+//! Only the SHA-256 of a token is kept. A caller over the unix socket has shown who it is by its user id.
+//! The token of a session's gateway is none of these: it opens nothing here.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::AUTHORIZATION;
+use protocol::Code;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::error::ApiError;
+use crate::peer::Peer;
+use crate::state::AppState;
+
+/// What a token is good for. Each holds nothing but itself; `Admin` holds all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Look at sessions and their events.
+    Read,
+    /// Make sessions, send messages, interrupt, terminate.
+    Drive,
+    /// Answer permissions and questions.
+    Answer,
+    /// Everything.
+    Admin,
+}
+
+/// A token that is recognised, without being known.
+#[derive(Clone)]
+pub struct Token {
+    digest: [u8; 32],
+    scopes: Vec<Scope>,
+}
+
+impl Token {
+    /// Recognises `text`, good for `scopes`.
+    pub fn new(text: &str, scopes: impl Into<Vec<Scope>>) -> Self {
+        Self { digest: Sha256::digest(text).into(), scopes: scopes.into() }
+    }
+
+    /// Recognises the token with this SHA-256.
+    pub fn of_digest(digest: [u8; 32], scopes: impl Into<Vec<Scope>>) -> Self {
+        Self { digest, scopes: scopes.into() }
+    }
+
+    fn is(&self, digest: &[u8; 32]) -> bool {
+        self.digest.ct_eq(digest).into()
+    }
+
+    fn covers(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin)
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").field("scopes", &self.scopes).finish_non_exhaustive()
+    }
+}
+
+/// How callers over TCP show who they are.
+#[derive(Debug, Clone)]
+pub enum Auth {
+    /// They need not; only where nobody else can connect.
+    None,
+    /// By one of these tokens.
+    Tokens(Vec<Token>),
+}
+
+impl Auth {
+    /// Whether a caller that presents `header` may do what `scope` covers.
+    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<(), ApiError> {
+        let Self::Tokens(tokens) = self else { return Ok(()) };
+        let presented =
+            header.and_then(credential).ok_or_else(|| ApiError::new(Code::TokenInvalid, "no token was sent"))?;
+        let digest: [u8; 32] = Sha256::digest(presented).into();
+        // Every token is looked at, so that the time tells nothing about which one came close.
+        let mut found = None;
+        for token in tokens {
+            if token.is(&digest) {
+                found = Some(token);
+            }
+        }
+        match found {
+            None => Err(ApiError::new(Code::TokenInvalid, "the token opens nothing here")),
+            Some(token) if token.covers(scope) => Ok(()),
+            Some(_) => Err(ApiError::new(Code::PermissionDenied, format!("the token is not good for {scope:?}"))),
+        }
+    }
+}
+
+/// The token in an `Authorization` header.
+fn credential(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    let known = scheme.eq_ignore_ascii_case("bearer") || scheme.eq_ignore_ascii_case("token");
+    known.then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+/// Lets through who may look.
+pub(crate) async fn may_read(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    check(&state, request, next, Scope::Read).await
+}
+
+/// Lets through who may drive.
+pub(crate) async fn may_drive(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    check(&state, request, next, Scope::Drive).await
+}
+
+/// Lets through who may answer.
+pub(crate) async fn may_answer(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    check(&state, request, next, Scope::Answer).await
+}
+
+async fn check(state: &AppState, request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
+    if request.extensions().get::<Peer>() != Some(&Peer::SameUser) {
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        state.config.auth.admits(header, scope)?;
+    }
+    Ok(next.run(request).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn auth() -> Auth {
+        Auth::Tokens(vec![Token::new("all", [Scope::Admin]), Token::new("look", [Scope::Read])])
+    }
+
+    #[track_caller]
+    fn check(header: Option<&str>, scope: Scope) -> u16 {
+        auth().admits(header, scope).map_or_else(|error| error.status(), |()| 200)
+    }
+
+    #[test]
+    fn a_token_opens_what_it_is_good_for() {
+        assert_eq!(check(Some("Bearer all"), Scope::Answer), 200);
+        assert_eq!(check(Some("bearer look"), Scope::Read), 200);
+        assert_eq!(check(Some("Token look"), Scope::Read), 200);
+        assert_eq!(check(Some("Bearer look"), Scope::Drive), 403);
+    }
+
+    #[test]
+    fn anything_else_opens_nothing() {
+        for header in
+            [None, Some(""), Some("all"), Some("Bearer"), Some("Bearer "), Some("Basic all"), Some("Bearer al")]
+        {
+            assert_eq!(check(header, Scope::Read), 401, "{header:?}");
+        }
+    }
+}

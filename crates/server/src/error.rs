@@ -1,0 +1,119 @@
+//! How failures leave: always as a problem document, always with a code.
+//!
+//! A handler's error carries its problem as an extension of the response; `shape`, the outermost layer,
+//! writes it down. What the framework refuses by itself is put into the same shape there.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, StatusCode};
+use protocol::{Code, Problem};
+use session::SessionError;
+
+use crate::request_id::RequestId;
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct ApiError(Box<Problem>);
+
+impl ApiError {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(Problem::new(code, detail)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> u16 {
+        self.0.status
+    }
+}
+
+impl From<SessionError> for ApiError {
+    fn from(error: SessionError) -> Self {
+        let mut problem = Problem::new(error.code(), chain(&error));
+        problem.hint = error.hint();
+        if problem.status >= 500 {
+            tracing::error!(code = problem.code, detail = problem.detail, "a call failed");
+        }
+        Self(Box::new(problem))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        response.extensions_mut().insert(self.0);
+        response
+    }
+}
+
+/// `404`: no such route.
+pub(crate) async fn route_not_found(request: Request) -> ApiError {
+    ApiError::new(Code::RouteNotFound, format!("there is no `{}`", request.uri().path()))
+}
+
+/// `405`: the route is there, the method is not.
+pub(crate) async fn method_not_allowed(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::new(Code::MethodNotAllowed, format!("`{path}` does not take {method}"))
+}
+
+/// Writes every failure down as a problem document, panics included.
+pub(crate) async fn shape(request: Request, next: Next) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    let response = AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+        // What panicked is in the log, by the panic hook; a client learns nothing from it.
+        ApiError::new(Code::Internal, "the server failed; its log says how").into_response()
+    });
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    if failed { document(response, id) } else { response }
+}
+
+fn document(mut response: Response, id: Option<RequestId>) -> Response {
+    let given = response.extensions_mut().remove::<Box<Problem>>();
+    let mut problem = given.unwrap_or_else(|| Box::new(refused_by_framework(response.status())));
+    problem.request_id = id.map(|id| id.0);
+    let status = response.status();
+    let mut shaped = (status, axum::Json(&*problem)).into_response();
+    let headers = shaped.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    keep(response.headers(), headers);
+    shaped
+}
+
+/// The methods a route does take are worth telling.
+fn keep(from: &HeaderMap, to: &mut HeaderMap) {
+    if let Some(allow) = from.get(ALLOW) {
+        to.insert(ALLOW, allow.clone());
+    }
+}
+
+fn refused_by_framework(status: StatusCode) -> Problem {
+    let code = code_of(status);
+    Problem { status: status.as_u16(), ..Problem::new(code, status.canonical_reason().unwrap_or("refused")) }
+}
+
+/// The code that goes with a status the framework chose.
+pub(crate) fn code_of(status: StatusCode) -> Code {
+    match status {
+        StatusCode::NOT_FOUND => Code::RouteNotFound,
+        StatusCode::METHOD_NOT_ALLOWED => Code::MethodNotAllowed,
+        StatusCode::PAYLOAD_TOO_LARGE => Code::BodyTooLarge,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
+        status if status.is_server_error() => Code::Internal,
+        _ => Code::InvalidRequest,
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

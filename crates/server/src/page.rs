@@ -1,0 +1,66 @@
+//! A page of events, in bounded memory whatever is in the journal.
+
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use protocol::{Event, EventBody};
+use session::SessionError;
+use store::Journal;
+
+use crate::error::ApiError;
+
+/// Events of a page nobody gave a limit for, and of the largest anybody can ask for.
+const DEFAULT_EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 10_000;
+/// A page that has grown this large ends early, and says that there is more.
+const MAX_BYTES: usize = 8 << 20;
+/// So many events are read at a time.
+const STEP: usize = 64;
+
+/// The events after `offset` as `{"events": […], "hasMore": …}`.
+pub(crate) fn read(
+    journal: &dyn Journal,
+    offset: u64,
+    limit: Option<usize>,
+    include_raw: bool,
+) -> Result<Response, ApiError> {
+    let limit = limit.unwrap_or(DEFAULT_EVENTS).min(MAX_EVENTS);
+    let last = *journal.last().borrow();
+    let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);
+    'page: while count < limit {
+        let events = journal.after(seen, STEP.min(limit - count)).map_err(SessionError::from)?;
+        if events.is_empty() {
+            break;
+        }
+        for event in events {
+            if count > 0 {
+                body.push(b',');
+            }
+            (seen, count) = (event.sequence, count + 1);
+            body.extend(encode(event, include_raw).into_bytes());
+            if body.len() > MAX_BYTES {
+                break 'page;
+            }
+        }
+    }
+    body.extend(format!(r#"],"hasMore":{}}}"#, seen < last).into_bytes());
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Whether the session has ended, and nothing is recorded after `offset`.
+pub(crate) fn is_over(journal: &dyn Journal, offset: u64) -> Result<bool, ApiError> {
+    let last = *journal.last().borrow();
+    if offset < last {
+        return Ok(false);
+    }
+    let end = journal.after(last.saturating_sub(1), 1).map_err(SessionError::from)?;
+    Ok(end.first().is_some_and(|event| matches!(event.draft.body, EventBody::SessionEnded(_))))
+}
+
+/// One event as JSON; what the agent printed only when asked for.
+pub(crate) fn encode(mut event: Event, include_raw: bool) -> String {
+    if !include_raw {
+        event.draft.raw = None;
+    }
+    // Events come from JSON and go back to it: they always serialize.
+    serde_json::to_string(&event).unwrap_or_default()
+}

@@ -1,0 +1,45 @@
+//! What happened in a session, by page and as it happens.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+use protocol::{Code, SessionId};
+
+use crate::error::ApiError;
+use crate::extract::{Path, Query};
+use crate::page;
+use crate::state::AppState;
+use crate::stream::{Until, follow};
+use crate::wire::EventsQuery;
+
+/// `GET /v1/sessions/{session_id}/events`: what comes after `offset`.
+pub(crate) async fn page(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+    Query(query): Query<EventsQuery>,
+) -> Result<Response, ApiError> {
+    let journal = state.sessions.journal(&id)?;
+    page::read(&*journal, query.offset.unwrap_or(0), query.limit, query.include_raw.unwrap_or(false))
+}
+
+/// `GET /v1/sessions/{session_id}/events/sse`: what comes after `Last-Event-ID` or `offset`, until the session
+/// ends. Once it has and there is nothing more, 204: a browser then stops asking.
+pub(crate) async fn stream(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let offset = last_event_id(&headers)?.or(query.offset).unwrap_or(0);
+    let journal = state.sessions.journal(&id)?;
+    if page::is_over(&*journal, offset)? {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(follow(&state, journal, offset, Until::SessionEnds, query.include_raw.unwrap_or(false)))
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    number.map(Some).ok_or_else(|| ApiError::new(Code::InvalidRequest, "`Last-Event-ID` is not a sequence number"))
+}

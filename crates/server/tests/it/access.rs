@@ -1,0 +1,76 @@
+//! Who may call what, and by which name.
+
+use axum::body::Body;
+use http::Request;
+use server::{Auth, Scope, ServerConfig, Token};
+
+use crate::client::Answer;
+use crate::stage::{Stage, config};
+
+crate::trials!(
+    only_health_is_open_to_everybody,
+    a_token_opens_what_it_is_good_for_and_nothing_else,
+    the_token_of_a_sessions_gateway_opens_nothing_here,
+    a_name_that_is_not_ours_is_refused_even_with_a_token,
+);
+
+fn guarded() -> Stage {
+    let tokens = vec![
+        Token::new("admin", [Scope::Admin]),
+        Token::new("reader", [Scope::Read]),
+        Token::new("driver", [Scope::Drive, Scope::Read]),
+        Token::new("answerer", [Scope::Answer]),
+    ];
+    Stage::with(ServerConfig { auth: Auth::Tokens(tokens), ..config() })
+}
+
+async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    let builder = Request::builder().method(method).uri(path).header("host", "localhost");
+    let builder = builder.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
+    stage.client.call(builder.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+async fn only_health_is_open_to_everybody() {
+    let stage = guarded();
+    assert_eq!(stage.client.get("/v1/health").await.json(), serde_json::json!({"status": "ok"}));
+    for path in ["/v1/agents", "/v1/sessions", "/v1/sessions/s1", "/v1/sessions/s1/events", "/v1/pending"] {
+        let refused = stage.client.get(path).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (401, &"token_invalid".into()), "{path}");
+        assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    }
+    for path in ["/v1/sessions/s1", "/v1/sessions/s1/terminate", "/v1/sessions/s1/permissions/p/reply"] {
+        assert_eq!(stage.client.post(path, "{}").await.status, 401, "{path}");
+    }
+}
+
+async fn a_token_opens_what_it_is_good_for_and_nothing_else() {
+    let stage = guarded();
+    let create = r#"{"agent":"mock"}"#;
+    assert_eq!(call(&stage, "reader", "POST", "/v1/sessions/s1", create).await.status, 403);
+    assert_eq!(call(&stage, "driver", "POST", "/v1/sessions/s1", create).await.status, 200);
+    assert_eq!(call(&stage, "reader", "GET", "/v1/sessions/s1/events", "").await.status, 200);
+    assert_eq!(call(&stage, "answerer", "GET", "/v1/sessions/s1", "").await.status, 403);
+    let reply = "/v1/sessions/s1/permissions/per_1_1/reply";
+    assert_eq!(call(&stage, "driver", "POST", reply, r#"{"reply":"once"}"#).await.status, 403);
+    assert_eq!(call(&stage, "answerer", "POST", reply, r#"{"reply":"once"}"#).await.status, 409);
+    assert_eq!(call(&stage, "admin", "POST", "/v1/sessions/s1/terminate", "").await.status, 204);
+    assert_eq!(call(&stage, "nobody", "GET", "/v1/sessions", "").await.status, 401);
+}
+
+async fn the_token_of_a_sessions_gateway_opens_nothing_here() {
+    let stage = guarded();
+    let (_, token) = gateway::SessionToken::issue();
+    assert_eq!(call(&stage, &token, "GET", "/v1/sessions", "").await.status, 401);
+}
+
+async fn a_name_that_is_not_ours_is_refused_even_with_a_token() {
+    let stage = guarded();
+    for (header, value) in [("host", "evil.example.org"), ("origin", "https://evil.example.org")] {
+        let mut request =
+            Request::get("/v1/sessions").header("authorization", "Bearer admin").body(Body::empty()).unwrap();
+        request.headers_mut().insert("host", "localhost".parse().unwrap());
+        request.headers_mut().insert(header, value.parse().unwrap());
+        let refused = stage.client.call(request).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (403, &"host_not_allowed".into()));
+    }
+}

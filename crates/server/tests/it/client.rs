@@ -1,0 +1,107 @@
+//! Requests against a router, and what comes back.
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// Calls a router as a client on this machine would.
+#[derive(Clone)]
+pub(crate) struct Client {
+    app: Router,
+}
+
+/// An answer, read to its end.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        frames(&self.text())
+    }
+}
+
+impl Client {
+    pub(crate) fn new(app: Router) -> Self {
+        Self { app }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(request(Method::GET, path, "")).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.call(request(Method::POST, path, body)).await
+    }
+
+    pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    /// The first `count` frames of a stream, which then is dropped.
+    pub(crate) async fn first_frames(&self, path: &str, count: usize) -> Vec<Frame> {
+        let response = self.app.clone().oneshot(request(Method::GET, path, "")).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let (mut body, mut text) = (response.into_body(), String::new());
+        while frames(&text).len() < count {
+            let Some(piece) = body.frame().await else { break };
+            text.push_str(std::str::from_utf8(piece.unwrap().data_ref().unwrap()).unwrap());
+        }
+        frames(&text).into_iter().take(count).collect()
+    }
+}
+
+pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
+    let builder = Request::builder().method(method).uri(path).header("host", "localhost:2468");
+    let builder = if body.is_empty() { builder } else { builder.header("content-type", "application/json") };
+    builder.body(Body::from(body.to_owned())).unwrap()
+}
+
+/// One server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Frame {
+    pub(crate) id: Option<u64>,
+    pub(crate) event: String,
+    pub(crate) data: String,
+}
+
+impl Frame {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap()
+    }
+}
+
+/// The whole events in `text`; comments and `retry` are no events.
+pub(crate) fn frames(text: &str) -> Vec<Frame> {
+    let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
+    let read = |block: &str| {
+        let mut frame = Frame::default();
+        for line in block.lines() {
+            match line.split_once(": ") {
+                Some(("id", value)) => frame.id = value.parse().ok(),
+                Some(("event", value)) => value.clone_into(&mut frame.event),
+                Some(("data", value)) => frame.data.push_str(value),
+                _ => {}
+            }
+        }
+        frame
+    };
+    whole.split("\n\n").map(read).filter(|frame| !frame.event.is_empty()).collect()
+}

@@ -1,0 +1,137 @@
+//! Events by page and by stream: whoever comes back sees exactly what a steady client saw.
+
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::client::Frame;
+use crate::stage::Stage;
+
+crate::trials!(
+    a_page_goes_on_where_the_last_one_ended,
+    what_the_agent_printed_comes_only_when_asked_for,
+    coming_back_at_any_number_shows_exactly_the_rest,
+    a_stream_carries_number_type_and_retry,
+    a_stream_ends_after_the_session_and_then_there_is_nothing,
+    a_client_that_saw_too_much_is_told,
+    a_page_is_bounded_whatever_is_in_it,
+    a_number_that_is_none_is_refused,
+);
+
+/// A session with something of everything, ended.
+async fn finished(stage: &Stage) -> Vec<Value> {
+    stage.session("s1").await;
+    for command in ["/demo", "/unknown", "/garbage", "/echo last"] {
+        let body = json!({"message": command, "whenBusy": "queue"}).to_string();
+        stage.client.post("/v1/sessions/s1/messages", &body).await;
+    }
+    let body = json!({"message": "/end"}).to_string();
+    stage.client.post("/v1/sessions/s1/messages", &body).await;
+    let answer = stage.client.get("/v1/sessions/s1/events/sse").await;
+    answer.frames().iter().map(Frame::json).collect()
+}
+
+async fn page(stage: &Stage, query: &str) -> (Vec<Value>, bool) {
+    let page = stage.client.get(&format!("/v1/sessions/s1/events?{query}")).await.json();
+    (page["events"].as_array().unwrap().clone(), page["hasMore"].as_bool().unwrap())
+}
+
+async fn a_page_goes_on_where_the_last_one_ended() {
+    let stage = Stage::new();
+    let all = finished(&stage).await;
+    let (mut seen, mut more) = (Vec::new(), true);
+    while more {
+        let (events, has_more) = page(&stage, &format!("offset={}&limit=7", seen.len())).await;
+        assert!(events.len() <= 7);
+        seen.extend(events);
+        more = has_more;
+    }
+    assert_eq!(seen, all);
+    assert_eq!(page(&stage, "").await, (all.clone(), false));
+    assert_eq!(page(&stage, &format!("offset={}", all.len())).await, (Vec::new(), false));
+    assert_eq!(page(&stage, "limit=0").await, (Vec::new(), true));
+}
+
+async fn what_the_agent_printed_comes_only_when_asked_for() {
+    let stage = Stage::new();
+    finished(&stage).await;
+    let has_raw = |events: &[Value]| events.iter().any(|event| !event["raw"].is_null());
+    assert!(!has_raw(&page(&stage, "").await.0));
+    assert!(has_raw(&page(&stage, "include_raw=true").await.0));
+    assert!(has_raw(&page(&stage, "includeRaw=true").await.0));
+    let streamed = stage.client.get("/v1/sessions/s1/events/sse?includeRaw=true").await.frames();
+    assert!(has_raw(&streamed.iter().map(Frame::json).collect::<Vec<_>>()));
+}
+
+async fn coming_back_at_any_number_shows_exactly_the_rest() {
+    let stage = Stage::new();
+    let all = finished(&stage).await;
+    let sequences: Vec<u64> = all.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
+    assert_eq!(sequences, (1..=all.len() as u64).collect::<Vec<_>>(), "numbers are not contiguous");
+    for seen in 0..all.len() {
+        let by_offset = stage.client.get(&format!("/v1/sessions/s1/events/sse?offset={seen}")).await.frames();
+        let request = Request::get("/v1/sessions/s1/events/sse?offset=0").header("host", "localhost");
+        let request = request.header("last-event-id", seen.to_string()).body(Body::empty()).unwrap();
+        let by_header = stage.client.call(request).await.frames();
+        assert_eq!(by_offset.iter().map(Frame::json).collect::<Vec<_>>(), all[seen..], "from {seen}");
+        assert_eq!(by_header, by_offset, "from {seen}");
+    }
+}
+
+async fn a_stream_carries_number_type_and_retry() {
+    let stage = Stage::new();
+    finished(&stage).await;
+    let text = stage.client.get("/v1/sessions/s1/events/sse").await.text();
+    assert!(text.starts_with("retry: 2000\n"), "{}", &text[..40]);
+    for (number, frame) in crate::client::frames(&text).iter().enumerate() {
+        assert_eq!(frame.id, Some(number as u64 + 1));
+        assert_eq!(frame.json()["type"], frame.event.as_str());
+        assert_eq!(frame.json()["event_id"], format!("evt_{}", number + 1));
+    }
+}
+
+async fn a_stream_ends_after_the_session_and_then_there_is_nothing() {
+    let stage = Stage::new();
+    let all = finished(&stage).await;
+    assert_eq!(all.last().unwrap()["type"], "session.ended");
+    for offset in [all.len(), all.len() + 7] {
+        let over = stage.client.get(&format!("/v1/sessions/s1/events/sse?offset={offset}")).await;
+        assert_eq!(over.status, 204);
+    }
+}
+
+async fn a_client_that_saw_too_much_is_told() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let frames = stage.client.first_frames("/v1/sessions/s1/events/sse?offset=1000", 1).await;
+    assert_eq!(frames[0].event, "stream.gap");
+    assert_eq!(frames[0].json()["offset"], 1000);
+    assert_eq!(frames[0].id, frames[0].json()["last"].as_u64());
+}
+
+async fn a_page_is_bounded_whatever_is_in_it() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    // The words are in four events: as they were asked, and as they were echoed.
+    let body = json!({"message": format!("/echo {}", "x".repeat(3 << 20))}).to_string();
+    stage.client.post("/v1/sessions/s1/messages/stream", &body).await;
+    let (mut seen, mut more, mut pages) = (0, true, 0);
+    while more {
+        let answer = stage.client.get(&format!("/v1/sessions/s1/events?offset={seen}")).await;
+        assert!(answer.body.len() < 16 << 20);
+        let page = answer.json();
+        seen = page["events"].as_array().unwrap().last().unwrap()["sequence"].as_u64().unwrap();
+        more = page["hasMore"].as_bool().unwrap();
+        pages += 1;
+    }
+    assert!(pages > 1, "everything came at once");
+}
+
+async fn a_number_that_is_none_is_refused() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let request = Request::get("/v1/sessions/s1/events/sse").header("host", "localhost");
+    let request = request.header("last-event-id", "seven").body(Body::empty()).unwrap();
+    let refused = stage.client.call(request).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()));
+}

@@ -1,0 +1,59 @@
+//! The API at its boundary: requests in, answers out, over a router and over real sockets.
+//!
+//! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod access;
+mod answers;
+mod client;
+mod events;
+mod messages;
+mod refusals;
+mod sessions;
+mod sockets;
+mod stage;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let ["__agent", "mock", arguments @ ..] = &*words.iter().map(String::as_str).collect::<Vec<_>>() {
+        let arguments = arguments.iter().map(|word| (*word).to_owned());
+        let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
+        return mock::main(settings, std::io::stdin(), std::io::stdout());
+    }
+    let trials = [
+        refusals::trials(),
+        access::trials(),
+        sessions::trials(),
+        messages::trials(),
+        events::trials(),
+        answers::trials(),
+        sockets::trials(),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
+}
+
+/// Runs `test` to its end, or fails when it hangs.
+fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test()).await }).unwrap();
+        Ok(())
+    })
+}
+
+/// A trial for each function, under its own name.
+#[macro_export]
+macro_rules! trials {
+    ($($test:ident),* $(,)?) => {
+        pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
+            vec![$($crate::trial(stringify!($test), $test)),*]
+        }
+    };
+}

@@ -1,0 +1,133 @@
+//! Bad input: a problem document each, nothing started, nothing lost.
+
+use axum::body::Body;
+use http::{Method, Request};
+use serde_json::Value;
+
+use crate::client::{Answer, request};
+use crate::stage::{Stage, config};
+
+crate::trials!(
+    every_refusal_is_a_problem_document,
+    an_id_cannot_leave_its_directory,
+    a_body_over_the_limit_is_refused,
+    a_message_may_be_larger_than_other_bodies,
+    a_request_keeps_the_name_it_came_with,
+    nothing_was_started_by_any_of_it,
+);
+
+/// Checks that an answer is a whole problem document, and gives back what identifies it.
+#[track_caller]
+fn check(answer: &Answer, status: u16, code: &str) -> Value {
+    assert_eq!(answer.headers["content-type"], "application/problem+json", "{}", answer.text());
+    let problem = answer.json();
+    assert_eq!((answer.status, problem["code"].as_str().unwrap()), (status, code), "{problem}");
+    assert_eq!(problem["status"], status);
+    assert_eq!(problem["type"], format!("urn:viv:error:{code}"));
+    assert_eq!(problem["request_id"], answer.headers["x-request-id"].to_str().unwrap());
+    assert!(!problem["detail"].as_str().unwrap().is_empty());
+    problem
+}
+
+async fn every_refusal_is_a_problem_document() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let with_type = |kind: &str, body: &str| {
+        let builder = Request::post("/v1/sessions/x").header("host", "localhost").header("content-type", kind);
+        builder.body(Body::from(body.to_owned())).unwrap()
+    };
+    let post = |path: &str, body: &str| request(Method::POST, path, body);
+    let get = |path: &str| request(Method::GET, path, "");
+    let refused = [
+        (get("/v1/nothing"), 404, "route_not_found"),
+        (get("/"), 404, "route_not_found"),
+        (request(Method::DELETE, "/v1/sessions", ""), 405, "method_not_allowed"),
+        (request(Method::PUT, "/v1/health", "{}"), 405, "method_not_allowed"),
+        (post("/v1/sessions/x", "{"), 400, "invalid_request"),
+        (post("/v1/sessions/x", "[]"), 400, "invalid_request"),
+        (post("/v1/sessions/x", r#"{"agent":7}"#), 400, "invalid_request"),
+        (post("/v1/sessions/x", "{}"), 400, "invalid_request"),
+        (post("/v1/sessions/x", r#"{"agent":"mock","colour":"red"}"#), 400, "invalid_request"),
+        (with_type("text/plain", r#"{"agent":"mock"}"#), 415, "unsupported_media_type"),
+        (request(Method::POST, "/v1/sessions/x", ""), 415, "unsupported_media_type"),
+        (with_type("application/json", "\u{0}"), 400, "invalid_request"),
+        (post("/v1/sessions/x", r#"{"agent":"nobody"}"#), 400, "unsupported_agent"),
+        (post("/v1/sessions/x", r#"{"agent":"mock","permissionMode":"yolo"}"#), 400, "mode_not_supported"),
+        (post("/v1/sessions/x", r#"{"agent":"mock","directory":"here"}"#), 400, "invalid_request"),
+        (post("/v1/sessions/x", r#"{"agent":"mock","directory":"/nowhere/at/all"}"#), 400, "invalid_request"),
+        (post("/v1/sessions/s1", r#"{"agent":"mock"}"#), 409, "session_already_exists"),
+        (post("/v1/sessions/nobody/messages", r#"{"message":"hi"}"#), 404, "session_not_found"),
+        (post("/v1/sessions/nobody/messages/stream", r#"{"message":"hi"}"#), 404, "session_not_found"),
+        (post("/v1/sessions/s1/messages", r#"{"text":"hi"}"#), 400, "invalid_request"),
+        (post("/v1/sessions/s1/messages", r#"{"message":"hi","whenBusy":"maybe"}"#), 400, "invalid_request"),
+        (get("/v1/sessions/nobody"), 404, "session_not_found"),
+        (get("/v1/sessions/nobody/events"), 404, "session_not_found"),
+        (get("/v1/sessions/nobody/events/sse"), 404, "session_not_found"),
+        (get("/v1/sessions/s1/events?offset=-1"), 400, "invalid_request"),
+        (get("/v1/sessions/s1/events?limit=many"), 400, "invalid_request"),
+        (get("/v1/sessions?cursor=somewhere"), 400, "invalid_request"),
+        (post("/v1/sessions/nobody/terminate", "{}"), 404, "session_not_found"),
+        (post("/v1/sessions/s1/permissions/per_9_9/reply", r#"{"reply":"once"}"#), 409, "permission_not_pending"),
+        (post("/v1/sessions/s1/permissions/per_9_9/reply", r#"{"reply":"perhaps"}"#), 400, "invalid_request"),
+        (post("/v1/sessions/s1/questions/que_9_9/reply", r#"{"answers":[["a"]]}"#), 409, "question_not_pending"),
+        (post("/v1/sessions/s1/questions/que_9_9/reject", "{}"), 409, "question_not_pending"),
+    ];
+    for (request, status, code) in refused {
+        let what = format!("{} {}", request.method(), request.uri());
+        let answer = stage.client.call(request).await;
+        assert_eq!(answer.status, status, "{what}: {}", answer.text());
+        check(&answer, status, code);
+    }
+}
+
+async fn an_id_cannot_leave_its_directory() {
+    let stage = Stage::new();
+    for id in
+        ["..", "%2e%2e", "%2E%2E", "a%2Fb", "..%2Fetc", "a%00b", "%20", "a..b", ".hidden", "%C3%A9", &"x".repeat(129)]
+    {
+        let answer = stage.client.post(&format!("/v1/sessions/{id}"), r#"{"agent":"mock"}"#).await;
+        check(&answer, 400, "invalid_request");
+        check(&stage.client.get(&format!("/v1/sessions/{id}/events")).await, 400, "invalid_request");
+    }
+    check(&stage.client.post("/v1/sessions/../../etc/passwd", r#"{"agent":"mock"}"#).await, 404, "route_not_found");
+}
+
+async fn a_body_over_the_limit_is_refused() {
+    let stage = Stage::with(server::ServerConfig { message_bytes: 4096, ..config() });
+    stage.session("s1").await;
+    let large = serde_json::json!({"message": "x".repeat(5000)}).to_string();
+    check(&stage.client.post("/v1/sessions/s1/messages", &large).await, 413, "body_too_large");
+    let large = serde_json::json!({"reply": "x".repeat(2 << 20)}).to_string();
+    check(&stage.client.post("/v1/sessions/s1/permissions/p/reply", &large).await, 413, "body_too_large");
+}
+
+async fn a_message_may_be_larger_than_other_bodies() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    stage.send("s1", &format!("/echo {}", "x".repeat(3 << 20))).await;
+}
+
+async fn a_request_keeps_the_name_it_came_with() {
+    let stage = Stage::new();
+    let named = |name: &str| {
+        let builder = Request::get("/v1/nothing").header("host", "localhost").header("x-request-id", name);
+        builder.body(Body::empty()).unwrap()
+    };
+    let answer = stage.client.call(named("mine-7")).await;
+    assert_eq!(check(&answer, 404, "route_not_found")["request_id"], "mine-7");
+    for foreign in ["a b", "<script>", &"x".repeat(200)] {
+        let answer = stage.client.call(named(foreign)).await;
+        assert_ne!(check(&answer, 404, "route_not_found")["request_id"], foreign);
+    }
+}
+
+async fn nothing_was_started_by_any_of_it() {
+    let stage = Stage::new();
+    for body in ["{", r#"{"agent":"nobody"}"#, r#"{"agent":"mock","directory":"/nowhere/at/all"}"#] {
+        stage.client.post("/v1/sessions/s1", body).await;
+    }
+    assert_eq!(stage.client.get("/v1/sessions").await.json(), serde_json::json!({"sessions": []}));
+    assert!(!stage.directory.path().join("scratch").exists(), "a sandbox was made");
+    let journals = std::fs::read_dir(stage.directory.path().join("data/trajectory")).unwrap().count();
+    assert_eq!(journals, 0);
+}

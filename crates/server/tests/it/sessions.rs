@@ -1,0 +1,94 @@
+//! Sessions as a whole, over the API.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::stage::Stage;
+
+crate::trials!(
+    a_session_is_made_listed_shown_and_ended,
+    of_two_creates_at_once_one_is_a_conflict,
+    terminating_is_quick_final_and_idempotent,
+    the_list_goes_on_where_it_stopped,
+    the_agents_are_listed,
+    the_directory_is_where_the_agent_works,
+);
+
+async fn a_session_is_made_listed_shown_and_ended() {
+    let stage = Stage::new();
+    let made = stage.client.post("/v1/sessions/s1", r#"{"agent":"mock","title":"First"}"#).await;
+    assert_eq!((made.status, &made.json()["healthy"]), (200, &json!(true)));
+    let listed = stage.client.get("/v1/sessions").await.json();
+    let shown = stage.client.get("/v1/sessions/s1").await.json();
+    assert_eq!(listed["sessions"][0]["sessionId"], "s1");
+    for field in ["agent", "agentMode", "permissionMode", "ended", "eventCount", "createdAt", "updatedAt", "title"] {
+        assert!(!shown[field].is_null(), "`{field}` is missing: {shown}");
+    }
+    assert_eq!(stage.client.post("/v1/sessions/s1/terminate", "").await.status, 204);
+    assert_eq!(stage.client.get("/v1/sessions/s1").await.json()["ended"], json!(true));
+    let late = stage.client.post("/v1/sessions/s1/messages", r#"{"message":"hi"}"#).await;
+    assert_eq!((late.status, &late.json()["code"]), (409, &"session_ended".into()));
+}
+
+async fn of_two_creates_at_once_one_is_a_conflict() {
+    let stage = Stage::new();
+    let create = || stage.client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#);
+    let (one, other) = tokio::join!(create(), create());
+    let mut statuses = [one.status, other.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+}
+
+async fn terminating_is_quick_final_and_idempotent() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let from = stage.send("s1", "/flood 100000000").await;
+    stage.client.first_frames(&format!("/v1/sessions/s1/events/sse?offset={from}"), 20).await;
+    let started = Instant::now();
+    assert_eq!(stage.client.post("/v1/sessions/s1/terminate", "").await.status, 204);
+    assert!(started.elapsed() < Duration::from_secs(1), "it took {:?}", started.elapsed());
+    let count = stage.client.get("/v1/sessions/s1").await.json()["eventCount"].as_u64().unwrap();
+    assert_eq!(stage.client.post("/v1/sessions/s1/terminate", "").await.status, 204);
+    let last = stage.client.get(&format!("/v1/sessions/s1/events?offset={}", count - 1)).await.json();
+    assert_eq!(last["events"].as_array().unwrap().len(), 1, "something came after the end");
+    assert_eq!(last["events"][0]["type"], "session.ended");
+    assert_eq!(last["events"][0]["data"]["reason"], "terminated");
+}
+
+async fn the_list_goes_on_where_it_stopped() {
+    let stage = Stage::new();
+    for number in 0..5 {
+        stage.session(&format!("s{number}")).await;
+    }
+    let (mut seen, mut path) = (Vec::new(), "/v1/sessions?limit=2".to_owned());
+    loop {
+        let page = stage.client.get(&path).await.json();
+        let ids =
+            page["sessions"].as_array().unwrap().iter().map(|info| info["sessionId"].as_str().unwrap().to_owned());
+        seen.extend(ids);
+        let Some(cursor) = page["nextCursor"].as_str() else { break };
+        path = format!("/v1/sessions?limit=2&cursor={cursor}");
+    }
+    assert_eq!(seen, ["s4", "s3", "s2", "s1", "s0"]);
+}
+
+async fn the_agents_are_listed() {
+    let stage = Stage::new();
+    let agents = stage.client.get("/v1/agents").await.json();
+    let mock = &agents["agents"][0];
+    assert_eq!(
+        (&mock["id"], &mock["installed"], &mock["credentialsAvailable"]),
+        (&json!("mock"), &json!(true), &json!(true))
+    );
+    assert_eq!(mock["capabilities"].as_object().unwrap().len(), 18);
+}
+
+async fn the_directory_is_where_the_agent_works() {
+    let stage = Stage::new();
+    let workspace = stage.workspace();
+    let body = json!({"agent": "mock", "directory": workspace}).to_string();
+    assert_eq!(stage.client.post("/v1/sessions/s1", &body).await.status, 200);
+    stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/file made.md"}"#).await;
+    assert!(workspace.join("made.md").exists());
+}

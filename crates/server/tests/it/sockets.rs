@@ -1,0 +1,171 @@
+//! The same over real sockets: TCP with tokens, the unix socket without, and an end in bounded time.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use server::{Auth, Listeners, Scope, ServeError, ServerConfig, Token, serve};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::stage::{config, open};
+
+crate::trials!(
+    tcp_needs_a_token_and_the_own_socket_does_not,
+    without_tokens_only_this_machine_is_served,
+    stopping_ends_streams_and_everything_else_in_bounded_time,
+    a_reader_that_does_not_read_slows_nobody,
+    many_readers_see_the_same,
+    a_silent_stream_gives_signs_of_life,
+);
+
+struct Running {
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    server: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Running {
+    async fn start(config: ServerConfig) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = open(directory.path());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (bound, address) = oneshot::channel();
+        let listeners =
+            Listeners { tcp: vec!["127.0.0.1:0".parse().unwrap()], unix: Some(directory.path().join("viv.sock")) };
+        let server = tokio::spawn(async move {
+            let told = |addresses: &[SocketAddr]| bound.send(addresses[0]).unwrap();
+            serve(listeners, config, sessions, told, async { stopped.await.unwrap_or(()) }).await
+        });
+        Self { directory, address: address.await.unwrap(), stop: Some(stop), server }
+    }
+
+    async fn unix(&self) -> UnixStream {
+        UnixStream::connect(self.directory.path().join("viv.sock")).await.unwrap()
+    }
+
+    async fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn post(&self, path: &str, body: &str) -> String {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json");
+        exchange(self.unix().await, &format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await
+    }
+
+    async fn stop(mut self) -> Duration {
+        let started = Instant::now();
+        self.stop.take().unwrap().send(()).unwrap();
+        self.server.await.unwrap().unwrap();
+        started.elapsed()
+    }
+}
+
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn get(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n")
+}
+
+/// Reads until `wanted` has come.
+async fn read_until(stream: &mut (impl AsyncRead + Unpin), wanted: &str) -> String {
+    let (mut text, mut piece, mut searched) = (String::new(), vec![0; 64 * 1024], 0);
+    while !text[searched..].contains(wanted) {
+        searched = text.len().saturating_sub(wanted.len());
+        let count = stream.read(&mut piece).await.unwrap();
+        assert!(count > 0, "the stream ended before `{wanted}`: {text}");
+        text.push_str(std::str::from_utf8(&piece[..count]).unwrap());
+    }
+    text
+}
+
+async fn tcp_needs_a_token_and_the_own_socket_does_not() {
+    let auth = Auth::Tokens(vec![Token::new("secret", [Scope::Admin])]);
+    let running = Running::start(ServerConfig { auth, ..config() }).await;
+    assert!(exchange(running.tcp().await, &get("/v1/sessions", "")).await.starts_with("HTTP/1.1 401"));
+    let with = get("/v1/sessions", "authorization: Bearer secret\r\n");
+    assert!(exchange(running.tcp().await, &with).await.starts_with("HTTP/1.1 200"));
+    assert!(exchange(running.unix().await, &get("/v1/sessions", "")).await.starts_with("HTTP/1.1 200"));
+    let socket = running.directory.path().join("viv.sock");
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    running.stop().await;
+}
+
+async fn without_tokens_only_this_machine_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let listeners = Listeners { tcp: vec!["0.0.0.0:0".parse().unwrap()], unix: None };
+    let refused = serve(listeners, config(), open(directory.path()), |_| {}, std::future::pending()).await;
+    assert!(matches!(refused, Err(ServeError::OpenToOthers(_))));
+}
+
+async fn stopping_ends_streams_and_everything_else_in_bounded_time() {
+    let running = Running::start(config()).await;
+    assert!(running.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).await.starts_with("HTTP/1.1 200"));
+    assert!(running.post("/v1/sessions/s1/messages", r#"{"message":"/slow 1000"}"#).await.starts_with("HTTP/1.1 204"));
+    let mut stream = running.tcp().await;
+    stream.write_all(get("/v1/sessions/s1/events/sse", "").as_bytes()).await.unwrap();
+    read_until(&mut stream, "item.delta").await;
+    let socket = running.directory.path().join("viv.sock");
+    let took = running.stop().await;
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
+    let rest = read_until(&mut stream, "host_shut_down").await;
+    assert!(rest.contains("turn.ended"));
+    assert!(!socket.exists());
+}
+
+async fn a_reader_that_does_not_read_slows_nobody() {
+    let running = Running::start(config()).await;
+    running.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    let mut stuck = running.tcp().await;
+    stuck.write_all(get("/v1/sessions/s1/events/sse", "").as_bytes()).await.unwrap();
+    let mut steady = running.tcp().await;
+    steady.write_all(get("/v1/sessions/s1/events/sse", "").as_bytes()).await.unwrap();
+    running.post("/v1/sessions/s1/messages", r#"{"message":"/flood 20000"}"#).await;
+    read_until(&mut steady, "event: turn.ended").await;
+    // The one that was stuck missed nothing: it reads now what it did not read then.
+    let late = read_until(&mut stuck, "event: turn.ended").await;
+    assert_eq!(late.matches("event: item.delta").count(), 20_000);
+    running.stop().await;
+}
+
+async fn many_readers_see_the_same() {
+    let running = Running::start(config()).await;
+    running.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    let mut readers = Vec::new();
+    for _ in 0..50 {
+        let mut stream = running.tcp().await;
+        readers.push(tokio::spawn(async move {
+            let answer = exchange(&mut stream, &get("/v1/sessions/s1/events/sse", "")).await;
+            crate::client::frames(answer.split_once("\r\n\r\n").unwrap().1)
+        }));
+    }
+    running.post("/v1/sessions/s1/messages", r#"{"message":"/flood 500"}"#).await;
+    running.post("/v1/sessions/s1/messages", r#"{"message":"/end"}"#).await;
+    let mut seen = Vec::new();
+    for reader in readers {
+        let ids: Vec<_> = reader.await.unwrap().into_iter().map(|frame| frame.id.unwrap()).collect();
+        assert!(ids.len() > 500);
+        seen.push(ids);
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 1);
+    running.stop().await;
+}
+
+async fn a_silent_stream_gives_signs_of_life() {
+    let running = Running::start(ServerConfig { heartbeat: Duration::from_millis(20), ..config() }).await;
+    running.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    let mut stream = running.tcp().await;
+    stream.write_all(get("/v1/sessions/s1/events/sse", "").as_bytes()).await.unwrap();
+    read_until(&mut stream, ": heartbeat").await;
+    running.stop().await;
+}
