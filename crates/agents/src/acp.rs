@@ -23,8 +23,17 @@ use crate::{Dialogue, LaunchContext, Output, PermissionMode, Prompt};
 pub(crate) struct Quirks {
     /// Its own name for the mode in which it changes nothing; the other modes are kept here.
     pub(crate) plan_mode: Option<&'static str>,
-    /// A last message that begins with `Error: ` is the only sign that the model failed.
-    pub(crate) errors_are_messages: bool,
+    /// Recognizes a message that is the program's own and not the model's.
+    pub(crate) notice: Option<fn(&str) -> Option<Notice>>,
+}
+
+/// What a message of the program itself says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// The model's side failed, and with it the turn.
+    Error,
+    /// The model's side failed, and is asked again.
+    Retrying,
 }
 
 /// What an answer of the agent will be about.
@@ -52,8 +61,8 @@ pub(crate) struct AcpDialogue {
     permissions: HashMap<PermissionId, ask::Asked>,
     /// Calls that a person refused and whose end was not told yet: one agent never tells it.
     refused: HashSet<String>,
-    /// What may turn out to be an error, if nothing follows it.
-    suspect: Option<String>,
+    /// The program itself said that the model failed.
+    model_failed: bool,
 }
 
 impl AcpDialogue {
@@ -70,7 +79,7 @@ impl AcpDialogue {
             last_request: 0,
             permissions: HashMap::new(),
             refused: HashSet::new(),
-            suspect: None,
+            model_failed: false,
         }
     }
 
@@ -112,7 +121,10 @@ impl AcpDialogue {
     }
 
     fn failed(&mut self, request: Request, error: &Value) {
-        let message = error["message"].as_str().unwrap_or("a request failed");
+        let told = error["message"].as_str().unwrap_or("a request failed");
+        // One agent hands on the body that its vendor's server answered.
+        let body: Value = serde_json::from_str(told).unwrap_or_default();
+        let message = body.pointer("/error/message").and_then(Value::as_str).unwrap_or(told);
         self.settle_refused();
         self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
         // A mode that was not set would leave the agent freer than the person asked for.
@@ -157,15 +169,11 @@ impl AcpDialogue {
 
     fn prompt_ended(&mut self, result: &Value) {
         self.settle_refused();
-        let outcome = match (result["stopReason"].as_str(), self.suspect.take()) {
-            (Some("cancelled"), _) => TurnOutcome::Interrupted,
-            (Some("end_turn"), Some(words)) => {
-                self.transcript.finish_speech(protocol::ItemStatus::Completed);
-                self.transcript.error(words, Some("upstream_error"), None);
-                TurnOutcome::Failed
-            }
-            (Some("end_turn"), None) => TurnOutcome::Completed,
-            (reason, _) => {
+        let outcome = match result["stopReason"].as_str() {
+            Some("cancelled") => TurnOutcome::Interrupted,
+            Some("end_turn") if self.model_failed => TurnOutcome::Failed,
+            Some("end_turn") => TurnOutcome::Completed,
+            reason => {
                 let reason = reason.unwrap_or("no reason");
                 self.transcript.error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
                 TurnOutcome::Failed
@@ -177,7 +185,7 @@ impl AcpDialogue {
     fn end_turn(&mut self, outcome: TurnOutcome) {
         self.permissions.clear();
         self.refused.clear();
-        self.suspect = None;
+        self.model_failed = false;
         self.transcript.turn_ended(outcome);
     }
 }

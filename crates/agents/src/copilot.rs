@@ -1,6 +1,6 @@
 //! GitHub Copilot CLI with a provider of one's own, over the Agent Client Protocol.
 
-use crate::acp::{AcpDialogue, Quirks};
+use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
 
@@ -43,6 +43,18 @@ impl Agent for CopilotAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { errors_are_messages: true, ..Quirks::default() }))
+        Box::new(AcpDialogue::new(context, Quirks { notice: Some(notice), ..Quirks::default() }))
     }
+}
+
+/// It ends a turn that failed like any other and tells the failure as if the model had said it; these
+/// are the words it uses.
+fn notice(words: &str) -> Option<Notice> {
+    if words == "Info: Request failed due to a transient API error. Retrying..." {
+        return Some(Notice::Retrying);
+    }
+    let error = words.strip_prefix("Error: ")?;
+    let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
+    let known = ["Authentication failed with provider", "Failed to get response from the AI model"];
+    (status || known.iter().any(|known| error.starts_with(known))).then_some(Notice::Error)
 }

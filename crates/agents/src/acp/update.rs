@@ -1,9 +1,9 @@
 //! `session/update`: words, thoughts, calls and plans.
 
-use protocol::ContentPart;
+use protocol::{ContentPart, ItemStatus};
 use serde_json::{Value, json};
 
-use super::AcpDialogue;
+use super::{AcpDialogue, Notice};
 use crate::diff;
 use crate::transcript::{Speech, ToolOutcome};
 
@@ -40,19 +40,26 @@ impl AcpDialogue {
         let Some(words) = update["content"]["text"].as_str() else {
             return self.transcript.unknown(update.clone());
         };
+        match self.quirks.notice.filter(|_| speech == Speech::Message).and_then(|notice| notice(words)) {
+            Some(Notice::Error) => {
+                self.model_failed = true;
+                self.transcript.finish_speech(ItemStatus::Failed);
+                return self.transcript.error(words, Some("upstream_error"), None);
+            }
+            Some(Notice::Retrying) => {
+                self.transcript.finish_speech(ItemStatus::Failed);
+                return self.transcript.status("Retrying", Some(words.to_owned()), Vec::new());
+            }
+            None => {}
+        }
         let kind = if speech == Speech::Thought { "thought" } else { "message" };
         let key = format!("{kind}:{}", update["messageId"].as_str().unwrap_or_default());
-        // An error comes in one piece and as the first of a message.
-        let first = !self.transcript.speaks(&key);
-        let error = self.quirks.errors_are_messages && words.starts_with("Error: ");
-        self.suspect = (first && error && speech == Speech::Message).then(|| words.to_owned());
         self.transcript.finish_other_speech(&key);
         self.transcript.say(&key, speech, None, words);
     }
 
     fn call(&mut self, update: &Value) {
         let call_id = update["toolCallId"].as_str().unwrap_or_default();
-        self.suspect = None;
         if !self.refused.remove(call_id) {
             self.settle_refused();
         }
