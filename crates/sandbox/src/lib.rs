@@ -5,11 +5,13 @@
 //!
 //! Not here: what is allowed (`policy`), kernel calls (`jail`), agents (`agents`).
 
+mod beneath;
 mod exec;
 mod jailed;
 mod limits;
 mod overlay;
 mod port;
+mod review;
 mod system;
 mod unconfined;
 
@@ -19,5 +21,8 @@ pub use limits::{LimitKey, Limits};
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{
     Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
+};
+pub use review::{
+    ChangeStat, Entry, LineCount, SavedChange, SavedChanges, Stamp, UnsavedReason, discard, render_diff, render_stat,
 };
 pub use unconfined::Unconfined;
