@@ -5,11 +5,13 @@
 //!
 //! Not here: what is allowed (`policy`), kernel calls (`jail`), agents (`agents`).
 
+mod beneath;
 mod exec;
 mod jailed;
 mod limits;
 mod overlay;
 mod port;
+mod review;
 mod system;
 mod unconfined;
 
@@ -17,4 +19,7 @@ pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, ru
 pub use jailed::{JailBackend, default_environment};
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
+pub use review::{
+    ChangeStat, Entry, LineCount, SavedChange, SavedChanges, Stamp, UnsavedReason, discard, render_diff, render_stat,
+};
 pub use unconfined::Unconfined;

@@ -237,6 +237,7 @@ async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
         .collect();
     let expect = [
         (ChangeKind::Deleted, "old/deep"),
+        (ChangeKind::Deleted, "old/deep/file"),
         (ChangeKind::Deleted, "removed"),
         (ChangeKind::Modified, "edited"),
         (ChangeKind::Added, "link"),

@@ -125,6 +125,11 @@ impl DataDir {
         self.trajectory().join(format!("{session}.jsonl"))
     }
 
+    /// What a session changed in its workspace.
+    pub fn changes(&self, session: &SessionId) -> PathBuf {
+        self.root.join("changes").join(session.as_str())
+    }
+
     /// Where the bodies of model calls are.
     pub fn bodies(&self) -> PathBuf {
         self.root.join("bodies")
