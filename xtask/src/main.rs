@@ -1,2 +1,30 @@
-//! placeholder
-fn main() {}
+//! What developers run: `cargo xtask test`, `tidy`, `bench`, `install`.
+//!
+//! Few dependencies, on purpose: this is compiled before anything else on a fresh machine.
+//!
+//! Not here: anything the product needs to run.
+
+mod bench;
+mod checks;
+mod command;
+mod identity;
+mod install;
+mod markdown;
+mod source;
+mod step;
+mod tidy;
+mod transcript;
+mod tree;
+mod viv;
+mod workspace;
+
+fn main() -> std::process::ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match command::run(&arguments) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

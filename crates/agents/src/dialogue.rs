@@ -38,6 +38,11 @@ impl Prompt {
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), attachments: Vec::new() }
     }
+
+    /// The words, and below them the paths of the files: every agent can read its workspace.
+    pub(crate) fn with_attachments_named(&self) -> String {
+        self.attachments.iter().fold(self.text.clone(), |text, file| format!("{text}\n[attached file: {}]", file.path))
+    }
 }
 
 /// What a dialogue wants done.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::{Dialogue, Normalized};
+use crate::{Dialogue, Normalized, Package};
 
 /// One kind of agent.
 pub trait Agent: Send + Sync {
     /// Its name in the API and on the command line.
     fn id(&self) -> &'static str;
+    /// What must be installed for it; nothing for the mock.
+    fn package(&self) -> Option<&'static Package>;
     /// What to start for one session.
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError>;
     /// The agent's own protocol, as it comes; callers take [`Agent::dialogue`].
@@ -36,8 +38,23 @@ pub struct LaunchContext {
     pub permission_mode: Option<String>,
     /// The agent's own session, to resume it.
     pub native_session_id: Option<String>,
-    /// The agent's program on the host; mounted read-only.
+    /// What is installed of the agent on the host, mounted read-only: `viv` itself for the mock, for the
+    /// others the folder that holds their `node_modules`.
     pub program: PathBuf,
+    /// Node's program on the host, for the agents whose [`Package`] needs it.
+    pub node: Option<PathBuf>,
+}
+
+/// Where the workspace is in every sandbox.
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// Where an agent's own folder is, inside: writable, and gone with the session.
+pub(crate) const HOME: &str = "/home/agent";
+
+/// The environment every agent has, and `own` of its variables on top.
+pub(crate) fn environment(own: &[(&str, Option<&str>)]) -> BTreeMap<String, String> {
+    let common = [("HOME", Some(HOME)), ("PATH", Some("/usr/local/bin:/usr/bin:/bin")), ("LANG", Some("C.UTF-8"))];
+    let set = common.iter().chain(own).filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.to_owned())));
+    set.collect()
 }
 
 /// What to start inside the sandbox.
@@ -84,4 +101,7 @@ pub enum AgentError {
         /// The mode asked for.
         mode: String,
     },
+    /// A program in JavaScript without Node.
+    #[error("agent `{0}` needs Node, and none is installed")]
+    NodeMissing(&'static str),
 }

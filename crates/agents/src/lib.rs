@@ -7,20 +7,41 @@
 //! Not here: running the plan (`sandbox`), the life of a session (`session`).
 
 mod dialogue;
+mod diff;
 mod launch;
 mod mode;
 mod normalize;
+mod package;
+mod questions;
 mod raw;
 mod registry;
 mod skeleton;
 mod transcript;
 
-mod mock;
+mod acp;
+mod control;
 
+mod claude;
+mod codex;
+mod copilot;
+mod gemini;
+mod mock;
+mod opencode;
+mod pi;
+mod qwen;
+
+pub use claude::ClaudeAgent;
+pub use codex::CodexAgent;
+pub use copilot::CopilotAgent;
 pub use dialogue::{Dialogue, Output, Prompt};
+pub use gemini::GeminiAgent;
 pub use launch::{Agent, AgentError, LaunchContext, LaunchPlan, Mount, PlacedFile};
 pub use mock::{AgentLine, HostLine, LineItem, MockAgent};
 pub use mode::PermissionMode;
 pub use normalize::{Normalized, Normalizer};
+pub use opencode::OpencodeAgent;
+pub use package::Package;
+pub use pi::PiAgent;
+pub use qwen::QwenAgent;
 pub use registry::{UNSUPPORTED, Unsupported, all, by_name};
 pub use skeleton::skeleton;

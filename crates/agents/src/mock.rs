@@ -5,13 +5,14 @@
 
 mod line;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use protocol::{EventBody, Item, ItemDelta, ItemEvent, ItemId, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
+use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Mount, Output, PermissionMode, Prompt};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Mount, Output, Package, PermissionMode, Prompt};
 
 pub use line::{AgentLine, HostLine, LineItem};
 
@@ -43,6 +44,10 @@ impl Agent for MockAgent {
         "mock"
     }
 
+    fn package(&self) -> Option<&'static Package> {
+        None
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut argv: Vec<String> =
@@ -50,18 +55,13 @@ impl Agent for MockAgent {
         if let Some(session) = &context.native_session_id {
             argv.extend(["--resume".to_owned(), session.clone()]);
         }
-        let mut env = BTreeMap::from([
-            ("HOME".to_owned(), "/home/agent".to_owned()),
-            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ("LANG".to_owned(), "C.UTF-8".to_owned()),
-            ("ANTHROPIC_BASE_URL".to_owned(), context.gateway_url.clone()),
-            ("ANTHROPIC_AUTH_TOKEN".to_owned(), context.token.clone()),
+        let env = environment(&[
+            ("ANTHROPIC_BASE_URL", Some(&context.gateway_url)),
+            ("ANTHROPIC_AUTH_TOKEN", Some(&context.token)),
+            ("ANTHROPIC_MODEL", context.model.as_deref()),
         ]);
-        if let Some(model) = &context.model {
-            env.insert("ANTHROPIC_MODEL".to_owned(), model.clone());
-        }
         let mounts = vec![Mount { source: context.program.clone(), target: PROGRAM.to_owned() }];
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: "/workspace".to_owned() })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
@@ -73,8 +73,8 @@ impl Agent for MockAgent {
 struct MockDialogue {
     transcript: Transcript,
     items: HashMap<String, ItemId>,
-    permissions: HashMap<PermissionId, (String, String)>,
-    questions: HashMap<QuestionId, (String, String)>,
+    permissions: HashMap<PermissionId, String>,
+    questions: HashMap<QuestionId, String>,
 }
 
 impl Dialogue for MockDialogue {
@@ -95,14 +95,18 @@ impl Dialogue for MockDialogue {
     }
 
     fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
-        if let Some((id, _)) = self.permissions.remove(id) {
+        if self.transcript.permission_answered(id)
+            && let Some(id) = self.permissions.remove(id)
+        {
             self.transcript.send(&HostLine::PermissionReply { id, reply });
         }
         self.transcript.take()
     }
 
     fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
-        if let Some((id, _)) = self.questions.remove(id) {
+        if self.transcript.question_answered(id)
+            && let Some(id) = self.questions.remove(id)
+        {
             self.transcript.send(&HostLine::QuestionReply { id, answers: answers.map(<[_]>::to_vec) });
         }
         self.transcript.take()
@@ -143,12 +147,12 @@ impl MockDialogue {
             }
             AgentLine::PermissionRequested { id, action, metadata } => {
                 let permission = self.transcript.permission(&action, metadata);
-                self.permissions.insert(permission, (id, action));
+                self.permissions.insert(permission, id);
             }
             AgentLine::PermissionWithdrawn { id } => self.withdraw_permission(&id),
             AgentLine::QuestionRequested { id, prompt, options } => {
                 let question = self.transcript.question(&prompt, options, None);
-                self.questions.insert(question, (id, prompt));
+                self.questions.insert(question, id);
             }
             AgentLine::QuestionWithdrawn { id } => self.withdraw_question(&id),
             AgentLine::Error { message, code, details } => self.transcript.error(message, code.as_deref(), details),
@@ -178,16 +182,14 @@ impl MockDialogue {
     }
 
     fn withdraw_permission(&mut self, native: &str) {
-        let found = self.permissions.iter().find(|(_, (id, _))| id == native).map(|(permission, _)| permission.clone());
-        if let Some((permission, (_, action))) = found.and_then(|id| self.permissions.remove_entry(&id)) {
-            self.transcript.permission_withdrawn(permission, &action);
+        if let Some(id) = self.permissions.iter().find(|(_, id)| *id == native).map(|(id, _)| id.clone()) {
+            self.transcript.withdraw_permission(&id);
         }
     }
 
     fn withdraw_question(&mut self, native: &str) {
-        let found = self.questions.iter().find(|(_, (id, _))| id == native).map(|(question, _)| question.clone());
-        if let Some((question, (_, prompt))) = found.and_then(|id| self.questions.remove_entry(&id)) {
-            self.transcript.question_withdrawn(question, &prompt);
+        if let Some(id) = self.questions.iter().find(|(_, id)| *id == native).map(|(id, _)| id.clone()) {
+            self.transcript.withdraw_question(&id);
         }
     }
 }

@@ -32,9 +32,9 @@ impl PermissionMode {
         [Self::Default, Self::Plan, Self::AcceptEdits, Self::Bypass].into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// The mode asked for, if `agent` can keep it; none asked for means [`PermissionMode::Default`].
+    /// The mode asked for, if `agent` can keep it; none asked for means the first that it keeps.
     pub(crate) fn choose(asked: Option<&str>, agent: &'static str, keeps: &[Self]) -> Result<Self, AgentError> {
-        let Some(asked) = asked else { return Ok(Self::Default) };
+        let Some(asked) = asked else { return Ok(keeps.first().copied().unwrap_or_default()) };
         Self::parse(asked)
             .filter(|mode| keeps.contains(mode))
             .ok_or_else(|| AgentError::ModeNotSupported { agent, mode: asked.to_owned() })

@@ -1,9 +1,10 @@
 //! The agents there are: one row each.
 
-use crate::{Agent, MockAgent};
+use crate::{Agent, ClaudeAgent, CodexAgent, CopilotAgent, GeminiAgent, MockAgent, OpencodeAgent, PiAgent, QwenAgent};
 
 /// Every agent that can be started.
-static AGENTS: &[&dyn Agent] = &[&MockAgent];
+static AGENTS: &[&dyn Agent] =
+    &[&MockAgent, &ClaudeAgent, &CodexAgent, &GeminiAgent, &OpencodeAgent, &CopilotAgent, &QwenAgent, &PiAgent];
 
 /// Agents that people ask for and that cannot be run like the others.
 pub static UNSUPPORTED: &[Unsupported] = &[Unsupported {

@@ -1,24 +1,33 @@
 //! The events of one conversation while they are being written.
 //!
 //! Every dialogue writes through a `Transcript`, so that the same thing looks the same whichever agent
-//! did it.
+//! did it: words are streamed, a tool call is one item that ends when its result comes, the result is an
+//! item below it, and nothing is left open or unanswered when a turn ends.
+
+mod ask;
+mod call;
+mod speech;
 
 use protocol::{
-    ContentPart, Draft, ErrorData, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Permission,
-    PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus, TurnOutcome,
+    ContentPart, Draft, ErrorData, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
+    TurnOutcome,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{Output, raw};
+
+pub(crate) use call::ToolOutcome;
+pub(crate) use speech::Speech;
 
 /// Writes outputs and gives the ids that stand in them.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     epoch: u32,
     items: u64,
-    permissions: u64,
-    questions: u64,
+    asked: ask::Asked,
+    calls: Vec<call::OpenCall>,
+    speech: Vec<speech::OpenSpeech>,
     output: Vec<Output>,
 }
 
@@ -44,7 +53,11 @@ impl Transcript {
         self.output.push(Output::NativeSession(id.to_owned()));
     }
 
+    /// Ends the turn, and with it everything that the agent left open.
     pub(crate) fn turn_ended(&mut self, outcome: TurnOutcome) {
+        self.finish_speech(if outcome == TurnOutcome::Completed { ItemStatus::Completed } else { ItemStatus::Failed });
+        self.withdraw_all();
+        self.abandon_calls();
         self.output.push(Output::TurnEnded(outcome));
     }
 
@@ -75,56 +88,30 @@ impl Transcript {
         self.event(EventBody::ItemStarted(ItemEvent { item: item.clone() }));
     }
 
-    /// The agent may not go on before somebody said yes.
-    pub(crate) fn permission(&mut self, action: &str, metadata: Value) -> PermissionId {
-        self.permissions += 1;
-        let permission_id = PermissionId::numbered(self.epoch, self.permissions);
-        self.event(EventBody::PermissionRequested(Permission {
-            permission_id: permission_id.clone(),
-            action: action.to_owned(),
-            status: PermissionStatus::Requested,
-            metadata: Some(metadata),
-        }));
-        permission_id
+    fn delta(&mut self, item: &Item, delta: &str) {
+        let (item_id, native_item_id) = (item.item_id.clone(), item.native_item_id.clone());
+        self.event(EventBody::ItemDelta(ItemDelta { item_id, native_item_id, delta: delta.to_owned() }));
     }
 
-    /// The agent no longer waits for this answer.
-    pub(crate) fn permission_withdrawn(&mut self, permission_id: PermissionId, action: &str) {
-        self.event(EventBody::PermissionResolved(Permission {
-            permission_id,
-            action: action.to_owned(),
-            status: PermissionStatus::Reject,
-            metadata: Some(json!({ "reason": "withdrawn" })),
-        }));
+    pub(crate) fn completed(&mut self, mut item: Item, status: ItemStatus) {
+        item.status = status;
+        self.event(EventBody::ItemCompleted(ItemEvent { item }));
     }
 
-    /// The agent asks a person.
-    pub(crate) fn question(&mut self, prompt: &str, options: Vec<String>, metadata: Option<Value>) -> QuestionId {
-        self.questions += 1;
-        let question_id = QuestionId::numbered(self.epoch, self.questions);
-        self.event(EventBody::QuestionRequested(Question {
-            question_id: question_id.clone(),
-            prompt: prompt.to_owned(),
-            options,
-            response: None,
-            answers: None,
-            status: QuestionStatus::Requested,
-            metadata,
-        }));
-        question_id
+    /// A short word on what goes on.
+    pub(crate) fn status(&mut self, label: &str, detail: Option<String>, parts: Vec<ContentPart>) {
+        let mut item = self.item(ItemKind::Status, ItemRole::System);
+        item.content = vec![ContentPart::Status { label: label.to_owned(), detail }];
+        item.content.extend(parts);
+        self.started(&item);
+        self.completed(item, ItemStatus::Completed);
     }
 
-    /// The agent no longer waits for this answer.
-    pub(crate) fn question_withdrawn(&mut self, question_id: QuestionId, prompt: &str) {
-        self.event(EventBody::QuestionResolved(Question {
-            question_id,
-            prompt: prompt.to_owned(),
-            options: Vec::new(),
-            response: None,
-            answers: None,
-            status: QuestionStatus::Rejected,
-            metadata: Some(json!({ "reason": "withdrawn" })),
-        }));
+    /// What the agent means to do: a status that carries `steps` as `[{text, status}]`.
+    pub(crate) fn plan(&mut self, steps: Vec<Value>) {
+        let done = steps.iter().filter(|step| step["status"] == "completed").count();
+        let detail = format!("{done} of {} done", steps.len());
+        self.status("Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
     }
 
     pub(crate) fn error(&mut self, message: impl Into<String>, code: Option<&str>, details: Option<Value>) {

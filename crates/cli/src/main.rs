@@ -1,2 +1,33 @@
-//! placeholder
-fn main() {}
+//! The `viv` binary: arguments in, exit code out.
+//!
+//! The sandbox spawner is forked here, before anything has started a thread.
+
+mod agent;
+mod args;
+mod client;
+mod config;
+mod demo;
+mod doctor;
+mod exec;
+mod failure;
+mod front;
+mod host;
+mod name;
+mod outlet;
+mod run;
+mod serve;
+mod sessions;
+mod timeline;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = args::Arguments::parse();
+    let json = arguments.json;
+    match host::dispatch(arguments) {
+        Ok(code) => code,
+        Err(failure) => failure.tell(json),
+    }
+}

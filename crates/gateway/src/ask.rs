@@ -18,19 +18,23 @@ pub(crate) struct Ask {
 // A second `model` or `stream` is an error here: two parsers must never read two different requests.
 #[derive(Deserialize)]
 struct Fields<'a> {
-    #[serde(borrow)]
-    model: Cow<'a, str>,
+    #[serde(borrow, default)]
+    model: Option<Cow<'a, str>>,
     #[serde(default)]
     stream: Option<bool>,
 }
 
 impl Ask {
-    /// Reads the body of a call to `endpoint`.
-    pub(crate) fn read(endpoint: Endpoint, body: &[u8]) -> Result<Self, Refusal> {
+    /// Reads a call to `endpoint`.
+    pub(crate) fn read(endpoint: Endpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
         let fields: Fields<'_> =
             serde_json::from_slice(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
+        if let Some((model, endpoint)) = Endpoint::in_gemini_path(path) {
+            return Ok(Self { model: model.to_owned(), stream: endpoint == Endpoint::StreamGenerateContent });
+        }
         let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
-        Ok(Self { model: fields.model.into_owned(), stream })
+        let model = fields.model.ok_or_else(|| Refusal::BodyInvalid("it names no `model`".to_owned()))?;
+        Ok(Self { model: model.into_owned(), stream })
     }
 }
 
@@ -39,7 +43,7 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> Option<Ask> {
-        Ask::read(Endpoint::Messages, body.as_bytes()).ok()
+        Ask::read(Endpoint::Messages, "/v1/messages", body.as_bytes()).ok()
     }
 
     #[test]

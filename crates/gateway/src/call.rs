@@ -38,7 +38,7 @@ impl Caller {
         parts: &Parts,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let ask = Ask::read(endpoint, &body)?;
+        let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
         let hold = self.hold(endpoint, &ask)?;
         let request = self.request(endpoint, parts, body, &ask)?;
         let (answer, answered) = oneshot::channel();
@@ -75,6 +75,7 @@ impl Caller {
             headers: headers::outward(&parts.headers),
             body,
             model: ask.model.clone(),
+            stream: ask.stream,
             call,
             session: self.identity.session.clone(),
             account: self.identity.account.clone(),
@@ -109,6 +110,7 @@ impl Caller {
             status: answer.status,
             stream: text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/event-stream")),
             length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+            hide_usage: answer.hide_usage,
         };
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };

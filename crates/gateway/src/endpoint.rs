@@ -57,6 +57,14 @@ pub enum Endpoint {
     Messages,
     /// `POST /v1/messages/count_tokens`
     CountTokens,
+    /// `POST /v1/chat/completions`
+    ChatCompletions,
+    /// `POST /v1/responses`
+    Responses,
+    /// `POST /v1beta/models/{model}:generateContent`
+    GenerateContent,
+    /// `POST /v1beta/models/{model}:streamGenerateContent`
+    StreamGenerateContent,
 }
 
 impl Endpoint {
@@ -64,12 +72,32 @@ impl Endpoint {
     pub fn dialect(self) -> Dialect {
         match self {
             Self::Messages | Self::CountTokens => Dialect::Anthropic,
+            Self::ChatCompletions | Self::Responses => Dialect::Openai,
+            Self::GenerateContent | Self::StreamGenerateContent => Dialect::Gemini,
         }
     }
 
     /// Whether a model runs, so that there is something to pay.
     pub fn is_charged(self) -> bool {
         self != Self::CountTokens
+    }
+
+    /// Whether its path names the model.
+    pub(crate) fn is_gemini(self) -> bool {
+        self.dialect() == Dialect::Gemini
+    }
+
+    /// The model and the endpoint that a Gemini path names.
+    pub(crate) fn in_gemini_path(path: &str) -> Option<(&str, Self)> {
+        let rest = path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/"))?;
+        let (model, action) = rest.split_once(':')?;
+        let endpoint = match action {
+            "generateContent" => Self::GenerateContent,
+            "streamGenerateContent" => Self::StreamGenerateContent,
+            _ => return None,
+        };
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        (!model.is_empty() && model.bytes().all(is_name)).then_some((model, endpoint))
     }
 }
 
@@ -82,6 +110,8 @@ pub(crate) enum Route {
     Models,
     /// A call to a model.
     Call(Endpoint),
+    /// `GET /v1/responses`: a client asks for a WebSocket; it falls back to `POST` when told no.
+    WebSocket,
     /// A path that exists, with a method it does not take.
     WrongMethod,
     /// Nothing of ours.
@@ -96,8 +126,29 @@ impl Route {
             "/v1/models" => (Self::Models, Method::GET),
             "/v1/messages" => (Self::Call(Endpoint::Messages), Method::POST),
             "/v1/messages/count_tokens" => (Self::Call(Endpoint::CountTokens), Method::POST),
-            _ => return Self::Unknown,
+            "/v1/chat/completions" => (Self::Call(Endpoint::ChatCompletions), Method::POST),
+            "/v1/responses" if *method == Method::GET => return Self::WebSocket,
+            "/v1/responses" => (Self::Call(Endpoint::Responses), Method::POST),
+            _ => match Endpoint::in_gemini_path(path) {
+                Some((_, endpoint)) => (Self::Call(endpoint), Method::POST),
+                None => return Self::Unknown,
+            },
         };
         if *method == allowed { route } else { Self::WrongMethod }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gemini_path_names_model_and_endpoint() {
+        let path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent";
+        assert_eq!(Endpoint::in_gemini_path(path), Some(("gemini-2.5-pro", Endpoint::StreamGenerateContent)));
+        for path in ["/v1beta/models/a/b:generateContent", "/v1beta/models/:generateContent", "/v1beta/models/m:embed"]
+        {
+            assert_eq!(Endpoint::in_gemini_path(path), None, "`{path}` was accepted");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod ask;
 mod attachment;
 mod bodies;
 mod call;
+mod conceal;
 mod endpoint;
 mod headers;
 mod identity;
@@ -18,12 +19,16 @@ mod price;
 mod record;
 mod refusal;
 mod scripted;
+mod secret;
 mod service;
+mod splice;
 mod tasks;
 mod tee;
 mod till;
 mod token;
 mod upstream;
+mod vendor;
+mod wire;
 
 use std::{io, sync::Arc};
 
@@ -33,8 +38,11 @@ pub use endpoint::{Dialect, Endpoint};
 pub use identity::{CurrentTurn, Identity, Limits};
 pub use price::{Price, Prices};
 pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
+pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest};
+pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind};
+pub use wire::Timeouts;
 
 /// What the gateway of a host is made of.
 #[derive(Debug, Clone, Default)]

@@ -4,6 +4,8 @@
 //! place of an earlier one and is never added to it.
 
 mod anthropic;
+mod gemini;
+mod openai;
 mod sse;
 
 use memchr::memmem;
@@ -69,15 +71,25 @@ impl Meter {
 fn read_event(dialect: Dialect, data: &[u8], reading: &mut Reading) {
     match dialect {
         Dialect::Anthropic => anthropic::read_event(data, reading),
-        Dialect::Openai | Dialect::Gemini => {}
+        Dialect::Openai => openai::read_event(data, reading),
+        Dialect::Gemini => gemini::read_event(data, reading),
     }
 }
 
 fn read_document(dialect: Dialect, body: &[u8], reading: &mut Reading) {
     match dialect {
         Dialect::Anthropic => anthropic::read_document(body, reading),
-        Dialect::Openai | Dialect::Gemini => {}
+        Dialect::Openai => openai::read_document(body, reading),
+        Dialect::Gemini => gemini::read_document(body, reading),
     }
+}
+
+/// Whether the field `quoted` (with its quotes) is anywhere in `data` with a value other than null.
+fn has_value(data: &[u8], quoted: &str) -> bool {
+    memmem::find_iter(data, quoted.as_bytes()).any(|at| {
+        let rest = data[at + quoted.len()..].trim_ascii_start();
+        rest.strip_prefix(b":").is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
+    })
 }
 
 /// Whether any of `words` is in `data`: a cheap look before a costly parse.

@@ -23,6 +23,8 @@ pub(crate) enum Refusal {
     RouteNotFound { method: Method, path: String },
     #[error("the model gateway does not take `{method}` on `{path}`")]
     MethodNotAllowed { method: Method, path: String },
+    #[error("the model gateway has no WebSocket; send a `POST`")]
+    NoWebSocket,
     #[error("a request body has at most {limit} bytes")]
     BodyTooLarge { limit: usize },
     #[error("the request body did not arrive whole")]
@@ -56,8 +58,12 @@ impl Refusal {
             Self::TokenInvalid | Self::SessionEnded => StatusCode::FORBIDDEN,
             Self::RouteNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyCut | Self::BodyInvalid(_) | Self::PriceUnknown(_) => StatusCode::BAD_REQUEST,
+            Self::BodyCut
+            | Self::BodyInvalid(_)
+            | Self::PriceUnknown(_)
+            | Self::Upstream(UpstreamFailure::Unsupported { .. }) => StatusCode::BAD_REQUEST,
             Self::RequestsSpent { .. } => StatusCode::PAYMENT_REQUIRED,
             Self::NotRecorded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
@@ -66,7 +72,7 @@ impl Refusal {
     }
 
     fn may_be_retried(&self) -> bool {
-        matches!(self, Self::NotRecorded | Self::Upstream(_))
+        !self.status().is_client_error()
     }
 
     /// The answer, in the caller's shape.

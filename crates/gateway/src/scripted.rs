@@ -155,5 +155,5 @@ fn json_answer(status: StatusCode, body: &Value) -> UpstreamAnswer {
 fn answer(status: StatusCode, kind: &'static str, emissions: Vec<Emission>) -> UpstreamAnswer {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    UpstreamAnswer { status, headers, frames: emit::play(emissions) }
+    UpstreamAnswer { status, headers, frames: emit::play(emissions), hide_usage: false }
 }

@@ -44,6 +44,7 @@ async fn answer(
     match route {
         Route::Hello | Route::Unknown => Err(Refusal::RouteNotFound { method, path }),
         Route::WrongMethod => Err(Refusal::MethodNotAllowed { method, path }),
+        Route::WebSocket => Err(Refusal::NoWebSocket),
         Route::Models => Ok(whole(StatusCode::OK, &models(dialect, &caller.identity.upstream.models()))),
         Route::Call(endpoint) => {
             let (parts, body) = request.into_parts();

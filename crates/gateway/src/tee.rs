@@ -17,6 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
 use crate::{
+    conceal::UsageFilter,
     endpoint::Dialect,
     meter::Meter,
     record::{Answer, CallRecord, Ending, describe},
@@ -32,6 +33,7 @@ pub(crate) struct Head {
     pub(crate) stream: bool,
     /// Bytes to come, where the upstream said so.
     pub(crate) length: Option<u64>,
+    pub(crate) hide_usage: bool,
 }
 
 /// How much of an answer is taken.
@@ -64,6 +66,7 @@ struct Passage {
     head: Head,
     allowance: Allowance,
     meter: Meter,
+    filter: Option<UsageFilter>,
     body: Vec<u8>,
     ttft: Option<Duration>,
     record: CallRecord,
@@ -72,16 +75,22 @@ struct Passage {
 impl Tee {
     pub(crate) fn new(head: Head, frames: Frames, allowance: Allowance, record: CallRecord, tasks: Tasks) -> Self {
         let meter = Meter::new(head.dialect, head.stream);
-        let length = head.length;
-        let passage = Passage { frames, head, allowance, meter, body: Vec::new(), ttft: None, record };
+        let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
+        // What is taken out on the way would make the length a lie.
+        let length = head.length.filter(|_| filter.is_none());
+        let passage = Passage { frames, head, allowance, meter, filter, body: Vec::new(), ttft: None, record };
         Self { state: State::Passing(Box::new(passage)), tasks, length }
     }
 
     /// The upstream has ended: records it, and gives the agent an error event where it broke off.
     fn settle(&mut self, failure: Option<UpstreamFailure>) -> Option<Bytes> {
-        let State::Passing(passage) = mem::replace(&mut self.state, State::Over) else { return None };
+        let State::Passing(mut passage) = mem::replace(&mut self.state, State::Over) else { return None };
         let (dialect, stream) = (passage.head.dialect, passage.head.stream);
-        let last_word = failure.as_ref().filter(|_| stream).map(|failure| error_event(dialect, &failure.to_string()));
+        let last_word = match &failure {
+            Some(failure) if stream => Some(error_event(dialect, &failure.to_string())),
+            Some(_) => None,
+            None => passage.filter.as_mut().and_then(UsageFilter::finish),
+        };
         // A document that broke off has no other way to say so than a broken connection.
         let broken = failure.is_some() && !stream;
         self.state = State::Settling { written: passage.settle(failure), broken };
@@ -102,7 +111,10 @@ impl Body for Tee {
                 State::Passing(passage) => {
                     let failure = match ready!(passage.frames.as_mut().poll_next(context)) {
                         Some(Ok(bytes)) => match passage.take(&bytes) {
-                            Ok(()) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                            Ok(()) => match passage.show(bytes) {
+                                Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                                None => continue,
+                            },
                             Err(failure) => Some(failure),
                         },
                         Some(Err(failure)) => Some(failure),
@@ -152,6 +164,14 @@ impl Passage {
         }
         self.body.extend_from_slice(bytes);
         self.meter.pass(bytes)
+    }
+
+    /// What the agent may see of the bytes.
+    fn show(&mut self, bytes: Bytes) -> Option<Bytes> {
+        match &mut self.filter {
+            Some(filter) => filter.pass(&bytes),
+            None => Some(bytes),
+        }
     }
 
     /// Reads what is left for a client that is gone.

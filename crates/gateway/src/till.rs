@@ -51,7 +51,8 @@ impl Till {
         if identity.upstream.is_free() || !endpoint.is_charged() {
             return Ok(Price::FREE);
         }
-        self.prices.of(model).ok_or_else(|| Refusal::PriceUnknown(model.to_owned()))
+        let model = identity.upstream.resolve(model);
+        self.prices.of(&model).ok_or(Refusal::PriceUnknown(model))
     }
 }
 

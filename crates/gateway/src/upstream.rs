@@ -19,6 +19,10 @@ pub trait Upstream: Send + Sync {
     fn name(&self) -> &str;
     /// The models it is known to have.
     fn models(&self) -> Vec<String>;
+    /// The name under which it knows `model`: what is asked of it, and what is paid for.
+    fn resolve(&self, model: &str) -> String {
+        model.to_owned()
+    }
     /// Whether its calls cost nothing, whatever the model is called.
     fn is_free(&self) -> bool {
         false
@@ -42,6 +46,8 @@ pub struct UpstreamRequest {
     pub body: Bytes,
     /// The model asked for.
     pub model: String,
+    /// Whether the answer is to be a stream.
+    pub stream: bool,
     /// The call, for upstreams that keep accounts.
     pub call: CallId,
     /// The session, for upstreams that keep accounts.
@@ -61,6 +67,8 @@ pub struct UpstreamAnswer {
     pub headers: HeaderMap,
     /// The body.
     pub frames: Frames,
+    /// Whether the event with the usage was asked for by us alone, and is not for the agent.
+    pub hide_usage: bool,
 }
 
 /// Why the model's side gave no answer, or not all of it.
@@ -74,6 +82,12 @@ pub enum UpstreamFailure {
         /// What the system said.
         #[source]
         source: std::io::Error,
+    },
+    /// The upstream speaks another API, and we cannot put the call into its words.
+    #[error("the upstream `{upstream}` does not take this kind of request")]
+    Unsupported {
+        /// Its name.
+        upstream: String,
     },
     /// Nothing came for too long.
     #[error("the upstream was silent for {0} seconds")]

@@ -1,1 +1,30 @@
-//! placeholder
+//! The Linux sandbox itself: namespaces, a private root, Landlock, seccomp, and the init inside.
+//!
+//! A sandbox is made by following a recipe (`setup.rs`), one paragraph a kernel step, and any step that
+//! fails stops the start with its name: nothing is ever silently weaker. Works as root and without.
+//!
+//! Not here: which paths and limits a sandbox gets (`policy`), async, or anything about agents.
+
+mod cgroup;
+mod error;
+mod init;
+mod jail;
+mod landlock_rules;
+mod plan;
+mod root;
+mod seccomp;
+mod setup;
+mod source;
+mod spawner;
+mod sys;
+mod wire;
+
+pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
+pub use error::{JailError, Step};
+pub use jail::{Jail, Made, News};
+pub use landlock_rules::landlock_version;
+pub use plan::{
+    Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
+    WorkspacePlan,
+};
+pub use spawner::{Spawner, serve_spawner};

@@ -1,6 +1,6 @@
 //! The file tools: they write for real and tell it as a unified diff.
 
-use std::path::Path;
+use std::path::{Component, Path};
 use std::{fs, io};
 
 use protocol::{ContentPart, FileAction};
@@ -32,6 +32,13 @@ pub(crate) fn edit(workspace: &Path, path: &str, old: &str, new: &str) -> Outcom
     }
 }
 
+/// Whether `path` is plainly below the workspace: no way up, and no other root.
+pub(crate) fn is_inside(workspace: &Path, path: &str) -> bool {
+    let path = Path::new(path);
+    let below = path.strip_prefix(workspace).or_else(|_| path.strip_prefix("/workspace")).unwrap_or(path);
+    below.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
 fn store(target: &Path, path: &str, before: &str, after: &str, action: FileAction) -> Outcome {
     let made = target.parent().map_or(Ok(()), fs::create_dir_all);
     if let Err(error) = made.and_then(|()| fs::write(target, after)) {
@@ -57,6 +64,20 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.path().join("deep/a.txt")).unwrap(), "one\nthree\n");
         let [ContentPart::FileRef { diff: Some(diff), .. }] = &outcome.parts[..] else { panic!("no file") };
         assert_eq!(diff, "--- a/deep/a.txt\n+++ b/deep/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n");
+    }
+
+    #[test]
+    fn inside_is_what_cannot_lead_out() {
+        for (path, inside) in [
+            ("a/b", true),
+            ("./a", true),
+            ("/w/a", true),
+            ("/workspace/a", true),
+            ("/etc/a", false),
+            ("a/../../b", false),
+        ] {
+            assert_eq!(is_inside(Path::new("/w"), path), inside, "{path}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use agents::PermissionMode;
+use agents::{LineItem, PermissionMode};
 use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus, PermissionReply};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -107,13 +107,21 @@ impl<W: Write> Agent<W> {
         let (name, arguments) = (name.to_owned(), input.to_string());
         call.content = vec![ContentPart::ToolCall { name, arguments, call_id: call_id.to_owned() }];
         self.voice.started(&call)?;
-        let outcome = match execute(self) {
-            Ok(outcome) => outcome,
-            Err(stop) => {
-                self.voice.completed(call, ItemStatus::Failed)?;
-                return Err(stop);
+        match execute(self) {
+            Ok(outcome) => {
+                self.finish(call, call_id, &outcome)?;
+                Ok(outcome)
             }
-        };
+            // A call always has a result, also when there was no time for one.
+            Err(stop @ (Stop::Interrupted | Stop::Failed)) => {
+                self.finish(call, call_id, &Outcome::failed("interrupted"))?;
+                Err(stop)
+            }
+            Err(ending) => Err(ending),
+        }
+    }
+
+    fn finish(&mut self, call: LineItem, call_id: &str, outcome: &Outcome) -> Result<(), Stop> {
         let status = if outcome.failed { ItemStatus::Failed } else { ItemStatus::Completed };
         let mut result = self.voice.item(ItemKind::ToolResult, ItemRole::Tool);
         result.parent = Some(call.id.clone());
@@ -121,8 +129,7 @@ impl<W: Write> Agent<W> {
         result.content.extend(outcome.parts.iter().cloned());
         self.voice.completed(call, status)?;
         self.voice.started(&result)?;
-        self.voice.completed(result, status)?;
-        Ok(outcome)
+        Ok(self.voice.completed(result, status)?)
     }
 
     fn execute(&mut self, tool: Tool) -> Result<Outcome, Stop> {
@@ -130,11 +137,14 @@ impl<W: Write> Agent<W> {
         if self.mode == PermissionMode::Plan && !harmless {
             return Ok(Outcome::failed("plan mode: nothing is done before the plan is approved"));
         }
+        if let Some(refusal) = self.ask_for(&tool)? {
+            return Ok(refusal);
+        }
         match tool {
             Tool::Echo { text } => Ok(Outcome::done(text)),
             Tool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
             Tool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
-            Tool::RunCommand { command } => self.run_if_allowed(&command),
+            Tool::RunCommand { command } => self.run_program(&command),
             Tool::Fetch { url } => Ok(fetch::get(&url)),
             Tool::AskUser { question, options } => Ok(match self.ask_question(&question, &options)? {
                 Some(answer) => Outcome::done(answer),
@@ -143,19 +153,31 @@ impl<W: Write> Agent<W> {
         }
     }
 
-    fn run_if_allowed(&mut self, command: &[String]) -> Result<Outcome, Stop> {
-        let Some(program) = command.first() else { return Ok(Outcome::failed("an empty command")) };
-        if self.mode != PermissionMode::Bypass && !self.allowed.contains(program) {
-            let metadata = json!({ "tool": "run_command", "input": { "command": command }, "always": program });
-            match self.ask_permission("run_command", metadata)? {
-                PermissionReply::Once => {}
-                PermissionReply::Always => {
-                    self.allowed.insert(program.clone());
-                }
-                PermissionReply::Reject => return Ok(Outcome::failed("the person said no")),
+    /// Asks for what is not free: running a program, and changing a file outside the workspace.
+    fn ask_for(&mut self, tool: &Tool) -> Result<Option<Outcome>, Stop> {
+        let (action, input, covered) = match tool {
+            Tool::RunCommand { command } => ("run_command", json!({ "command": command }), command.first().cloned()),
+            Tool::WriteFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
+                ("write_file", json!({ "path": path }), Some(path.clone()))
             }
+            Tool::EditFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
+                ("edit_file", json!({ "path": path }), Some(path.clone()))
+            }
+            _ => return Ok(None),
+        };
+        let covered = covered.unwrap_or_default();
+        if self.mode == PermissionMode::Bypass || self.allowed.contains(&covered) {
+            return Ok(None);
         }
-        self.run_program(command)
+        let metadata = json!({ "tool": action, "input": input, "always": covered });
+        match self.ask_permission(action, metadata)? {
+            PermissionReply::Once => Ok(None),
+            PermissionReply::Always => {
+                self.allowed.insert(covered);
+                Ok(None)
+            }
+            PermissionReply::Reject => Ok(Some(Outcome::failed("the person said no"))),
+        }
     }
 }
 

@@ -1,1 +1,58 @@
-//! placeholder
+//! `sandbox.policy.yaml`: document → compiled policy → decision with the rule that decided.
+//!
+//! A [`Document`] is what was written; a [`Policy`] is what it means; an [`Effective`] policy is what is left
+//! when the [`Ceiling`], the [`Base`] and every [`Narrowing`] met. The rule that must stay true: nothing is
+//! ever allowed that one of the layers denies, and every answer names the file and line that gave it.
+//!
+//! # What an absent key means
+//!
+//! | key | in a base | in a ceiling or narrowing |
+//! | --- | --- | --- |
+//! | `fs.workspace` | `readonly` | no opinion |
+//! | `fs.read`, `fs.write` | nothing | no opinion |
+//! | `fs.deny_read`, `fs.deny_write` | what is secret, or run by others, in any repository | nothing more |
+//! | `net.enabled` | `false` | no opinion |
+//! | `net.allowlist` | nothing | no opinion |
+//! | `net.denylist` | the ceiling's | nothing more |
+//! | `proc.*` | small: half a processor, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
+//! | `degrade.*` | `enforced` | no opinion |
+//! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |
+//! | `models.budget_usd`, `models.max_requests` | 0 | no opinion |
+//!
+//! The workspace of an empty policy is `readonly`, not the `overlay` every preset chooses: a file that says
+//! nothing has not said that anything may be written. The values stand in `builtin/strictest.yaml`.
+//!
+//! Not here: reading files, clocks, the environment (callers hand everything in), and enforcement.
+
+mod allow;
+mod bound;
+mod compile;
+mod decision;
+mod deny;
+mod document;
+mod effective;
+mod evaluate;
+mod finding;
+mod gate;
+mod key;
+mod layer;
+mod pattern;
+mod policy;
+mod preset;
+mod rule;
+mod source;
+mod suggest;
+mod value;
+
+pub use decision::{Action, Decision, Verdict};
+pub use deny::DenyGlobs;
+pub use document::{Document, Means, WorkspaceMode};
+pub use effective::{Degrade, Effective, Fs, Limits, Models, Net, ToolRules};
+pub use finding::{Finding, PolicyError};
+pub use key::{Key, UnknownKey};
+pub use layer::{Base, Ceiling, Narrowing, effective, narrow};
+pub use pattern::{Endpoint, Host, HostError};
+pub use policy::Policy;
+pub use preset::{Preset, UnknownPreset};
+pub use rule::{LayerName, RuleRef, Ruled};
+pub use source::{Place, Source, Written};

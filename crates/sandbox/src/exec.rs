@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
 
 use crate::{Sandbox, SandboxError};
 
@@ -68,101 +69,124 @@ pub enum OutputStream {
 /// Hears output as it comes.
 pub type OutputListener<'a> = &'a mut (dyn FnMut(OutputStream, &[u8]) + Send);
 
+/// How long output may still come after the command itself has ended, from what it left running.
+const AFTERMATH: Duration = Duration::from_millis(50);
+
 /// Runs a command to its end, hearing its output as it comes.
 ///
-/// What is past `output_limit` is read, passed to `listener` and not kept.
+/// What is past `output_limit` is read, passed to `listener` and not kept. A timeout ends the command with
+/// everything it started, and the result says so.
 pub async fn run(
     sandbox: &dyn Sandbox,
     mut spec: ExecSpec,
     listener: OutputListener<'_>,
 ) -> Result<ExecResult, SandboxError> {
-    let started = std::time::Instant::now();
+    let input = std::io::Cursor::new(spec.stdin.take().unwrap_or_default());
+    run_with_input(sandbox, spec, Box::new(input), listener).await
+}
+
+/// The same, with input that comes while the command runs.
+pub async fn run_with_input(
+    sandbox: &dyn Sandbox,
+    spec: ExecSpec,
+    mut source: Box<dyn AsyncRead + Send + Unpin>,
+    listener: OutputListener<'_>,
+) -> Result<ExecResult, SandboxError> {
+    let started = Instant::now();
+    let (timeout, idle_timeout) = (spec.timeout, spec.idle_timeout);
     let limit = spec.output_limit.unwrap_or(usize::MAX);
-    let (timeout, idle_timeout, input) = (spec.timeout, spec.idle_timeout, spec.stdin.take());
     let mut process = sandbox.exec(spec).await?;
     let stdin = process.stdin.take();
-    let feed = async move {
-        if let (Some(mut stdin), Some(bytes)) = (stdin, input) {
+    let mut input = std::pin::pin!(async move {
+        if let Some(mut stdin) = stdin {
             // A command that does not read its input is not an error of ours.
-            let _ = stdin.write_all(&bytes).await;
+            let _ = tokio::io::copy(&mut source, &mut stdin).await;
         }
-    };
+    });
+    let (mut out, mut err) = (Pipe::new(process.stdout), Pipe::new(process.stderr));
+    let (mut given, mut exit) = (false, None);
     let mut result = ExecResult::default();
-    let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-    let collected = {
-        let collect = collect(&mut process.stdout, &mut process.stderr, limit, idle_timeout, &mut result, listener);
-        let both = async { tokio::join!(feed, collect).1 };
-        match deadline {
-            Some(deadline) => tokio::time::timeout_at(deadline, both).await.unwrap_or(Collected::TimedOut),
-            None => both.await,
-        }
-    };
-    if collected == Collected::TimedOut {
-        result.timed_out = true;
-        (process.kill)();
-    }
-    let ended = match deadline {
-        Some(deadline) if !result.timed_out => match tokio::time::timeout_at(deadline, &mut process.exit).await {
-            Ok(ended) => ended,
-            Err(_) => {
+    let mut last_heard = started;
+    while exit.is_none() || out.open || err.open {
+        let wake = match exit {
+            Some(_) => Some(last_heard.max(started) + AFTERMATH),
+            None => [timeout.map(|limit| started + limit), idle_timeout.map(|limit| last_heard + limit)]
+                .into_iter()
+                .flatten()
+                .min(),
+        };
+        tokio::select! {
+            () = &mut input, if !given => given = true,
+            read = out.read(), if out.open => {
+                out.keep(read, OutputStream::Stdout, limit, listener, &mut result.truncated);
+                last_heard = Instant::now();
+            }
+            read = err.read(), if err.open => {
+                err.keep(read, OutputStream::Stderr, limit, listener, &mut result.truncated);
+                last_heard = Instant::now();
+            }
+            ended = &mut process.exit, if exit.is_none() => {
+                exit = Some(ended?);
+                result.wall = started.elapsed();
+                last_heard = Instant::now();
+            }
+            // What still holds the pipes outlives the command; it is not waited for.
+            () = sleep_until(wake), if exit.is_some() => break,
+            () = sleep_until(wake), if exit.is_none() => {
                 result.timed_out = true;
                 (process.kill)();
-                process.exit.await
+                exit = Some((&mut process.exit).await?);
+                result.wall = started.elapsed();
+                last_heard = Instant::now();
             }
-        },
-        _ => process.exit.await,
-    };
-    result.exit = ended?;
-    result.wall = started.elapsed();
+        }
+    }
+    (result.stdout, result.stderr) = (out.kept, err.kept);
+    result.exit = exit.unwrap_or_default();
     Ok(result)
 }
 
-#[derive(PartialEq, Eq)]
-enum Collected {
-    Closed,
-    TimedOut,
-}
-
-async fn collect(
-    stdout: &mut (dyn AsyncRead + Send + Unpin),
-    stderr: &mut (dyn AsyncRead + Send + Unpin),
-    limit: usize,
-    idle_timeout: Option<Duration>,
-    result: &mut ExecResult,
-    listener: OutputListener<'_>,
-) -> Collected {
-    let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    let (mut out_open, mut err_open) = (true, true);
-    while out_open || err_open {
-        let idle = async {
-            match idle_timeout {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            read = stdout.read(&mut out), if out_open => match read {
-                Ok(count) if count > 0 => {
-                    listener(OutputStream::Stdout, &out[..count]);
-                    keep(&mut result.stdout, &out[..count], limit, &mut result.truncated);
-                }
-                _ => out_open = false,
-            },
-            read = stderr.read(&mut err), if err_open => match read {
-                Ok(count) if count > 0 => {
-                    listener(OutputStream::Stderr, &err[..count]);
-                    keep(&mut result.stderr, &err[..count], limit, &mut result.truncated);
-                }
-                _ => err_open = false,
-            },
-            () = idle => return Collected::TimedOut,
-        }
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake).await,
+        None => std::future::pending().await,
     }
-    Collected::Closed
 }
 
-fn keep(kept: &mut Vec<u8>, bytes: &[u8], limit: usize, truncated: &mut bool) {
-    let room = limit.saturating_sub(kept.len()).min(bytes.len());
-    kept.extend_from_slice(&bytes[..room]);
-    *truncated |= room < bytes.len();
+/// One of the two outputs, as it is read.
+struct Pipe {
+    source: Box<dyn AsyncRead + Send + Unpin>,
+    buffer: Vec<u8>,
+    kept: Vec<u8>,
+    open: bool,
+}
+
+impl Pipe {
+    fn new(source: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+        Self { source, buffer: vec![0; 64 * 1024], kept: Vec::new(), open: true }
+    }
+
+    /// Number of bytes read; none at the end and after an error.
+    async fn read(&mut self) -> usize {
+        self.source.read(&mut self.buffer).await.unwrap_or(0)
+    }
+
+    fn keep(
+        &mut self,
+        count: usize,
+        stream: OutputStream,
+        limit: usize,
+        listener: OutputListener<'_>,
+        truncated: &mut bool,
+    ) {
+        let bytes = &self.buffer[..count];
+        if bytes.is_empty() {
+            self.open = false;
+            return;
+        }
+        listener(stream, bytes);
+        let room = limit.saturating_sub(self.kept.len()).min(count);
+        self.kept.extend_from_slice(&bytes[..room]);
+        *truncated |= room < count;
+    }
 }

@@ -6,11 +6,18 @@
 //! Not here: what is allowed (`policy`), kernel calls (`jail`), agents (`agents`).
 
 mod exec;
+mod jailed;
+mod limits;
+mod overlay;
 mod port;
+mod system;
 mod unconfined;
 
-pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
+pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
+pub use jailed::{JailBackend, default_environment};
+pub use limits::{LimitKey, Limits};
+pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{
-    Backend, MODEL_URL, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
+    Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
 };
 pub use unconfined::Unconfined;

@@ -8,7 +8,7 @@ use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, Exit};
+use crate::{ExecSpec, Exit, Layers, Limits};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -28,20 +28,29 @@ pub trait Backend: Send + Sync {
 pub trait Sandbox: Send + Sync {
     /// Its name in records.
     fn id(&self) -> &str;
-    /// The listener inside on the model gateway's port; `None` once taken.
-    fn take_model_listener(&self) -> Option<TcpListener>;
-    /// The listener inside on the egress port; `None` once taken.
-    fn take_egress_listener(&self) -> Option<TcpListener>;
+    /// A listener on one of the two ports inside; `None` once taken, or where there is none.
+    fn take_listener(&self, port: Port) -> Option<TcpListener>;
     /// Starts a command.
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process>;
     /// What is enforced here, key by key, and by what; the data of `policy.effective`.
     fn effective(&self) -> serde_json::Value;
+    /// What an overlay workspace is made of, to see what changed; `None` for every other mode.
+    fn layers(&self) -> Option<Layers>;
     /// Ends every process inside and frees everything. Returns when all are dead; twice is no error.
     fn destroy(&self) -> SandboxFuture<'_, ()>;
 }
 
+/// The two ways out of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// The model gateway.
+    Models,
+    /// Everything else that is allowed.
+    Egress,
+}
+
 /// What a sandbox is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SandboxSpec {
     /// Unique among those alive.
     pub id: String,
@@ -51,10 +60,12 @@ pub struct SandboxSpec {
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// What all of it together may use.
+    pub limits: Limits,
 }
 
 /// What is at `/workspace`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Workspace {
     /// The directory on the host; an empty one is made when there is none.
     pub directory: Option<PathBuf>,

@@ -2,9 +2,7 @@
 //!
 //! Nothing is enforced and `effective` says it, key by key. What would need a wall to be true (an overlay,
 //! a read-only workspace) is refused. All a sandbox of this kind still keeps is the promise that its
-//! processes die with it: all that descend from a command that still runs.
-
-mod descent;
+//! processes die with it, as far as they stay in their process group.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,7 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::{
-    Backend, ExecSpec, Exit, MODEL_URL, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, WorkspaceMode,
+    Backend, ExecSpec, Exit, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    WorkspaceMode,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -77,7 +76,7 @@ impl Group {
     fn kill(&self) {
         // Once the leader is reaped its number may be somebody else's.
         if self.exit.borrow().is_none() {
-            descent::kill_family(self.leader);
+            let _ = kill_process_group(self.leader, Signal::KILL);
         }
     }
 }
@@ -153,12 +152,11 @@ impl Sandbox for Open {
         &self.id
     }
 
-    fn take_model_listener(&self) -> Option<TcpListener> {
-        lock(&self.model).take()
-    }
-
-    fn take_egress_listener(&self) -> Option<TcpListener> {
-        None
+    fn take_listener(&self, port: Port) -> Option<TcpListener> {
+        match port {
+            Port::Models => lock(&self.model).take(),
+            Port::Egress => None,
+        }
     }
 
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
@@ -169,6 +167,10 @@ impl Sandbox for Open {
         KEYS.into_iter()
             .map(|key| (key.to_owned(), serde_json::json!({"state": "absent", "by": "unconfined"})))
             .collect()
+    }
+
+    fn layers(&self) -> Option<Layers> {
+        None
     }
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
@@ -287,6 +289,7 @@ mod tests {
             workspace: Workspace { directory, mode },
             mounts: vec![(PathBuf::from("/usr/bin"), PathBuf::from("/opt/tools"))],
             files: vec![(PathBuf::from("/etc/agent.conf"), b"placed".to_vec())],
+            ..SandboxSpec::default()
         }
     }
 
@@ -321,10 +324,10 @@ mod tests {
     async fn the_gateway_is_where_every_sandbox_has_it() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        let bound = sandbox.take_model_listener().unwrap().local_addr().unwrap();
+        let bound = sandbox.take_listener(Port::Models).unwrap().local_addr().unwrap();
         let result = shell(&*sandbox, &format!("echo {MODEL_URL}")).await;
         assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("http://{bound}\n"));
-        assert!(sandbox.take_model_listener().is_none());
+        assert!(sandbox.take_listener(Port::Models).is_none());
     }
 
     #[tokio::test]
@@ -342,8 +345,7 @@ mod tests {
     async fn destroying_it_ends_children_of_children_and_leaves_nothing() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        // With job control each job has a group of its own.
-        let line = "set -m; sh -c 'sleep 1000 & echo $!; wait' & wait";
+        let line = "sleep 1000 & echo $!; exec sleep 1000";
         let command = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
         let mut process = sandbox.exec(ExecSpec { command, ..ExecSpec::default() }).await.unwrap();
         let mut first = String::new();

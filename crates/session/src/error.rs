@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use agents::AgentError;
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::SandboxError;
-use store::{JournalError, SessionIndexError};
+use store::{DataDirError, JournalError, SessionIndexError};
 
 /// Why a command to a session was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,9 @@ pub enum SessionError {
     /// The list of sessions could not be read or written.
     #[error("cannot use the list of sessions")]
     Index(#[source] SessionIndexError),
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory")]
+    DataDir(#[from] DataDirError),
     /// Another process of this data directory runs it.
     #[error("session `{0}` is run by another process")]
     RunElsewhere(SessionId),
@@ -92,9 +95,11 @@ impl SessionError {
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
             Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
+            Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(_) => Code::SandboxCreateError,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
+            Self::DataDir(error) => error.code(),
             Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }

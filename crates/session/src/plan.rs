@@ -108,6 +108,7 @@ impl Plan {
             permission_mode: self.permission_mode.clone(),
             native_session_id: self.native_session_id.clone(),
             program: enlisted.program.clone(),
+            node: enlisted.node.cloned(),
         }
     }
 

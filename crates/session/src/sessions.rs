@@ -43,6 +43,8 @@ pub struct Parts {
     pub upstream: Arc<dyn Upstream>,
     /// What one session may use of it.
     pub limits: Limits,
+    /// What a sandbox may use of the machine.
+    pub sandbox_limits: sandbox::Limits,
     /// How long a session waits for what.
     pub timing: Timing,
 }

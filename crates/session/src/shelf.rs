@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use gateway::BodyStore;
 use protocol::{BodyRef, SessionId};
 use store::{
-    Bodies, Clock, DataDir, FileJournal, Journal, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError,
-    SessionRecord,
+    Bodies, Clock, DataDir, FileJournal, Journal, NewSession, Owner, SessionChange, SessionIndex, SessionRecord,
 };
 
 use crate::SessionError;
@@ -28,7 +27,7 @@ pub(crate) struct Shelf {
 impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
-        let owner = Owner::claim(&directory).map_err(SessionIndexError::Owner)?;
+        let owner = Owner::claim(&directory)?;
         Ok(Self { directory, clock, index, owner, open: Mutex::default() })
     }
 

@@ -3,16 +3,16 @@
 //! A body is written beside its place and renamed into it, so what stands under a name is whole; and
 //! it is read back only if it still has the digest it is named by. The same bytes are kept once.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use protocol::BodyRef;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::{DataDir, Digest};
+use crate::{DataDir, Digest, lock_file};
 
 /// Why a body could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +73,7 @@ impl Bodies {
     /// Keeps a body that comes piece by piece.
     pub fn writer(&self) -> Result<BodyWriter, BodyError> {
         let path = self.root.join(format!(".{}.part", Uuid::new_v4()));
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = opened.map_err(BodyError::io("make", &path))?;
+        let file = lock_file::create(&path).map_err(BodyError::io("make", &path))?;
         Ok(BodyWriter { bodies: self.clone(), part: Part(path), file, hasher: Sha256::new(), bytes: 0 })
     }
 
@@ -98,6 +97,11 @@ impl Bodies {
         let outcome = File::open(&path).and_then(|file| file.sync_all());
         let outcome = outcome.and_then(|()| File::open(shard)?.sync_all());
         outcome.map_err(BodyError::io("sync", &path))
+    }
+
+    /// Removes what killed writers left, and says how many that were.
+    pub fn sweep(&self) -> usize {
+        lock_file::sweep(&self.root, "part")
     }
 
     /// After a power cut a name may stand without its bytes: such a body is written again.

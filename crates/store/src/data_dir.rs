@@ -68,7 +68,8 @@ impl DataDirError {
         }
     }
 
-    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// For `map_err`: names the step and the file.
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_owned(), source }
     }
 }

@@ -37,31 +37,45 @@ pub enum DatabaseError {
     },
 }
 
+/// How surely a committed transaction is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Synchronous {
+    /// Survives the process and the power.
+    Full,
+    /// Survives the process; the last transactions may go with the power.
+    Normal,
+}
+
+impl Synchronous {
+    /// Makes it so from the next transaction on.
+    pub(crate) fn apply(self, connection: &Connection) -> rusqlite::Result<()> {
+        let word = match self {
+            Self::Full => "FULL",
+            Self::Normal => "NORMAL",
+        };
+        connection.pragma_update(None, "synchronous", word)
+    }
+}
+
 /// Opens the database at `path` and brings it to the last of `schema`, whose first step makes version 1.
-pub(crate) fn open(path: &Path, schema: &[&str]) -> Result<Connection, DatabaseError> {
+pub(crate) fn open(path: &Path, synchronous: Synchronous, schema: &[&str]) -> Result<Connection, DatabaseError> {
     // Left alone, SQLite makes it readable for everybody; its WAL files take the mode of this one.
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     made.map_err(|source| DatabaseError::Io { path: path.to_owned(), source })?;
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    prepare(&mut connection)?;
-    migrate(&mut connection, path, schema)?;
-    Ok(connection)
-}
-
-/// What every connection needs, one in memory too.
-pub(crate) fn prepare(connection: &mut Connection) -> Result<(), DatabaseError> {
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    synchronous.apply(&connection)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(64);
     // A transaction that reads first and writes later would fail where another wrote in between.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
-    Ok(())
+    migrate(&mut connection, path, schema)?;
+    Ok(connection)
 }
 
 /// Runs the steps of `schema` that the database has not seen, all or none.
-pub(crate) fn migrate(connection: &mut Connection, path: &Path, schema: &[&str]) -> Result<(), DatabaseError> {
+fn migrate(connection: &mut Connection, path: &Path, schema: &[&str]) -> Result<(), DatabaseError> {
     let known = u32::try_from(schema.len()).unwrap_or(u32::MAX);
     if version(connection)? == known {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What must survive a crash: the journal of each session, the bodies beside it, the sessions index.
+//! What must survive a crash: the journal of each session, the bodies beside it, the sessions index, the ledger.
 //!
 //! The journal is the only place that gives sequence numbers, and it gives one only after the record
 //! is written: a reader that was told a number can read it, before and after kill -9.
@@ -12,6 +12,8 @@ mod database;
 mod digest;
 mod guard;
 mod journal;
+mod ledger;
+mod lock_file;
 mod owner;
 mod sessions;
 
@@ -22,6 +24,10 @@ pub use database::DatabaseError;
 pub use digest::{Digest, DigestError};
 pub use journal::{
     FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Tail, Verified, verify,
+};
+pub use ledger::{
+    Audit, By, Charge, Durability, Hold, Ledger, LedgerError, Limit, Most, OpenedLedger, Progress, Refusal, Reply,
+    Scope, Source, SqliteLedger, UnknownCall, UsageRow, Window,
 };
 pub use owner::{Owner, OwnerId};
 pub use sessions::{

@@ -4,14 +4,13 @@
 //! lock can be taken has lost its host, and nobody has to guess from times or process ids.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use crate::DataDir;
+use crate::{DataDir, DataDirError, lock_file};
 
 /// Names one process that runs sessions. Never given twice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,12 +42,12 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Takes a new lock in the data directory.
-    pub fn claim(directory: &DataDir) -> io::Result<Self> {
-        let id = OwnerId(Uuid::now_v7().to_string());
-        let path = lock_path(&directory.owners(), &id);
-        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        lock.try_lock()?;
+    /// Takes a new lock in the data directory, and clears away those that dead owners left.
+    pub fn claim(directory: &DataDir) -> Result<Self, DataDirError> {
+        let (owners, id) = (directory.owners(), OwnerId(Uuid::now_v7().to_string()));
+        lock_file::sweep(&owners, "lock");
+        let path = lock_path(&owners, &id);
+        let lock = lock_file::create(&path).map_err(DataDirError::io("lock", &path))?;
         Ok(Self { id, path, _lock: lock })
     }
 

@@ -66,7 +66,12 @@ fn a_body_that_never_ended_leaves_nothing() {
     let mut writer = bodies.writer().unwrap();
     writer.write(b"half").unwrap();
     assert_eq!(files(&directory.bodies()).len(), 1);
+    assert_eq!(bodies.sweep(), 0, "its writer still lives");
     drop(writer);
+    assert!(files(&directory.bodies()).is_empty());
+
+    fs::write(directory.bodies().join(".killed.part"), "half").unwrap();
+    assert_eq!(bodies.sweep(), 1);
     assert!(files(&directory.bodies()).is_empty());
 }
 

@@ -231,20 +231,12 @@ fn a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room() {
         return fill_the_disk(&place.join("s1.jsonl"));
     }
     let place = tempfile::tempdir().unwrap();
-    let child = support::again(NAME, place.path());
-    // A limit on the size of files cuts a write short as a full disk does. The signal that goes with it is
-    // ignored from before the start, since only a shell can do that without unsafe code.
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "trap '' XFSZ; ulimit -S -f 16; exec \"$@\"", "sh"]).arg(child.get_program());
-    shell.args(child.get_args()).envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = shell.output().unwrap();
+    let output = support::again_with_small_files(NAME, place.path(), 16).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(verify(&place.path().join("s1.jsonl")).unwrap().torn_bytes, 0);
 }
 
 fn fill_the_disk(path: &Path) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
     let journal = open(path).journal;
     let mut kept = 0;
     let error = loop {
@@ -260,8 +252,7 @@ fn fill_the_disk(path: &Path) {
     assert!(journal.append(delta("x".repeat(700))).is_err());
     assert_eq!(journal.append(delta("short")).unwrap().sequence, kept + 1);
 
-    let maximum = getrlimit(Resource::Fsize).maximum;
-    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).unwrap();
+    support::lift_the_limit();
     assert_eq!(journal.append(delta("x".repeat(700))).unwrap().sequence, kept + 2);
     assert_eq!(verify(path).unwrap().records, kept + 2);
 }

@@ -181,7 +181,11 @@ fn a_killed_owner_leaves_orphans_and_one_other_adopts_them() {
 
     let orphans = index.orphans().unwrap();
     assert_eq!(orphans.iter().map(id).collect::<Vec<_>>(), ["theirs"]);
+    let locks = || std::fs::read_dir(place.directory.owners()).unwrap().count();
+    assert_eq!(locks(), 2);
     let second = Owner::claim(&place.directory).unwrap();
+    assert_eq!(locks(), 2, "the dead owner's lock was cleared away");
+    assert_eq!(index.orphans().unwrap(), orphans);
     let adopted = index.adopt(&orphans[0], place.owner.id()).unwrap();
     assert_eq!((adopted.epoch, &adopted.owner), (2, place.owner.id()));
     let late = place.index().adopt(&orphans[0], second.id());

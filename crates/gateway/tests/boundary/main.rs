@@ -5,3 +5,5 @@ mod door;
 mod messages;
 mod script;
 mod support;
+mod upstreams;
+mod vendor;

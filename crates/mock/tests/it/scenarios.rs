@@ -92,6 +92,13 @@ fn bypass_does_not_ask() {
 }
 
 #[test]
+fn a_command_that_needs_no_permission() {
+    let run = json!({ "command": ["true"] });
+    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
+    check("command_free", &stage.turn("run it", &[]));
+}
+
+#[test]
 fn a_file_is_written_and_edited() {
     let write = json!({ "path": "a.txt", "content": "one\n" });
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
@@ -111,6 +118,31 @@ fn a_file_is_written_and_edited() {
         _ => false,
     });
     assert_eq!(diffs.count(), 1);
+}
+
+#[test]
+fn a_patch_without_a_word() {
+    let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
+    let mut stage = Stage::new(vec![Reply::SilentTool("edit_file", edit)]);
+    fs::write(stage.folder.path().join("a.txt"), "one\n").unwrap();
+    check("file_patched", &stage.turn("edit", &[]));
+}
+
+#[test]
+fn a_file_outside_the_workspace_is_asked_for() {
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("a.txt");
+    let write = json!({ "path": path, "content": "x" });
+    let once = [Answer::Permission(PermissionReply::Once)];
+    let mut stage = Stage::new(vec![Reply::Tool("write_file", write.clone())]);
+    check("file_written_allowed", &stage.turn("write", &once));
+    assert!(path.exists());
+    let mut stage = Stage::new(vec![Reply::SilentTool("write_file", write.clone())]);
+    check("file_patch_allowed", &stage.turn("write", &once));
+    fs::remove_file(&path).unwrap();
+    let mut stage = Stage::new(vec![Reply::SilentTool("write_file", write)]);
+    check("file_patch_refused", &stage.turn("write", &[Answer::Permission(PermissionReply::Reject)]));
+    assert!(!path.exists());
 }
 
 #[test]
@@ -146,10 +178,10 @@ fn a_connection_that_works_gives_the_page() {
 #[test]
 fn a_question_that_is_answered() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
-    let mut stage = Stage::new(vec![Reply::Tool("ask_user", ask)]);
+    let mut stage = Stage::new(vec![Reply::SilentTool("ask_user", ask)]);
     let outputs = stage.turn("ask", &[Answer::Question(Some("blue"))]);
     check("question_answered", &outputs);
-    assert_eq!(texts(&outputs)[1], "blue");
+    assert_eq!(texts(&outputs)[0], "blue");
 }
 
 #[test]

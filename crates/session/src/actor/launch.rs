@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agents::{Dialogue as _, Normalized};
 use gateway::{Attachment, Identity, SessionToken};
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
-use sandbox::{ExecSpec, Sandbox, SandboxError, SandboxSpec, Workspace};
+use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec, Workspace};
 use store::FileJournal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -179,7 +179,7 @@ impl Actor {
     }
 
     fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<Attachment>, SessionError> {
-        let Some(listener) = sandbox.take_model_listener() else { return Ok(None) };
+        let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
         let identity = Identity {
             session: self.plan.id.clone(),
             token: SessionToken::of(token),
@@ -206,6 +206,7 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String),
         workspace: Workspace { directory: plan.directory.clone(), mode: plan.options.workspace },
         mounts: launch.mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
         files: launch.files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
+        limits: host.sandbox_limits.clone(),
     };
     Ok((host.backend.create(spec).await?, token))
 }

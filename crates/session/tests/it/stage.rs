@@ -36,6 +36,7 @@ impl Stage {
             gateway: Gateway::new(GatewayConfig::default()),
             upstream: Arc::new(Scripted::demo().unwrap()),
             limits: Limits::default(),
+            sandbox_limits: sandbox::Limits::default(),
             timing,
         });
         Self { directory, sessions: sessions.unwrap() }

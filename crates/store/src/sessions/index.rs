@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, named_params, p
 use super::name::names;
 use super::record::{Cursor, NewSession, Placed, SessionChange, SessionPage, SessionRecord};
 use super::{SessionIndexError, SessionOutcome};
-use crate::database;
+use crate::database::{self, Synchronous};
 use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
@@ -50,7 +50,7 @@ pub struct SessionIndex {
 impl SessionIndex {
     /// Opens the index of `directory`, or makes it.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionIndexError> {
-        let connection = database::open(&directory.database(), SCHEMA)?;
+        let connection = database::open(&directory.database(), Synchronous::Full, SCHEMA)?;
         Ok(Self { connection: Mutex::new(connection), owners: directory.owners(), clock })
     }
 

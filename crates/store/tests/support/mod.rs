@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod calls;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use protocol::{Draft, EventBody, ItemDelta, ItemId, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::{Clock, FileJournal, Opened, SystemClock};
 
 /// A clock that stands still until it is set.
@@ -68,6 +71,23 @@ pub(crate) fn again(name: &str, place: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture"]).env(PLACE, place).stdout(Stdio::piped());
     command
+}
+
+/// The same, with files limited to so many blocks of 512 bytes: a write is cut short there as on a full disk. The
+/// signal that goes with it is ignored from before the start, which only a shell can do without unsafe code.
+pub(crate) fn again_with_small_files(name: &str, place: &Path, blocks: u32) -> Command {
+    let child = again(name, place);
+    let mut shell = Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\"");
+    shell.args(["-c", &script, "sh"]).arg(child.get_program()).args(child.get_args());
+    shell.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+}
+
+/// Lets files grow again.
+pub(crate) fn lift_the_limit() {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).unwrap();
 }
 
 /// Small numbers nobody chose, for moments to kill at.

@@ -17,6 +17,8 @@ pub(crate) enum Reply {
     Thought(&'static str, &'static str),
     /// A tool call, after some words.
     Tool(&'static str, Value),
+    /// A tool call without a word.
+    SilentTool(&'static str, Value),
     /// An error status with a body.
     Status(u16, &'static str),
     /// Half a stream.
@@ -121,6 +123,7 @@ fn frames(reply: &Reply) -> Vec<Value> {
             frames.extend(block("text", "I will."));
             frames.extend(tool(name, input));
         }
+        Reply::SilentTool(name, input) => frames.extend(tool(name, input)),
         Reply::Cut | Reply::Hang => {
             frames.extend(block("text", "half a sentence").into_iter().take(2));
             return frames;

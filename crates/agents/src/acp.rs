@@ -1,0 +1,229 @@
+//! The Agent Client Protocol, as a client: Gemini, `OpenCode` and Copilot speak it.
+//!
+//! Messages are read by hand and not with the protocol's own crate: that one owns the connection, runs on
+//! an async runtime and refuses what it does not know, while a dialogue is pure, is fed line by line, and
+//! keeps what it does not know.
+//!
+//! We offer no file system and no terminal: what an agent does, it does inside the sandbox itself.
+
+mod ask;
+mod update;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
+use serde_json::{Value, json};
+
+use crate::launch::WORKSPACE;
+use crate::transcript::Transcript;
+use crate::{Dialogue, LaunchContext, Output, PermissionMode, Prompt};
+
+/// Where the agents differ.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Quirks {
+    /// Its own name for the mode in which it changes nothing; the other modes are kept here.
+    pub(crate) plan_mode: Option<&'static str>,
+    /// A last message that begins with `Error: ` is the only sign that the model failed.
+    pub(crate) errors_are_messages: bool,
+}
+
+/// What an answer of the agent will be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Initialize,
+    Session,
+    Mode,
+    Prompt,
+}
+
+/// The protocol's state for one process.
+#[derive(Debug)]
+pub(crate) struct AcpDialogue {
+    transcript: Transcript,
+    quirks: Quirks,
+    mode: PermissionMode,
+    resume: Option<String>,
+    session: Option<String>,
+    /// While an old session is loaded, the agent tells all of it again.
+    replaying: bool,
+    prompts: VecDeque<String>,
+    requests: HashMap<u64, Request>,
+    last_request: u64,
+    permissions: HashMap<PermissionId, ask::Asked>,
+    /// Calls that a person refused and whose end was not told yet: one agent never tells it.
+    refused: HashSet<String>,
+    /// What may turn out to be an error, if nothing follows it.
+    suspect: Option<String>,
+}
+
+impl AcpDialogue {
+    pub(crate) fn new(context: &LaunchContext, quirks: Quirks) -> Self {
+        Self {
+            transcript: Transcript::new(context.epoch),
+            quirks,
+            mode: context.permission_mode.as_deref().and_then(PermissionMode::parse).unwrap_or_default(),
+            resume: context.native_session_id.clone(),
+            session: None,
+            replaying: false,
+            prompts: VecDeque::new(),
+            requests: HashMap::new(),
+            last_request: 0,
+            permissions: HashMap::new(),
+            refused: HashSet::new(),
+            suspect: None,
+        }
+    }
+
+    fn request(&mut self, kind: Request, method: &str, params: &Value) {
+        self.last_request += 1;
+        self.requests.insert(self.last_request, kind);
+        let id = self.last_request;
+        self.transcript.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+    }
+
+    fn object(&mut self, value: Value) {
+        match (value["method"].as_str(), value.get("id").cloned()) {
+            (Some("session/update"), None) => self.update(value),
+            (Some("session/request_permission"), Some(id)) => self.ask(&id, &value["params"]),
+            (Some(_), Some(id)) => {
+                // A file or a terminal of the host: never. The agent has its own, inside.
+                let error = json!({ "code": -32601, "message": "not supported" });
+                self.transcript.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            }
+            (None, Some(id)) => match id.as_u64().and_then(|id| self.requests.remove(&id)) {
+                Some(request) => self.answer(request, &value),
+                None => self.transcript.unknown(value),
+            },
+            _ => self.transcript.unknown(value),
+        }
+    }
+
+    fn answer(&mut self, request: Request, value: &Value) {
+        if let Some(error) = value.get("error") {
+            return self.failed(request, error);
+        }
+        let result = &value["result"];
+        match request {
+            Request::Initialize => self.open_session(),
+            Request::Session => self.session_opened(result),
+            Request::Mode => {}
+            Request::Prompt => self.prompt_ended(result),
+        }
+    }
+
+    fn failed(&mut self, request: Request, error: &Value) {
+        let message = error["message"].as_str().unwrap_or("a request failed");
+        self.settle_refused();
+        self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
+        // A mode that was not set would leave the agent freer than the person asked for.
+        self.end_turn(TurnOutcome::Failed);
+        if request != Request::Prompt {
+            self.session = None;
+        }
+    }
+
+    fn open_session(&mut self) {
+        let mut params = json!({ "cwd": WORKSPACE, "mcpServers": [] });
+        match self.resume.clone() {
+            Some(session) => {
+                params["sessionId"] = json!(session);
+                self.replaying = true;
+                self.request(Request::Session, "session/load", &params);
+            }
+            None => self.request(Request::Session, "session/new", &params),
+        }
+    }
+
+    fn session_opened(&mut self, result: &Value) {
+        self.replaying = false;
+        let Some(session) = result["sessionId"].as_str().map(str::to_owned).or_else(|| self.resume.clone()) else {
+            return self.transcript.unknown(result.clone());
+        };
+        self.transcript.native_session(&session);
+        if let Some(mode) = self.quirks.plan_mode.filter(|_| self.mode == PermissionMode::Plan) {
+            let params = json!({ "sessionId": session, "modeId": mode });
+            self.request(Request::Mode, "session/set_mode", &params);
+        }
+        self.session = Some(session);
+        while let Some(text) = self.prompts.pop_front() {
+            self.start_prompt(&text);
+        }
+    }
+
+    fn start_prompt(&mut self, text: &str) {
+        let params = json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": text }] });
+        self.request(Request::Prompt, "session/prompt", &params);
+    }
+
+    fn prompt_ended(&mut self, result: &Value) {
+        self.settle_refused();
+        let outcome = match (result["stopReason"].as_str(), self.suspect.take()) {
+            (Some("cancelled"), _) => TurnOutcome::Interrupted,
+            (Some("end_turn"), Some(words)) => {
+                self.transcript.finish_speech(protocol::ItemStatus::Completed);
+                self.transcript.error(words, Some("upstream_error"), None);
+                TurnOutcome::Failed
+            }
+            (Some("end_turn"), None) => TurnOutcome::Completed,
+            (reason, _) => {
+                let reason = reason.unwrap_or("no reason");
+                self.transcript.error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
+                TurnOutcome::Failed
+            }
+        };
+        self.end_turn(outcome);
+    }
+
+    fn end_turn(&mut self, outcome: TurnOutcome) {
+        self.permissions.clear();
+        self.refused.clear();
+        self.suspect = None;
+        self.transcript.turn_ended(outcome);
+    }
+}
+
+impl Dialogue for AcpDialogue {
+    fn open(&mut self) -> Vec<Output> {
+        let capabilities = json!({ "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false });
+        let client = json!({ "name": "viv", "version": env!("CARGO_PKG_VERSION") });
+        let params = json!({ "protocolVersion": 1, "clientInfo": client, "clientCapabilities": capabilities });
+        self.request(Request::Initialize, "initialize", &params);
+        self.transcript.take()
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+        let text = prompt.with_attachments_named();
+        match &self.session {
+            Some(_) => self.start_prompt(&text),
+            None => self.prompts.push_back(text),
+        }
+        self.transcript.take()
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+        if let Some(value) = self.transcript.read(line) {
+            self.object(value);
+        }
+        self.transcript.take()
+    }
+
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+        self.answer_permission(id, reply);
+        self.transcript.take()
+    }
+
+    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<Output> {
+        // The protocol has no questions: what an agent wants to know, it asks as a permission.
+        Vec::new()
+    }
+
+    fn interrupt(&mut self) -> Vec<Output> {
+        if let Some(session) = &self.session {
+            let params = json!({ "sessionId": session });
+            self.transcript.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
+            // The protocol wants every open request answered as cancelled.
+            self.cancel_permissions();
+        }
+        self.transcript.take()
+    }
+}

@@ -1,0 +1,72 @@
+//! Claude Code: one long-lived process on its stdio control protocol.
+
+use crate::control::{ControlDialogue, Flavor};
+use crate::launch::{HOME, WORKSPACE, environment};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+
+const PACKAGE: Package = Package {
+    npm: "@anthropic-ai/claude-code",
+    version: "2.1.325",
+    // The single binary: the package's own `bin` stays a placeholder where install scripts do not run.
+    program: "@anthropic-ai/claude-code-linux-x64/claude",
+    needs_node: false,
+};
+
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// The agent `claude`.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaudeAgent;
+
+impl Agent for ClaudeAgent {
+    fn id(&self) -> &'static str {
+        "claude"
+    }
+
+    fn package(&self) -> Option<&'static Package> {
+        Some(&PACKAGE)
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mut arguments = vec!["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"];
+        arguments.extend(["--include-partial-messages", "--permission-prompt-tool", "stdio"]);
+        arguments.extend(["--permission-mode", native_mode(mode)]);
+        if mode == PermissionMode::Plan {
+            // Its own classifier would refuse every command behind a gateway that is not its vendor's.
+            arguments.extend(["--settings", r#"{"useAutoModeDuringPlan":false}"#]);
+        }
+        if let Some(model) = &context.model {
+            arguments.extend(["--model", model]);
+        }
+        if let Some(session) = &context.native_session_id {
+            arguments.extend(["--resume", session]);
+        }
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let env = environment(&[
+            ("ANTHROPIC_BASE_URL", Some(&context.gateway_url)),
+            ("ANTHROPIC_AUTH_TOKEN", Some(&context.token)),
+            ("ANTHROPIC_MODEL", context.model.as_deref()),
+            ("CLAUDE_CONFIG_DIR", Some(&format!("{HOME}/.claude"))),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", Some("1")),
+            ("DISABLE_AUTOUPDATER", Some("1")),
+            // With its own ten it backs off for minutes before it says that a token is bad.
+            ("CLAUDE_CODE_MAX_RETRIES", Some("3")),
+            // Bypass is refused to root elsewhere; here the sandbox is ours.
+            ("IS_SANDBOX", Some("1")),
+        ]);
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(ControlDialogue::new(context, Flavor { error_prefix: None }))
+    }
+}
+
+fn native_mode(mode: PermissionMode) -> &'static str {
+    match mode {
+        PermissionMode::Bypass => "bypassPermissions",
+        other => other.as_str(),
+    }
+}

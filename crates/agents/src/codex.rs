@@ -1,0 +1,260 @@
+//! Codex: one long-lived `app-server`, JSON-RPC on stdio.
+//!
+//! A thread is opened once; each prompt is a turn of it. The protocol has far more messages than we
+//! use and grows with every version: what we know to be of no interest is named, the rest is kept.
+
+mod ask;
+mod item;
+mod notification;
+
+use std::collections::{HashMap, VecDeque};
+
+use protocol::{PermissionId, PermissionReply, QuestionId};
+use serde_json::{Value, json};
+
+use crate::launch::{HOME, WORKSPACE, environment};
+use crate::transcript::Transcript;
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, Prompt};
+
+const PACKAGE: Package = Package {
+    npm: "@openai/codex",
+    version: "0.166.0",
+    program: "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    needs_node: false,
+};
+
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// The variable that holds the session's token.
+const TOKEN: &str = "VIV_SESSION_TOKEN";
+
+/// The agent `codex`.
+#[derive(Debug, Clone, Copy)]
+pub struct CodexAgent;
+
+impl Agent for CodexAgent {
+    fn id(&self) -> &'static str {
+        "codex"
+    }
+
+    fn package(&self) -> Option<&'static Package> {
+        Some(&PACKAGE)
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let base_url = format!("model_providers.viv.base_url=\"{}/v1\"", context.gateway_url);
+        let token = format!("model_providers.viv.env_key=\"{TOKEN}\"");
+        // The token is in its environment; the commands it runs have no use for it.
+        let hide_token = format!("shell_environment_policy.exclude=[\"{TOKEN}\"]");
+        let settings = [
+            "model_provider=\"viv\"",
+            "model_providers.viv.name=\"viv\"",
+            &base_url,
+            &token,
+            "model_providers.viv.wire_api=\"responses\"",
+            "analytics.enabled=false",
+            &hide_token,
+        ];
+        let mut arguments = vec!["app-server"];
+        arguments.extend(settings.iter().flat_map(|setting| ["-c", *setting]));
+        // Without a network it would wait five seconds for its plugins.
+        arguments.extend(["--disable", "plugins"]);
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let home = format!("{HOME}/.codex");
+        let env = environment(&[("CODEX_HOME", Some(&home)), (TOKEN, Some(&context.token))]);
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        let mode = context.permission_mode.as_deref().and_then(PermissionMode::parse).unwrap_or_default();
+        Box::new(CodexDialogue {
+            transcript: Transcript::new(context.epoch),
+            mode,
+            model: context.model.clone(),
+            resume: context.native_session_id.clone(),
+            thread: None,
+            turn: None,
+            interrupting: false,
+            prompts: VecDeque::new(),
+            requests: HashMap::new(),
+            last_request: 0,
+            permissions: HashMap::new(),
+            questions: HashMap::new(),
+            told_error: false,
+        })
+    }
+}
+
+/// What an answer of the server will be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Initialize,
+    Thread,
+    Turn,
+    Interrupt,
+}
+
+#[derive(Debug)]
+struct CodexDialogue {
+    transcript: Transcript,
+    mode: PermissionMode,
+    model: Option<String>,
+    resume: Option<String>,
+    thread: Option<String>,
+    turn: Option<String>,
+    /// We asked it to stop before it had told the turn's name.
+    interrupting: bool,
+    /// Prompts that came before there was a thread.
+    prompts: VecDeque<String>,
+    requests: HashMap<u64, Request>,
+    last_request: u64,
+    permissions: HashMap<PermissionId, ask::Asked>,
+    questions: HashMap<QuestionId, ask::Asked>,
+    told_error: bool,
+}
+
+impl CodexDialogue {
+    fn request(&mut self, kind: Request, method: &str, params: &Value) {
+        self.last_request += 1;
+        self.requests.insert(self.last_request, kind);
+        self.transcript.send(&json!({ "id": self.last_request, "method": method, "params": params }));
+    }
+
+    fn object(&mut self, value: Value) {
+        match (value["method"].as_str(), value.get("id")) {
+            (Some(method), Some(id)) => {
+                let (method, id) = (method.to_owned(), id.clone());
+                self.server_request(&method, &id, value);
+            }
+            (Some(method), None) => {
+                let method = method.to_owned();
+                self.notification(&method, value);
+            }
+            (None, Some(id)) => match id.as_u64().and_then(|id| self.requests.remove(&id)) {
+                Some(request) => self.answer(request, &value),
+                None => self.transcript.unknown(value),
+            },
+            (None, None) => self.transcript.unknown(value),
+        }
+    }
+
+    fn answer(&mut self, request: Request, value: &Value) {
+        if let Some(error) = value.get("error") {
+            let message = error["message"].as_str().unwrap_or("a request failed");
+            self.transcript.error(message, None, Some(error.clone()));
+            if matches!(request, Request::Turn | Request::Thread | Request::Initialize) {
+                self.transcript.turn_ended(protocol::TurnOutcome::Failed);
+            }
+            return;
+        }
+        let result = &value["result"];
+        match request {
+            Request::Initialize => self.open_thread(),
+            Request::Thread => self.thread_opened(result),
+            Request::Turn => self.name_turn(&result["turn"]),
+            Request::Interrupt => {}
+        }
+    }
+
+    fn open_thread(&mut self) {
+        self.transcript.send(&json!({ "method": "initialized" }));
+        let approval = if self.mode == PermissionMode::Bypass { "never" } else { "untrusted" };
+        let mut params = json!({
+            "cwd": WORKSPACE,
+            "approvalPolicy": approval,
+            // Its own sandbox cannot be nested in ours, and ours is the tighter one.
+            "sandbox": "danger-full-access",
+        });
+        if let Some(model) = &self.model {
+            params["model"] = json!(model);
+        }
+        match &self.resume {
+            Some(thread) => {
+                params["threadId"] = json!(thread);
+                self.request(Request::Thread, "thread/resume", &params);
+            }
+            None => self.request(Request::Thread, "thread/start", &params),
+        }
+    }
+
+    fn thread_opened(&mut self, result: &Value) {
+        let Some(thread) = result["thread"]["id"].as_str() else { return };
+        self.transcript.native_session(thread);
+        self.thread = Some(thread.to_owned());
+        let model = result["thread"]["model"].as_str().or(result["model"].as_str()).map(str::to_owned);
+        self.model = self.model.take().or(model);
+        while let Some(text) = self.prompts.pop_front() {
+            self.start_turn(&text);
+        }
+    }
+
+    /// The turn has a name now: what waited for it can be sent.
+    fn name_turn(&mut self, turn: &Value) {
+        if let Some(id) = turn["id"].as_str() {
+            self.turn = Some(id.to_owned());
+            self.stop_turn();
+        }
+    }
+
+    fn stop_turn(&mut self) {
+        if let (true, Some(thread), Some(turn)) = (self.interrupting, &self.thread, &self.turn) {
+            let params = json!({ "threadId": thread, "turnId": turn });
+            self.interrupting = false;
+            self.request(Request::Interrupt, "turn/interrupt", &params);
+        }
+    }
+
+    fn start_turn(&mut self, text: &str) {
+        let mut params = json!({ "threadId": self.thread, "input": [{ "type": "text", "text": text }] });
+        if self.mode == PermissionMode::Plan {
+            let settings = json!({ "model": self.model, "reasoning_effort": null, "developer_instructions": null });
+            params["collaborationMode"] = json!({ "mode": "plan", "settings": settings });
+        }
+        self.request(Request::Turn, "turn/start", &params);
+    }
+}
+
+impl Dialogue for CodexDialogue {
+    fn open(&mut self) -> Vec<Output> {
+        let client = json!({ "name": "viv", "title": "Vivarium", "version": env!("CARGO_PKG_VERSION") });
+        let params = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
+        self.request(Request::Initialize, "initialize", &params);
+        self.transcript.take()
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+        self.told_error = false;
+        self.interrupting = false;
+        let text = prompt.with_attachments_named();
+        match &self.thread {
+            Some(_) => self.start_turn(&text),
+            None => self.prompts.push_back(text),
+        }
+        self.transcript.take()
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+        if let Some(value) = self.transcript.read(line) {
+            self.object(value);
+        }
+        self.transcript.take()
+    }
+
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+        self.answer_permission(id, reply);
+        self.transcript.take()
+    }
+
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+        self.answer_question(id, answers);
+        self.transcript.take()
+    }
+
+    fn interrupt(&mut self) -> Vec<Output> {
+        self.interrupting = true;
+        self.stop_turn();
+        self.transcript.take()
+    }
+}

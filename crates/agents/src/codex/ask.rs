@@ -1,0 +1,113 @@
+//! The server's own requests: approvals and questions.
+
+use protocol::{PermissionId, PermissionReply, QuestionId};
+use serde_json::{Map, Value, json};
+
+use super::CodexDialogue;
+use crate::transcript::ToolOutcome;
+use crate::{PermissionMode, questions};
+
+/// A request of the server that waits for our answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// In the server's own space of ids.
+    id: Value,
+    params: Value,
+}
+
+impl CodexDialogue {
+    pub(super) fn server_request(&mut self, method: &str, id: &Value, value: Value) {
+        let params = &value["params"];
+        match method {
+            "item/fileChange/requestApproval" if self.mode == PermissionMode::AcceptEdits => {
+                self.reply(id, &json!({ "decision": "accept" }));
+            }
+            "item/commandExecution/requestApproval" => self.ask_permission("exec_command", id, params),
+            "item/fileChange/requestApproval" => self.ask_permission("apply_patch", id, params),
+            "item/tool/requestUserInput" => self.ask_question(id, params),
+            _ => {
+                // Left unanswered it would wait for ever.
+                let error = json!({ "code": -32601, "message": "not supported" });
+                self.transcript.send(&json!({ "id": id, "error": error }));
+                self.transcript.unknown(value);
+            }
+        }
+    }
+
+    fn ask_permission(&mut self, action: &str, id: &Value, params: &Value) {
+        let mut metadata = json!({ "tool": action, "call_id": params["itemId"] });
+        for name in ["command", "cwd", "reason"] {
+            if let Some(text) = params[name].as_str() {
+                metadata[name] = json!(text);
+            }
+        }
+        if let Some(pattern) = params["proposedExecpolicyAmendment"].as_array() {
+            metadata["always"] = json!(pattern);
+        }
+        let permission = self.transcript.permission(action, metadata);
+        self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
+    }
+
+    /// The tool is not told of as an item, so it is made one: a question is always inside a call.
+    fn ask_question(&mut self, id: &Value, params: &Value) {
+        let list = params["questions"].as_array().cloned().unwrap_or_default();
+        let call = params["itemId"].as_str().unwrap_or_default();
+        self.transcript.call_started(call, "request_user_input", &json!({ "questions": list }), None);
+        let question = questions::ask(&mut self.transcript, &list);
+        self.questions.insert(question, Asked { id: id.clone(), params: params.clone() });
+    }
+
+    pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
+        let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
+            return;
+        };
+        let decision = match reply {
+            PermissionReply::Once => json!("accept"),
+            PermissionReply::Always => asked.lasting_decision(),
+            PermissionReply::Reject => json!("decline"),
+        };
+        self.reply(&asked.id, &json!({ "decision": decision }));
+    }
+
+    pub(super) fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {
+        let Some(asked) = self.questions.remove(id).filter(|_| self.transcript.question_answered(id)) else {
+            return;
+        };
+        let ids = asked.params["questions"].as_array().into_iter().flatten().filter_map(|asked| asked["id"].as_str());
+        let by_id: Map<String, Value> = ids
+            .zip(answers.unwrap_or_default())
+            .map(|(id, answer)| (id.to_owned(), json!({ "answers": answer })))
+            .collect();
+        self.reply(&asked.id, &json!({ "answers": by_id }));
+        let output = answers.map(|answers| answers.concat().join(", "));
+        let failed = output.is_none();
+        let output = output.unwrap_or_else(|| "the person did not answer".to_owned());
+        let call = asked.params["itemId"].as_str().unwrap_or_default();
+        self.transcript.call_finished(call, ToolOutcome { output, failed, parts: Vec::new() });
+    }
+
+    /// The server no longer waits: somebody answered, or the turn is over.
+    pub(super) fn request_resolved(&mut self, id: &Value) {
+        if let Some(permission) = self.permissions.iter().find(|(_, asked)| asked.id == *id).map(|(id, _)| id.clone()) {
+            self.permissions.remove(&permission);
+            self.transcript.withdraw_permission(&permission);
+        }
+        if let Some(question) = self.questions.iter().find(|(_, asked)| asked.id == *id).map(|(id, _)| id.clone()) {
+            self.questions.remove(&question);
+            self.transcript.withdraw_question(&question);
+        }
+    }
+
+    fn reply(&mut self, id: &Value, result: &Value) {
+        self.transcript.send(&json!({ "id": id, "result": result }));
+    }
+}
+
+impl Asked {
+    /// The rule that the server itself proposed, or else the same thing for the rest of the session.
+    fn lasting_decision(&self) -> Value {
+        let decisions = self.params["availableDecisions"].as_array().into_iter().flatten();
+        let mut amendments = decisions.filter(|decision| decision["acceptWithExecpolicyAmendment"].is_object());
+        amendments.next().cloned().unwrap_or_else(|| json!("acceptForSession"))
+    }
+}

@@ -1,0 +1,99 @@
+//! Items of a thread: words, thoughts, commands, patches and calls.
+
+use protocol::{ContentPart, ItemStatus};
+use serde_json::{Value, json};
+
+use super::CodexDialogue;
+use crate::diff;
+use crate::transcript::{Speech, ToolOutcome};
+
+impl CodexDialogue {
+    pub(super) fn item_started(&mut self, item: &Value) {
+        let id = item["id"].as_str().unwrap_or_default();
+        match item["type"].as_str().unwrap_or_default() {
+            "agentMessage" => self.transcript.say(id, Speech::Message, None, ""),
+            "reasoning" => self.transcript.say(id, Speech::Thought, None, ""),
+            "contextCompaction" => self.transcript.status("Compacting", None, Vec::new()),
+            _ => {
+                if let Some((name, arguments)) = call(item) {
+                    self.transcript.call_started(id, &name, &arguments, None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn item_completed(&mut self, item: &Value) {
+        let id = item["id"].as_str().unwrap_or_default();
+        match item["type"].as_str().unwrap_or_default() {
+            // The person knows what they said; the compaction was told when it began.
+            "userMessage" | "contextCompaction" => {}
+            "agentMessage" | "plan" => {
+                let text = item["text"].as_str().unwrap_or_default();
+                self.transcript.said(id, Speech::Message, None, text, ItemStatus::Completed);
+            }
+            "reasoning" => self.transcript.said(id, Speech::Thought, None, &thought(item), ItemStatus::Completed),
+            _ => match call(item) {
+                Some((name, arguments)) => {
+                    self.transcript.call_started(id, &name, &arguments, None);
+                    self.transcript.call_finished(id, outcome(item));
+                }
+                None => self.transcript.unknown(item.clone()),
+            },
+        }
+    }
+}
+
+/// The summary of a thought, or the thought itself where there is none.
+fn thought(item: &Value) -> String {
+    let texts = |name: &str| -> Vec<String> {
+        let list = item[name].as_array().into_iter().flatten();
+        list.filter_map(|part| part.as_str().or(part["text"].as_str())).map(str::to_owned).collect()
+    };
+    let summary = texts("summary");
+    if summary.is_empty() { texts("content").concat() } else { summary.concat() }
+}
+
+/// The tool and its input, when the item is a call of one.
+fn call(item: &Value) -> Option<(String, Value)> {
+    let named = |name: &str, arguments| Some((name.to_owned(), arguments));
+    match item["type"].as_str()? {
+        "commandExecution" => named("exec_command", json!({ "command": item["command"], "cwd": item["cwd"] })),
+        "fileChange" => named("apply_patch", json!({ "changes": item["changes"] })),
+        "mcpToolCall" => {
+            let (server, tool) = (item["server"].as_str().unwrap_or_default(), item["tool"].as_str()?);
+            Some((format!("mcp__{server}__{tool}"), item["arguments"].clone()))
+        }
+        "dynamicToolCall" => Some((item["tool"].as_str()?.to_owned(), item["arguments"].clone())),
+        "webSearch" => named("web_search", json!({ "query": item["query"] })),
+        _ => None,
+    }
+}
+
+fn outcome(item: &Value) -> ToolOutcome {
+    let done = matches!(item["status"].as_str(), None | Some("completed"));
+    let failed = !done || item["exitCode"].as_i64().is_some_and(|code| code != 0);
+    let output = match item["type"].as_str().unwrap_or_default() {
+        "commandExecution" => item["aggregatedOutput"].as_str().unwrap_or_default().to_owned(),
+        "mcpToolCall" => item["result"]["content"]
+            .as_array()
+            .map(|blocks| blocks.iter().filter_map(|block| block["text"].as_str()).collect())
+            .or_else(|| item["error"]["message"].as_str().map(str::to_owned))
+            .unwrap_or_default(),
+        _ => item["status"].as_str().unwrap_or_default().to_owned(),
+    };
+    let output =
+        if output.is_empty() && failed { item["status"].as_str().unwrap_or_default().to_owned() } else { output };
+    let changes = item["changes"].as_array().filter(|_| !failed).into_iter().flatten();
+    ToolOutcome { output, failed, parts: changes.filter_map(change).collect() }
+}
+
+/// A new or deleted file comes as its content, a changed one as hunks.
+fn change(change: &Value) -> Option<ContentPart> {
+    let path = change["path"].as_str()?;
+    let told = change["diff"].as_str().unwrap_or_default();
+    Some(match change["kind"]["type"].as_str().or(change["kind"].as_str()) {
+        Some("add") => diff::changed(path, "", told),
+        Some("delete") => diff::changed(path, told, ""),
+        _ => diff::patched(path, told),
+    })
+}

@@ -1,0 +1,116 @@
+//! The stdio control protocol of Claude Code, which Qwen Code speaks too.
+//!
+//! One process serves many turns: prompts and control requests go in, messages and control requests come
+//! out, each a JSON object a line. Not here: how either program is started (`claude`, `qwen`).
+
+mod ask;
+mod output;
+
+use std::collections::HashMap;
+
+use protocol::{PermissionId, PermissionReply, QuestionId};
+use serde_json::{Value, json};
+
+use crate::transcript::Transcript;
+use crate::{Dialogue, LaunchContext, Output, Prompt};
+
+/// Where the two programs differ.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flavor {
+    /// How a message begins that is really an error of the model's side.
+    pub(crate) error_prefix: Option<&'static str>,
+}
+
+/// The protocol's state for one process.
+#[derive(Debug)]
+pub(crate) struct ControlDialogue {
+    transcript: Transcript,
+    flavor: Flavor,
+    requests: u64,
+    session: Option<String>,
+    permissions: HashMap<PermissionId, ask::Asked>,
+    questions: HashMap<QuestionId, ask::Asked>,
+    /// We asked it to stop: how it says so differs.
+    interrupting: bool,
+    /// An error of this turn was told already.
+    told_error: bool,
+}
+
+impl ControlDialogue {
+    pub(crate) fn new(context: &LaunchContext, flavor: Flavor) -> Self {
+        Self {
+            transcript: Transcript::new(context.epoch),
+            flavor,
+            requests: 0,
+            session: None,
+            permissions: HashMap::new(),
+            questions: HashMap::new(),
+            interrupting: false,
+            told_error: false,
+        }
+    }
+
+    fn request(&mut self, request: &Value) {
+        self.requests += 1;
+        let request_id = format!("viv-{}", self.requests);
+        self.transcript.send(&json!({ "type": "control_request", "request_id": request_id, "request": request }));
+    }
+
+    fn respond(&mut self, request_id: &str, response: &Value) {
+        let body = json!({ "subtype": "success", "request_id": request_id, "response": response });
+        self.transcript.send(&json!({ "type": "control_response", "response": body }));
+    }
+
+    fn refuse(&mut self, request_id: &str, error: &str) {
+        let body = json!({ "subtype": "error", "request_id": request_id, "error": error });
+        self.transcript.send(&json!({ "type": "control_response", "response": body }));
+    }
+
+    /// The program named its session; it does so in every turn.
+    fn name_session(&mut self, id: &Value) {
+        if let Some(id) = id.as_str()
+            && self.session.as_deref() != Some(id)
+        {
+            self.session = Some(id.to_owned());
+            self.transcript.native_session(id);
+        }
+    }
+}
+
+impl Dialogue for ControlDialogue {
+    fn open(&mut self) -> Vec<Output> {
+        self.request(&json!({ "subtype": "initialize" }));
+        self.transcript.take()
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+        self.told_error = false;
+        self.interrupting = false;
+        let content = json!([{ "type": "text", "text": prompt.with_attachments_named() }]);
+        self.transcript.send(&json!({ "type": "user", "message": { "role": "user", "content": content } }));
+        self.transcript.take()
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+        if let Some(value) = self.transcript.read(line) {
+            self.object(value);
+        }
+        self.transcript.take()
+    }
+
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+        self.answer_permission(id, reply);
+        self.transcript.take()
+    }
+
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+        self.answer_question(id, answers);
+        self.transcript.take()
+    }
+
+    fn interrupt(&mut self) -> Vec<Output> {
+        self.interrupting = true;
+        self.request(&json!({ "subtype": "interrupt" }));
+        self.transcript.take()
+    }
+}

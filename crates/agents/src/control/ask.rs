@@ -1,0 +1,144 @@
+//! `can_use_tool`: a permission, a question to a person, or the end of planning.
+
+use protocol::{PermissionId, PermissionReply, QuestionId};
+use serde_json::{Value, json};
+
+use super::ControlDialogue;
+use crate::questions;
+
+/// A request of the program that waits for our answer.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    request_id: String,
+    tool: String,
+    input: Value,
+    suggestions: Vec<Value>,
+}
+
+impl ControlDialogue {
+    pub(super) fn control_request(&mut self, value: Value) {
+        let request_id = value["request_id"].as_str().unwrap_or_default().to_owned();
+        let request = &value["request"];
+        if request["subtype"] != "can_use_tool" {
+            // Left unanswered it would wait for ever.
+            self.refuse(&request_id, "not supported");
+            return self.transcript.unknown(value);
+        }
+        let tool = request["tool_name"].as_str().unwrap_or_default().to_owned();
+        let suggestions = request["permission_suggestions"].as_array().cloned().unwrap_or_default();
+        let asked = Asked { request_id, tool, input: request["input"].clone(), suggestions };
+        match asked.tool.as_str() {
+            "AskUserQuestion" | "ask_user_question" => self.ask_question(asked),
+            "ExitPlanMode" | "exit_plan_mode" => self.ask_plan(asked),
+            _ => self.ask_permission(asked, request),
+        }
+    }
+
+    fn ask_permission(&mut self, asked: Asked, request: &Value) {
+        let mut metadata = json!({ "tool": asked.tool, "input": asked.input, "call_id": request["tool_use_id"] });
+        for name in ["description", "blocked_path"] {
+            if let Some(text) = request[name].as_str() {
+                metadata[name] = json!(text);
+            }
+        }
+        if let Some(pattern) = asked.rules().first() {
+            metadata["always"] = pattern["rules"].clone();
+        }
+        let id = self.transcript.permission(&asked.tool, metadata);
+        self.permissions.insert(id, asked);
+    }
+
+    fn ask_question(&mut self, asked: Asked) {
+        let list = asked.input["questions"].as_array().cloned().unwrap_or_default();
+        let id = questions::ask(&mut self.transcript, &list);
+        self.questions.insert(id, asked);
+    }
+
+    fn ask_plan(&mut self, asked: Asked) {
+        let options = vec!["yes".to_owned(), "no".to_owned()];
+        let metadata = json!({ "tool": asked.tool, "input": asked.input });
+        let id = self.transcript.question("Carry out this plan?", options, Some(metadata));
+        self.questions.insert(id, asked);
+    }
+
+    pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
+        let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
+            return;
+        };
+        let response = match reply {
+            PermissionReply::Reject => deny("the person said no"),
+            PermissionReply::Once => allow(&asked.input),
+            PermissionReply::Always => {
+                let mut response = allow(&asked.input);
+                let rules = asked.rules();
+                if !rules.is_empty() {
+                    response["updatedPermissions"] = Value::Array(rules);
+                }
+                response
+            }
+        };
+        self.respond(&asked.request_id, &response);
+    }
+
+    pub(super) fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {
+        let Some(asked) = self.questions.remove(id).filter(|_| self.transcript.question_answered(id)) else {
+            return;
+        };
+        let response = match answers {
+            None => deny("the person did not answer"),
+            Some(answers) if asked.input["questions"].is_array() => {
+                let mut input = asked.input.clone();
+                input["answers"] = by_question(&asked.input["questions"], answers);
+                allow(&input)
+            }
+            Some(answers) => match answers.concat().join(", ") {
+                word if word == "yes" => allow(&asked.input),
+                word => deny(&format!("the person answered: {word}")),
+            },
+        };
+        self.respond(&asked.request_id, &response);
+    }
+
+    pub(super) fn control_cancel(&mut self, value: &Value) {
+        let request_id = value["request_id"].as_str().unwrap_or_default();
+        let permission = self.permissions.iter().find(|(_, asked)| asked.request_id == request_id);
+        if let Some(id) = permission.map(|(id, _)| id.clone()) {
+            self.permissions.remove(&id);
+            return self.transcript.withdraw_permission(&id);
+        }
+        let question = self.questions.iter().find(|(_, asked)| asked.request_id == request_id);
+        if let Some(id) = question.map(|(id, _)| id.clone()) {
+            self.questions.remove(&id);
+            self.transcript.withdraw_question(&id);
+        }
+    }
+}
+
+impl Asked {
+    /// What "always" may grant: the rules that name exactly this, for this session. A change of mode or
+    /// of the directories would grant far more than the person was shown.
+    fn rules(&self) -> Vec<Value> {
+        let rules = self.suggestions.iter().filter(|suggestion| suggestion["type"] == "addRules");
+        rules
+            .cloned()
+            .map(|mut rule| {
+                rule["destination"] = json!("session");
+                rule
+            })
+            .collect()
+    }
+}
+
+fn allow(input: &Value) -> Value {
+    json!({ "behavior": "allow", "updatedInput": input })
+}
+
+fn deny(message: &str) -> Value {
+    json!({ "behavior": "deny", "message": message })
+}
+
+/// Answers under the text of their question, as the tool wants them.
+fn by_question(questions: &Value, answers: &[Vec<String>]) -> Value {
+    let texts = questions.as_array().into_iter().flatten().filter_map(|question| question["question"].as_str());
+    texts.zip(answers).map(|(text, answer)| (text.to_owned(), json!(answer.join(", ")))).collect()
+}

@@ -1,0 +1,216 @@
+//! What the program prints.
+
+use protocol::{ContentPart, ItemId, ItemKind, ItemRole, ItemStatus, TurnOutcome};
+use serde_json::{Value, json};
+
+use super::ControlDialogue;
+use crate::diff;
+use crate::transcript::{Speech, ToolOutcome};
+
+impl ControlDialogue {
+    pub(super) fn object(&mut self, value: Value) {
+        match value["type"].as_str().unwrap_or_default() {
+            "system" => self.system(value),
+            "stream_event" => self.stream_event(value),
+            "assistant" => self.assistant(&value),
+            "user" => self.user(&value),
+            "result" => self.result(&value),
+            "control_request" => self.control_request(value),
+            "control_cancel_request" => self.control_cancel(&value),
+            "control_response" => self.control_response(&value),
+            "keep_alive" => {}
+            _ => self.transcript.unknown(value),
+        }
+    }
+
+    fn system(&mut self, value: Value) {
+        match value["subtype"].as_str().unwrap_or_default() {
+            "init" => self.name_session(&value["session_id"]),
+            // What it does between two model calls is nothing a person waits for, and what was refused is
+            // told again in the tool's result.
+            "thinking_tokens" | "permission_denied" => {}
+            "status" if matches!(value["status"].as_str(), None | Some("requesting")) => {}
+            "status" => self.transcript.status(value["status"].as_str().unwrap_or_default(), None, Vec::new()),
+            "api_retry" | "retry" => {
+                let detail = format!("attempt {} after {}", value["attempt"], value["error_status"]);
+                self.transcript.status("Retrying", Some(detail), Vec::new());
+            }
+            "informational" => {
+                let words = value["content"].as_str().map(str::to_owned);
+                self.transcript.status("Note", words, Vec::new());
+            }
+            "compact_boundary" => self.transcript.status("Compacted", None, Vec::new()),
+            _ => self.transcript.unknown(value),
+        }
+    }
+
+    /// A piece of a model's answer, as it streams. The `assistant` line that follows has all of it.
+    fn stream_event(&mut self, value: Value) {
+        let event = &value["event"];
+        let parent = self.parent(&value);
+        match event["type"].as_str().unwrap_or_default() {
+            "content_block_start" => {
+                if let Some(speech) = speech(&event["content_block"]["type"]) {
+                    self.transcript.say("block", speech, parent, "");
+                }
+            }
+            "content_block_delta" => {
+                let delta = &event["delta"];
+                let words = match delta["type"].as_str().unwrap_or_default() {
+                    "text_delta" => Some((Speech::Message, &delta["text"])),
+                    "thinking_delta" => Some((Speech::Thought, &delta["thinking"])),
+                    _ => None,
+                };
+                if let Some((speech, words)) = words {
+                    self.transcript.say("block", speech, parent, words.as_str().unwrap_or_default());
+                }
+            }
+            "content_block_stop" | "message_start" | "message_delta" | "message_stop" | "ping" | "goal_state" => {}
+            _ => self.transcript.unknown(value),
+        }
+    }
+
+    fn assistant(&mut self, value: &Value) {
+        if value["error"].is_string() || value["is_api_error_message"] == true {
+            let words = value.pointer("/message/content/0/text").and_then(Value::as_str).unwrap_or("the model failed");
+            let details = json!({ "status": value["api_error_status"], "error": value["error"] });
+            return self.tell_error(words, Some(details));
+        }
+        let parent = self.parent(value);
+        let status = if value["aborted"] == true { ItemStatus::Failed } else { ItemStatus::Completed };
+        for block in value.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
+            self.block(block, parent.clone(), status);
+        }
+    }
+
+    fn block(&mut self, block: &Value, parent: Option<ItemId>, status: ItemStatus) {
+        match block["type"].as_str().unwrap_or_default() {
+            "text" => {
+                let text = block["text"].as_str().unwrap_or_default();
+                match self.flavor.error_prefix {
+                    Some(prefix) if text.starts_with(prefix) => self.tell_error(text, None),
+                    _ => self.transcript.said("block", Speech::Message, parent, text, self.spoken(status)),
+                }
+            }
+            "thinking" => {
+                let text = block["thinking"].as_str().unwrap_or_default();
+                self.transcript.said("block", Speech::Thought, parent, text, self.spoken(status));
+            }
+            "redacted_thinking" => {}
+            "tool_use" => {
+                let name = block["name"].as_str().unwrap_or_default();
+                let call_id = block["id"].as_str().unwrap_or_default();
+                self.transcript.call_started(call_id, name, &block["input"], parent);
+                if let Some(todos) = block["input"]["todos"].as_array().filter(|_| name == "TodoWrite") {
+                    let step = |todo: &Value| json!({ "text": todo["content"], "status": todo["status"] });
+                    self.transcript.plan(todos.iter().map(step).collect());
+                }
+            }
+            _ => self.transcript.unknown(block.clone()),
+        }
+    }
+
+    /// What was said when we asked it to stop is not all it wanted to say.
+    fn spoken(&self, status: ItemStatus) -> ItemStatus {
+        if self.interrupting { ItemStatus::Failed } else { status }
+    }
+
+    fn user(&mut self, value: &Value) {
+        let content = &value["message"]["content"];
+        for block in content.as_array().into_iter().flatten() {
+            match block["type"].as_str().unwrap_or_default() {
+                "tool_result" => self.tool_result(block, &value["tool_use_result"]),
+                // It tells the model that the person stopped it; the turn's end tells the person.
+                "text" if block["text"].as_str().is_some_and(|text| text.starts_with("[Request interrupted")) => {}
+                "text" => self.remark(block["text"].as_str().unwrap_or_default()),
+                _ => self.transcript.unknown(block.clone()),
+            }
+        }
+        if let Some(text) = content.as_str() {
+            self.remark(text);
+        }
+    }
+
+    /// Something said in the person's name by the program itself.
+    fn remark(&mut self, text: &str) {
+        let mut item = self.transcript.item(ItemKind::System, ItemRole::User);
+        item.content = vec![ContentPart::Text { text: text.to_owned() }];
+        self.transcript.started(&item);
+        self.transcript.completed(item, ItemStatus::Completed);
+    }
+
+    fn tool_result(&mut self, block: &Value, details: &Value) {
+        let failed = block["is_error"] == true;
+        let parts = if failed { Vec::new() } else { file(details).into_iter().collect() };
+        let outcome = ToolOutcome { output: text(&block["content"]), failed, parts };
+        self.transcript.call_finished(block["tool_use_id"].as_str().unwrap_or_default(), outcome);
+    }
+
+    fn result(&mut self, value: &Value) {
+        let reason = value["terminal_reason"].as_str().unwrap_or_default();
+        let failed = value["is_error"] == true || value["subtype"].as_str().is_some_and(|word| word != "success");
+        let outcome = if reason.starts_with("aborted") || (failed && self.interrupting) {
+            TurnOutcome::Interrupted
+        } else if failed {
+            let words = value["result"].as_str().or(value.pointer("/error/message").and_then(Value::as_str));
+            let words = words.or(value.pointer("/errors/0").and_then(Value::as_str)).unwrap_or("the turn failed");
+            self.tell_error(words, Some(json!({ "status": value["api_error_status"] })));
+            TurnOutcome::Failed
+        } else {
+            TurnOutcome::Completed
+        };
+        self.permissions.clear();
+        self.questions.clear();
+        self.interrupting = false;
+        self.told_error = false;
+        self.transcript.turn_ended(outcome);
+    }
+
+    fn tell_error(&mut self, words: &str, details: Option<Value>) {
+        if !self.told_error {
+            self.told_error = true;
+            self.transcript.error(words, Some("upstream_error"), details);
+        }
+    }
+
+    fn control_response(&mut self, value: &Value) {
+        let response = &value["response"];
+        if response["subtype"] == "error" {
+            let words = response["error"].as_str().unwrap_or("a control request failed");
+            return self.transcript.error(words, None, None);
+        }
+        self.name_session(&response["response"]["session_id"]);
+    }
+
+    fn parent(&self, value: &Value) -> Option<ItemId> {
+        value["parent_tool_use_id"].as_str().and_then(|call| self.transcript.call_item(call))
+    }
+}
+
+fn speech(kind: &Value) -> Option<Speech> {
+    match kind.as_str() {
+        Some("text") => Some(Speech::Message),
+        Some("thinking") => Some(Speech::Thought),
+        _ => None,
+    }
+}
+
+/// The words of a result: a text, or blocks of text.
+fn text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n"),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// The file that an edit or a write changed.
+fn file(details: &Value) -> Option<ContentPart> {
+    let path = details["filePath"].as_str()?;
+    let hunks = details["structuredPatch"].as_array()?;
+    if hunks.is_empty() {
+        return Some(diff::changed(path, "", details["content"].as_str()?));
+    }
+    Some(diff::patched(path, &diff::hunks(hunks)))
+}

@@ -1,0 +1,106 @@
+//! File changes as unified diffs, whatever shape an agent tells them in.
+
+use std::fmt::Write;
+
+use protocol::{ContentPart, FileAction};
+use serde_json::Value;
+use similar::TextDiff;
+
+/// A file that was written: from `old` to `new`.
+pub(crate) fn changed(path: &str, old: &str, new: &str) -> ContentPart {
+    let relative = path.trim_start_matches('/');
+    let diff = TextDiff::from_lines(old, new)
+        .unified_diff()
+        .header(&format!("a/{relative}"), &format!("b/{relative}"))
+        .to_string();
+    let action = if old.is_empty() { FileAction::Write } else { FileAction::Patch };
+    ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) }
+}
+
+/// A file that was patched, told as the body of a unified diff.
+pub(crate) fn patched(path: &str, body: &str) -> ContentPart {
+    let relative = path.trim_start_matches('/');
+    let diff = if body.starts_with("---") || body.starts_with("diff ") {
+        body.to_owned()
+    } else {
+        format!("--- a/{relative}\n+++ b/{relative}\n{body}")
+    };
+    ContentPart::FileRef { path: path.to_owned(), action: FileAction::Patch, diff: Some(diff) }
+}
+
+/// Hunks as `[{oldStart, oldLines, newStart, newLines, lines}]`, as the body of a unified diff.
+pub(crate) fn hunks(hunks: &[Value]) -> String {
+    let mut body = String::new();
+    for hunk in hunks {
+        let number = |name: &str| hunk[name].as_u64().unwrap_or_default();
+        let (old, new) = ((number("oldStart"), number("oldLines")), (number("newStart"), number("newLines")));
+        // Writing into a string cannot fail.
+        let _ = writeln!(body, "@@ -{},{} +{},{} @@", old.0, old.1, new.0, new.1);
+        for line in hunk["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+    body
+}
+
+/// Lines as `-12 old` and `+12 new`, as the body of a unified diff; any other line ends a hunk.
+pub(crate) fn from_numbered_lines(told: &str) -> String {
+    let mut body = String::new();
+    let mut hunk: Vec<(char, u64, &str)> = Vec::new();
+    for line in told.lines() {
+        match numbered(line) {
+            Some(line) => hunk.push(line),
+            None => end_hunk(&mut body, &mut hunk),
+        }
+    }
+    end_hunk(&mut body, &mut hunk);
+    body
+}
+
+fn numbered(line: &str) -> Option<(char, u64, &str)> {
+    let sign = line.chars().next().filter(|sign| matches!(sign, '-' | '+' | ' '))?;
+    let rest = line[1..].trim_start();
+    let (number, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some((sign, number.parse().ok()?, text))
+}
+
+fn end_hunk(body: &mut String, hunk: &mut Vec<(char, u64, &str)>) {
+    let Some((_, first, _)) = hunk.first().copied() else { return };
+    let start = |signs: [char; 2]| hunk.iter().find(|line| signs.contains(&line.0)).map_or(first, |line| line.1);
+    let count = |signs: [char; 2]| hunk.iter().filter(|line| signs.contains(&line.0)).count();
+    let (old, new) = (['-', ' '], ['+', ' ']);
+    // Writing into a string cannot fail.
+    let _ = writeln!(body, "@@ -{},{} +{},{} @@", start(old), count(old), start(new), count(new));
+    for (sign, _, text) in hunk.drain(..) {
+        let _ = writeln!(body, "{sign}{text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(part: &ContentPart, expected: &str) {
+        let ContentPart::FileRef { diff: Some(diff), .. } = part else { panic!("no diff in {part:?}") };
+        assert_eq!(diff, expected);
+    }
+
+    #[test]
+    fn every_way_of_telling_a_change_becomes_a_unified_diff() {
+        let expected = "--- a/w/e\n+++ b/w/e\n@@ -1,1 +1,1 @@\n-foo\n+bar\n";
+        let lines = json!([{ "oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-foo", "+bar"] }]);
+        check(&patched("/w/e", &hunks(lines.as_array().unwrap())), expected);
+        check(&patched("/w/e", &from_numbered_lines("-1 foo\n+1 bar")), expected);
+        check(&changed("/w/e", "foo\n", "bar\n"), "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n");
+    }
+
+    #[test]
+    fn a_gap_begins_a_new_hunk() {
+        let told = "  1 a\n- 2 b\n ...\n+10 c";
+        assert_eq!(from_numbered_lines(told), "@@ -1,2 +1,1 @@\n a\n-b\n@@ -10,0 +10,1 @@\n+c\n");
+    }
+}

@@ -1,0 +1,57 @@
+//! Gemini CLI, over the Agent Client Protocol.
+
+use serde_json::json;
+
+use crate::acp::{AcpDialogue, Quirks};
+use crate::launch::{HOME, WORKSPACE, environment};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode, PlacedFile};
+
+const PACKAGE: Package =
+    Package { npm: "@google/gemini-cli", version: "0.61.0", program: ".bin/gemini", needs_node: true };
+
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// The agent `gemini`.
+#[derive(Debug, Clone, Copy)]
+pub struct GeminiAgent;
+
+impl Agent for GeminiAgent {
+    fn id(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn package(&self) -> Option<&'static Package> {
+        Some(&PACKAGE)
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mut arguments = vec!["--acp"];
+        if let Some(model) = &context.model {
+            // Without it every turn first asks a small model which model to ask.
+            arguments.extend(["-m", model]);
+        }
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let env = environment(&[
+            ("GEMINI_API_KEY", Some(&context.token)),
+            ("GOOGLE_GEMINI_BASE_URL", Some(&context.gateway_url)),
+            // Else it starts itself again, and a signal reaches only the first of the two.
+            ("GEMINI_CLI_NO_RELAUNCH", Some("true")),
+            ("GEMINI_CLI_TRUST_WORKSPACE", Some("true")),
+        ]);
+        // With a base URL alone it refuses to start: the kind of key must be chosen in its settings.
+        let settings = json!({
+            "security": { "auth": { "selectedType": "gemini-api-key" } },
+            "privacy": { "usageStatisticsEnabled": false },
+            "general": { "enableAutoUpdate": false },
+        });
+        let path = format!("{HOME}/.gemini/settings.json");
+        let files = vec![PlacedFile { path, content: settings.to_string() }];
+        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), ..Quirks::default() }))
+    }
+}

@@ -1,0 +1,76 @@
+//! `OpenCode`, over the Agent Client Protocol.
+
+use serde_json::json;
+
+use crate::acp::{AcpDialogue, Quirks};
+use crate::launch::{HOME, WORKSPACE, environment};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+
+const PACKAGE: Package = Package {
+    npm: "opencode-ai",
+    version: "1.18.33",
+    program: "opencode-linux-x64-baseline/bin/opencode",
+    needs_node: false,
+};
+
+const MODES: &[PermissionMode] = &[PermissionMode::Default, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// The model it asks for when nobody chose one: it cannot do without a name.
+const DEFAULT_MODEL: &str = "default";
+
+/// The agent `opencode`.
+#[derive(Debug, Clone, Copy)]
+pub struct OpencodeAgent;
+
+impl Agent for OpencodeAgent {
+    fn id(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn package(&self) -> Option<&'static Package> {
+        Some(&PACKAGE)
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &["acp"])?;
+        let folder = |name: &str| format!("{HOME}/.local/{name}");
+        let env = environment(&[
+            ("OPENCODE_CONFIG_CONTENT", Some(&configuration(context))),
+            // Its own default is to ask for nothing.
+            ("OPENCODE_PERMISSION", Some(r#"{"bash":"ask","edit":"ask"}"#)),
+            ("OPENCODE_DISABLE_AUTOUPDATE", Some("1")),
+            ("OPENCODE_DISABLE_MODELS_FETCH", Some("1")),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", Some("1")),
+            ("XDG_DATA_HOME", Some(&folder("share"))),
+            ("XDG_CONFIG_HOME", Some(&folder("config"))),
+            ("XDG_STATE_HOME", Some(&folder("state"))),
+            ("XDG_CACHE_HOME", Some(&folder("cache"))),
+        ]);
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(AcpDialogue::new(context, Quirks::default()))
+    }
+}
+
+/// One provider, ours, and one model of it, for titles too.
+fn configuration(context: &LaunchContext) -> String {
+    let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
+    let chosen = format!("viv/{model}");
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible",
+        "options": { "baseURL": format!("{}/v1", context.gateway_url), "apiKey": context.token },
+        "models": { model: { "name": model } },
+    });
+    let configuration = json!({
+        "autoupdate": false,
+        "share": "disabled",
+        "model": chosen,
+        "small_model": chosen,
+        "enabled_providers": ["viv"],
+        "provider": { "viv": provider },
+    });
+    configuration.to_string()
+}

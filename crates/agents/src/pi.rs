@@ -1,0 +1,135 @@
+//! pi, in its RPC mode: commands in, events out, each a JSON object a line.
+//!
+//! It has no permissions at all: it runs in the mode `bypass` or not at all.
+
+mod event;
+
+use protocol::{PermissionId, PermissionReply, QuestionId};
+use serde_json::{Value, json};
+
+use crate::launch::{HOME, WORKSPACE, environment};
+use crate::transcript::Transcript;
+use crate::{
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, PlacedFile, Prompt,
+};
+
+const PACKAGE: Package =
+    Package { npm: "@mariozechner/pi-coding-agent", version: "0.73.1", program: ".bin/pi", needs_node: true };
+
+/// The variable that holds the session's token; its settings name it.
+const TOKEN: &str = "VIV_SESSION_TOKEN";
+/// The model it asks for when nobody chose one: it cannot do without a name.
+const DEFAULT_MODEL: &str = "default";
+
+/// The agent `pi`.
+#[derive(Debug, Clone, Copy)]
+pub struct PiAgent;
+
+impl Agent for PiAgent {
+    fn id(&self) -> &'static str {
+        "pi"
+    }
+
+    fn package(&self) -> Option<&'static Package> {
+        Some(&PACKAGE)
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), &[PermissionMode::Bypass])?;
+        let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
+        let mut arguments = vec!["--mode", "rpc", "--provider", "viv", "--model", model];
+        if let Some(session) = &context.native_session_id {
+            arguments.extend(["--session", session]);
+        }
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let folder = format!("{HOME}/.pi/agent");
+        let files = vec![PlacedFile { path: format!("{folder}/models.json"), content: models(context, model) }];
+        let env = environment(&[
+            (TOKEN, Some(&context.token)),
+            ("PI_CODING_AGENT_DIR", Some(&folder)),
+            ("PI_OFFLINE", Some("1")),
+            ("PI_SKIP_VERSION_CHECK", Some("1")),
+            ("PI_TELEMETRY", Some("0")),
+        ]);
+        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(PiDialogue { transcript: Transcript::new(context.epoch), ..PiDialogue::default() })
+    }
+}
+
+fn models(context: &LaunchContext, model: &str) -> String {
+    let description = json!({
+        "id": model,
+        "name": model,
+        "reasoning": true,
+        "input": ["text"],
+        "contextWindow": 200_000,
+        "maxTokens": 8192,
+        // What a call costs is the gateway's to say.
+        "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0 },
+    });
+    let provider = json!({
+        "baseUrl": context.gateway_url,
+        "api": "anthropic-messages",
+        "apiKey": TOKEN,
+        "models": [description],
+    });
+    json!({ "providers": { "viv": provider } }).to_string()
+}
+
+#[derive(Debug, Default)]
+struct PiDialogue {
+    transcript: Transcript,
+    commands: u64,
+    /// The run ended with an error: a retry may follow, which an answer to this command would come after.
+    probe: Option<String>,
+    told_error: bool,
+}
+
+impl PiDialogue {
+    /// Sends a command and returns the id its response will carry.
+    fn command(&mut self, kind: &str, mut command: Value) -> String {
+        self.commands += 1;
+        let id = self.commands.to_string();
+        command["id"] = json!(id);
+        command["type"] = json!(kind);
+        self.transcript.send(&command);
+        id
+    }
+}
+
+impl Dialogue for PiDialogue {
+    fn open(&mut self) -> Vec<Output> {
+        // Its answer names the session.
+        self.command("get_state", json!({}));
+        self.transcript.take()
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+        self.told_error = false;
+        self.command("prompt", json!({ "message": prompt.with_attachments_named() }));
+        self.transcript.take()
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+        if let Some(value) = self.transcript.read(line) {
+            self.object(value);
+        }
+        self.transcript.take()
+    }
+
+    fn permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<Output> {
+        Vec::new()
+    }
+
+    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<Output> {
+        Vec::new()
+    }
+
+    fn interrupt(&mut self) -> Vec<Output> {
+        self.command("abort", json!({}));
+        self.transcript.take()
+    }
+}

@@ -1,0 +1,145 @@
+//! What pi prints.
+
+use protocol::{ContentPart, ItemStatus, TurnOutcome};
+use serde_json::{Value, json};
+
+use super::PiDialogue;
+use crate::diff;
+use crate::transcript::{Speech, ToolOutcome};
+
+impl PiDialogue {
+    pub(super) fn object(&mut self, value: Value) {
+        match value["type"].as_str().unwrap_or_default() {
+            "response" => self.response(value),
+            "session" => self.name_session(&value["id"]),
+            "message_update" => self.message_update(value),
+            "message_end" => self.message_end(&value["message"]),
+            "tool_execution_start" => {
+                let (call, name) = (text(&value["toolCallId"]), text(&value["toolName"]));
+                self.transcript.call_started(call, name, &value["args"], None);
+            }
+            "tool_execution_end" => self.tool_ended(&value),
+            "agent_end" => self.agent_ended(&value),
+            "auto_retry_start" => {
+                self.probe = None;
+                self.told_error = false;
+                let detail = format!("attempt {} of {}", value["attempt"], value["maxAttempts"]);
+                self.transcript.status("Retrying", Some(detail), Vec::new());
+            }
+            "auto_retry_end" if value["success"] == false => self.end_turn(TurnOutcome::Failed),
+            "compaction_start" => self.transcript.status("Compacting", None, Vec::new()),
+            // Other events tell the same, and `tool_execution_update` tells a result that comes whole later.
+            "agent_start"
+            | "turn_start"
+            | "turn_end"
+            | "message_start"
+            | "tool_execution_update"
+            | "auto_retry_end"
+            | "compaction_end"
+            | "thinking_level_changed"
+            | "queue_update" => {}
+            _ => self.transcript.unknown(value),
+        }
+    }
+
+    fn response(&mut self, value: Value) {
+        if value["success"] == false {
+            let words = value["error"].as_str().unwrap_or("a command failed");
+            self.transcript.error(words, None, None);
+            if value["command"] == "prompt" {
+                self.end_turn(TurnOutcome::Failed);
+            }
+            return;
+        }
+        if self.probe.as_deref().is_some_and(|probe| value["id"] == probe) {
+            return self.end_turn(TurnOutcome::Failed);
+        }
+        if value["command"] == "get_state" {
+            self.name_session(&value["data"]["sessionId"]);
+        }
+    }
+
+    fn name_session(&mut self, id: &Value) {
+        if let Some(id) = id.as_str() {
+            self.transcript.native_session(id);
+        }
+    }
+
+    fn message_update(&mut self, value: Value) {
+        let event = &value["assistantMessageEvent"];
+        let key = event["contentIndex"].to_string();
+        match event["type"].as_str().unwrap_or_default() {
+            "text_start" => self.transcript.say(&key, Speech::Message, None, ""),
+            "thinking_start" => self.transcript.say(&key, Speech::Thought, None, ""),
+            "text_delta" => self.transcript.say(&key, Speech::Message, None, text(&event["delta"])),
+            "thinking_delta" => self.transcript.say(&key, Speech::Thought, None, text(&event["delta"])),
+            "text_end" => {
+                self.transcript.said(&key, Speech::Message, None, text(&event["content"]), ItemStatus::Completed);
+            }
+            "thinking_end" => {
+                self.transcript.said(&key, Speech::Thought, None, text(&event["content"]), ItemStatus::Completed);
+            }
+            "start" | "toolcall_start" | "toolcall_delta" | "toolcall_end" | "done" | "error" => {}
+            _ => self.transcript.unknown(value),
+        }
+    }
+
+    fn message_end(&mut self, message: &Value) {
+        if message["role"] != "assistant" {
+            return;
+        }
+        let whole = matches!(message["stopReason"].as_str(), Some("stop" | "toolUse" | "length"));
+        self.transcript.finish_speech(if whole { ItemStatus::Completed } else { ItemStatus::Failed });
+        if message["stopReason"] == "error" && !self.told_error {
+            self.told_error = true;
+            let words = message["errorMessage"].as_str().unwrap_or("the model failed");
+            self.transcript.error(words, Some("upstream_error"), None);
+        }
+    }
+
+    fn tool_ended(&mut self, value: &Value) {
+        let result = &value["result"];
+        let words = result["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+        let failed = value["isError"] == true;
+        let parts = self.changed_files(value, failed);
+        let outcome = ToolOutcome { output: words.collect(), failed, parts };
+        self.transcript.call_finished(text(&value["toolCallId"]), outcome);
+    }
+
+    /// Only the result of an edit has a diff, and the path is in the call alone.
+    fn changed_files(&self, value: &Value, failed: bool) -> Vec<ContentPart> {
+        let call = text(&value["toolCallId"]);
+        let arguments = self.transcript.call_arguments(call).cloned().unwrap_or_default();
+        let (Some(path), false) = (arguments["path"].as_str(), failed) else { return Vec::new() };
+        match value["toolName"].as_str() {
+            Some("edit") => {
+                let told = text(&value["result"]["details"]["diff"]);
+                vec![diff::patched(path, &diff::from_numbered_lines(told))]
+            }
+            Some("write") => {
+                arguments["content"].as_str().map(|new| diff::changed(path, "", new)).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn agent_ended(&mut self, value: &Value) {
+        let last = value["messages"].as_array().and_then(|messages| messages.last());
+        match last.and_then(|message| message["stopReason"].as_str()) {
+            Some("aborted") => self.end_turn(TurnOutcome::Interrupted),
+            // It exits with 0 and says nothing more, or it tries again: its next answer tells which.
+            Some("error") => self.probe = Some(self.command("get_state", json!({}))),
+            _ => self.end_turn(TurnOutcome::Completed),
+        }
+    }
+
+    fn end_turn(&mut self, outcome: TurnOutcome) {
+        self.probe = None;
+        self.told_error = false;
+        self.transcript.turn_ended(outcome);
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

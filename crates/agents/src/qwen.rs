@@ -1,0 +1,55 @@
+//! Qwen Code: Claude Code's control protocol, with models in `OpenAI`'s shape.
+
+use crate::control::{ControlDialogue, Flavor};
+use crate::launch::{WORKSPACE, environment};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+
+const PACKAGE: Package =
+    Package { npm: "@qwen-code/qwen-code", version: "0.24.4", program: ".bin/qwen", needs_node: true };
+
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// The agent `qwen`.
+#[derive(Debug, Clone, Copy)]
+pub struct QwenAgent;
+
+impl Agent for QwenAgent {
+    fn id(&self) -> &'static str {
+        "qwen"
+    }
+
+    fn package(&self) -> Option<&'static Package> {
+        Some(&PACKAGE)
+    }
+
+    fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
+        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        // Without `--bare` every turn asks the model a second time, to remember things.
+        let mut arguments = vec!["--bare", "--input-format", "stream-json", "-o", "stream-json"];
+        arguments.extend(["--include-partial-messages", "--approval-mode", native_mode(mode)]);
+        if let Some(session) = &context.native_session_id {
+            arguments.extend(["--resume", session]);
+        }
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let env = environment(&[
+            ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
+            ("OPENAI_API_KEY", Some(&context.token)),
+            ("OPENAI_MODEL", context.model.as_deref()),
+        ]);
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+    }
+
+    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(ControlDialogue::new(context, Flavor { error_prefix: Some("[API Error: ") }))
+    }
+}
+
+fn native_mode(mode: PermissionMode) -> &'static str {
+    match mode {
+        PermissionMode::Default => "default",
+        PermissionMode::Plan => "plan",
+        PermissionMode::AcceptEdits => "auto-edit",
+        PermissionMode::Bypass => "yolo",
+    }
+}

@@ -1,0 +1,126 @@
+//! Tool calls: each is an item, and each gets exactly one result below it.
+
+use protocol::{ContentPart, Draft, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
+use serde_json::Value;
+
+use super::Transcript;
+use crate::Output;
+
+/// A call whose result has not come.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    call_id: String,
+    name: String,
+    arguments: Value,
+    item: Item,
+    /// Files that were announced before the result.
+    files: Vec<ContentPart>,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Default)]
+pub(crate) struct ToolOutcome {
+    /// As the agent was told.
+    pub(crate) output: String,
+    /// Whether it failed or was refused.
+    pub(crate) failed: bool,
+    /// Files it read or changed, and whatever else goes with the result.
+    pub(crate) parts: Vec<ContentPart>,
+}
+
+impl Transcript {
+    /// A tool call begins. A second beginning of an open call only tells more of it.
+    pub(crate) fn call_started(&mut self, call_id: &str, name: &str, arguments: &Value, parent: Option<ItemId>) {
+        self.finish_speech_in(parent.as_ref(), ItemStatus::Completed);
+        if self.is_open(call_id) {
+            return self.call_updated(call_id, arguments);
+        }
+        let mut item = self.item(ItemKind::ToolCall, ItemRole::Assistant);
+        item.native_item_id = Some(call_id.to_owned());
+        item.parent_id = parent;
+        item.content = vec![content(call_id, name, arguments)];
+        self.started(&item);
+        let (call_id, name, arguments) = (call_id.to_owned(), name.to_owned(), arguments.clone());
+        self.calls.push(OpenCall { call_id, name, arguments, item, files: Vec::new() });
+    }
+
+    /// More is known of a call's input; it is told when the call ends.
+    pub(crate) fn call_updated(&mut self, call_id: &str, arguments: &Value) {
+        let richer = |old: &Value| arguments.as_object().is_some_and(|new| !new.is_empty()) && old != arguments;
+        if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == call_id)
+            && richer(&call.arguments)
+        {
+            call.arguments = arguments.clone();
+            call.item.content = vec![content(call_id, &call.name, arguments)];
+        }
+    }
+
+    /// Files that an open call is going to change, for its result.
+    pub(crate) fn call_touches(&mut self, call_id: &str, files: Vec<ContentPart>) {
+        if files.is_empty() {
+            return;
+        }
+        if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == call_id) {
+            call.files = files;
+        }
+    }
+
+    /// Whether a call waits for its result.
+    pub(crate) fn is_open(&self, call_id: &str) -> bool {
+        self.calls.iter().any(|call| call.call_id == call_id)
+    }
+
+    /// The input of an open call, as far as it is known.
+    pub(crate) fn call_arguments(&self, call_id: &str) -> Option<&Value> {
+        self.calls.iter().find(|call| call.call_id == call_id).map(|call| &call.arguments)
+    }
+
+    /// The item of an open call: the parent of what happens inside it.
+    pub(crate) fn call_item(&self, call_id: &str) -> Option<ItemId> {
+        self.calls.iter().find(|call| call.call_id == call_id).map(|call| call.item.item_id.clone())
+    }
+
+    /// A tool call ends: the call's item completes and its result follows as an item below it.
+    pub(crate) fn call_finished(&mut self, call_id: &str, outcome: ToolOutcome) {
+        let status = if outcome.failed { ItemStatus::Failed } else { ItemStatus::Completed };
+        let call = self.calls.iter().position(|call| call.call_id == call_id).map(|at| self.calls.remove(at));
+        let mut result = self.item(ItemKind::ToolResult, ItemRole::Tool);
+        let mut parts = outcome.parts;
+        if let Some(call) = call {
+            result.parent_id = Some(call.item.item_id.clone());
+            if parts.is_empty() && !outcome.failed {
+                parts = call.files;
+            }
+            self.completed(call.item, status);
+        }
+        result.content = vec![ContentPart::ToolResult { call_id: call_id.to_owned(), output: outcome.output }];
+        result.content.extend(parts);
+        self.started(&result);
+        self.completed(result, status);
+    }
+
+    /// The turn is over and no result will come.
+    pub(super) fn abandon_calls(&mut self) {
+        // Inner calls began last and end first.
+        while let Some(OpenCall { call_id, mut item, .. }) = self.calls.pop() {
+            let parent = item.item_id.clone();
+            item.status = ItemStatus::Failed;
+            self.made_up(EventBody::ItemCompleted(ItemEvent { item }));
+            let mut result = self.item(ItemKind::ToolResult, ItemRole::Tool);
+            result.parent_id = Some(parent);
+            let output = "the turn ended before the result came".to_owned();
+            result.content = vec![ContentPart::ToolResult { call_id, output }];
+            self.made_up(EventBody::ItemStarted(ItemEvent { item: result.clone() }));
+            result.status = ItemStatus::Failed;
+            self.made_up(EventBody::ItemCompleted(ItemEvent { item: result }));
+        }
+    }
+
+    fn made_up(&mut self, body: EventBody) {
+        self.output.push(Output::Event(Draft::agent(body).synthetic()));
+    }
+}
+
+fn content(call_id: &str, name: &str, arguments: &Value) -> ContentPart {
+    ContentPart::ToolCall { name: name.to_owned(), arguments: arguments.to_string(), call_id: call_id.to_owned() }
+}

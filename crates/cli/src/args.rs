@@ -1,0 +1,173 @@
+//! What can be typed. Each command's own file says what it means.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Coding agents under glass: run them in a sandbox, meter them, see everything they did.
+#[derive(Debug, Parser)]
+#[command(name = "viv", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "Start with `viv demo`: a full tour with a built-in model, no key and no network.")]
+pub(crate) struct Arguments {
+    /// Where everything is kept [default: VIV_DATA_DIR, else `viv` in the XDG data home]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Print JSON on stdout, and errors as one line of JSON on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// A full tour: a mock agent, a scripted model, a real sandbox
+    Demo,
+    /// One prompt to an agent in a sandbox, shown as it happens
+    Run(RunArguments),
+    /// One command in a sandbox, with no agent
+    Exec(ExecArguments),
+    /// Serve the session API
+    Serve(ServeArguments),
+    /// See and end sessions
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
+    /// What works on this machine, and why the rest does not
+    Doctor,
+    /// Lives as an agent inside the sandbox
+    #[command(name = "__agent", hide = true)]
+    Agent {
+        /// Which agent
+        name: String,
+        /// Its own arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Which agent
+    pub(crate) agent: String,
+    /// What to tell it; `-` reads stdin
+    pub(crate) prompt: String,
+    /// The directory it works in; its changes stay in a layer above
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+    /// Which model
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// What to answer when it asks for permission
+    #[arg(long, value_enum)]
+    pub(crate) perms: Option<Permissions>,
+}
+
+/// What to answer when an agent asks for permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Permissions {
+    /// Ask on the terminal
+    Ask,
+    /// Allow each one
+    Allow,
+    /// Refuse each one
+    Deny,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArguments {
+    /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
+    #[arg(long, value_name = "DIR[:MODE]")]
+    pub(crate) workspace: Option<String>,
+    /// End the command after this long, e.g. 30s, 10m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) timeout: Option<std::time::Duration>,
+    /// Set a variable inside: NAME=VALUE
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Address of the API
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2468")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Take calls without a token; only on a loopback address
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// Which sessions there are, newest first
+    Ls {
+        /// At most this many
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// What became of one
+    Show {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+    },
+    /// Everything that happened in it
+    Events {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Only what came after this number
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+        /// Wait for more until the session ends
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// What it changed in its workspace
+    Diff {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Only the counts
+        #[arg(long)]
+        stat: bool,
+    },
+    /// End it, and every process of it
+    Stop {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+    },
+}
+
+/// `90s`, `10m`, `2h`, `500ms`.
+fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let amount: u64 = digits.parse().map_err(|_| format!("`{text}` is no time; write e.g. `30s` or `10m`"))?;
+    let millis = match &text[digits.len()..] {
+        "ms" => Some(amount),
+        "s" | "" => amount.checked_mul(1000),
+        "m" => amount.checked_mul(60_000),
+        "h" => amount.checked_mul(3_600_000),
+        unit => return Err(format!("`{unit}` is no unit of time; there are ms, s, m and h")),
+    };
+    millis.map(std::time::Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        assert_eq!(parse_duration("90s").unwrap().as_millis(), 90_000);
+        assert_eq!(parse_duration("500ms").unwrap().as_millis(), 500);
+        for bad in ["", "m", "10d", "-1s", "1.5s", "99999999999999999999s", "99999999999999999h"] {
+            assert!(parse_duration(bad).is_err(), "`{bad}` was accepted");
+        }
+    }
+}

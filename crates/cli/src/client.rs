@@ -1,0 +1,170 @@
+//! The session API of the server that runs on this data directory, over its own socket.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use protocol::{
+    Code, CreateSession, Event, PermissionId, PermissionReply, Problem, QuestionId, SessionId, SessionInfo,
+};
+use serde_json::{Value, json};
+use store::DataDir;
+use tokio::net::UnixStream;
+
+use crate::failure::Failure;
+
+/// Calls the server of a data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// The server of `directory`, if one answers.
+    pub(crate) async fn connect(directory: &DataDir) -> Option<Self> {
+        let client = Self { socket: directory.socket() };
+        client.call(Method::GET, "/v1/health", None).await.ok().map(|_| client)
+    }
+
+    pub(crate) async fn create(&self, id: &SessionId, request: &CreateSession) -> Result<SessionInfo, Failure> {
+        let body = serde_json::to_value(request).map_err(|error| Failure::of(Code::Internal, &error))?;
+        self.call(Method::POST, &format!("/v1/sessions/{id}"), Some(body)).await?;
+        let info = self.call(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
+        serde_json::from_slice(&info).map_err(|error| not_understood(&error))
+    }
+
+    pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
+        let path = format!("/v1/sessions/{id}/messages");
+        self.call(Method::POST, &path, Some(json!({"message": text}))).await.map(drop)
+    }
+
+    pub(crate) async fn reply(
+        &self,
+        id: &SessionId,
+        permission: &PermissionId,
+        reply: PermissionReply,
+    ) -> Result<(), Failure> {
+        let path = format!("/v1/sessions/{id}/permissions/{permission}/reply");
+        self.call(Method::POST, &path, Some(json!({"reply": reply}))).await.map(drop)
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        id: &SessionId,
+        question: &QuestionId,
+        answer: Option<String>,
+    ) -> Result<(), Failure> {
+        let path = format!("/v1/sessions/{id}/questions/{question}");
+        match answer {
+            Some(answer) => {
+                let body = json!({"answers": [[answer]]});
+                self.call(Method::POST, &format!("{path}/reply"), Some(body)).await.map(drop)
+            }
+            None => self.call(Method::POST, &format!("{path}/reject"), Some(json!({}))).await.map(drop),
+        }
+    }
+
+    pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), Failure> {
+        self.call(Method::POST, &format!("/v1/sessions/{id}/terminate"), None).await.map(drop)
+    }
+
+    /// Events of a session from its first, as they come.
+    pub(crate) async fn events(&self, id: &SessionId) -> Result<EventStream, Failure> {
+        let response = self.request(Method::GET, &format!("/v1/sessions/{id}/events/sse?offset=0"), None).await?;
+        Ok(EventStream { body: response.into_body(), buffer: Vec::new() })
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Bytes, Failure> {
+        let response = self.request(method, path, body).await?;
+        Ok(response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes())
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Response<Incoming>, Failure> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+        // Ends by itself when the response is read or dropped.
+        tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let request = request.body(Full::new(body)).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(told(response).await)
+    }
+}
+
+async fn told(response: Response<Incoming>) -> Failure {
+    let status: StatusCode = response.status();
+    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) => problem.into(),
+        Err(_) => Failure::new(Code::Internal, format!("the server answered {status}")),
+    }
+}
+
+fn unreachable(error: &dyn std::error::Error) -> Failure {
+    Failure::new(Code::StreamError, "the server of this data directory does not answer").because(error).help("viv serve")
+}
+
+fn not_understood(error: &dyn std::error::Error) -> Failure {
+    Failure::new(Code::Internal, "the server's answer is not understood").because(error)
+}
+
+/// Server-sent events of one session.
+pub(crate) struct EventStream {
+    body: Incoming,
+    buffer: Vec<u8>,
+}
+
+impl EventStream {
+    /// The next event; `None` when the stream has ended.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                if let Some(event) = parse(&block)? {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(frame) => {
+                    let frame = frame.map_err(|error| unreachable(&error))?;
+                    self.buffer.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+                }
+            }
+        }
+    }
+}
+
+/// One block of a stream; comments and fields other than `data` carry no event.
+fn parse(block: &[u8]) -> Result<Option<Event>, Failure> {
+    let text = String::from_utf8_lossy(block);
+    let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
+    if data.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(&data.join("\n")).map(Some).map_err(|error| not_understood(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_and_retries_carry_no_event() {
+        for block in [": ping\n\n", "retry: 2000\n\n", "event: x\nid: 3\n\n"] {
+            assert!(parse(block.as_bytes()).unwrap().is_none(), "{block}");
+        }
+    }
+}

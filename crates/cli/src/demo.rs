@@ -1,0 +1,73 @@
+//! `viv demo`: the whole product in a minute, on embedded defaults.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use jail::Spawner;
+use protocol::{Code, CreateSession, TurnOutcome};
+
+use crate::args::Permissions;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::front::Front;
+use crate::run::{Conversation, Output, exit_code};
+use crate::{host, sessions};
+
+/// What the scripted model knows how to answer.
+const PROMPT: &str = "Write a small script, run it, and try to phone home.";
+const README: &str = "# A project\n\nThe agent works on a copy of this directory; the directory itself does not change.\n";
+
+/// Carries out `viv demo`.
+pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+    let directory = host::data_dir(&config)?;
+    let workspace = directory.root().join("demo");
+    prepare(&workspace)?;
+    let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !json;
+    let permissions = if interactive { Permissions::Ask } else { Permissions::Allow };
+    let request = CreateSession {
+        agent: "mock".to_owned(),
+        directory: Some(workspace.to_string_lossy().into_owned()),
+        title: Some("demo".to_owned()),
+        ..CreateSession::default()
+    };
+    let front = Front::open(&config, spawner).await?;
+    let mut conversation = Conversation::begin(&front, request, permissions).await?;
+    let name = conversation.name().to_owned();
+    if !json {
+        say(&format!("\x1b[1msession\x1b[0m    {name} · agent mock · no network but the model gateway"))?;
+        say(&format!("\x1b[1mworkspace\x1b[0m  {} (changes land in a layer above it)", workspace.display()))?;
+        say(&format!("\x1b[1mprompt\x1b[0m     {PROMPT}\n"))?;
+    }
+    let outcome = conversation.turn(PROMPT, if json { Output::Json } else { Output::Tour }).await;
+    let ended = conversation.end().await;
+    front.close().await;
+    let outcome = outcome?;
+    ended?;
+    if !json {
+        finish(&conversation, &config, &name, outcome)?;
+    }
+    Ok(exit_code(outcome))
+}
+
+fn prepare(workspace: &std::path::Path) -> Result<(), Failure> {
+    let made = std::fs::create_dir_all(workspace).and_then(|()| std::fs::write(workspace.join("README.md"), README));
+    made.map_err(|error| {
+        Failure::new(Code::Internal, format!("cannot make the demo's workspace `{}`", workspace.display())).because(&error)
+    })
+}
+
+fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome: TurnOutcome) -> Result<(), Failure> {
+    let done = if outcome == TurnOutcome::Completed { "\x1b[32m✔ done\x1b[0m" } else { "\x1b[31m✖ not done\x1b[0m" };
+    say(&format!("\n{done} · {}\n", conversation.timeline.bill()))?;
+    say("\x1b[1mWhat changed\x1b[0m (in the layer; your directory is as it was)\n")?;
+    say(&sessions::diff::render(config, &conversation.session.session_id)?)?;
+    say("\x1b[1mLook closer\x1b[0m")?;
+    say(&format!("  viv sessions events {name}     everything that happened, model calls included"))?;
+    say(&format!("  viv sessions diff {name}       what it changed"))?;
+    say("  viv exec -- sh -c 'id; ls /'     what a command sees inside")
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    writeln!(anstream::stdout().lock(), "{text}")
+        .map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+}

@@ -1,0 +1,146 @@
+//! `viv exec -- CMD…`: one command in a sandbox, with its own exit code.
+//!
+//! 125 means that viv itself failed, 126 that the command cannot be executed, 127 that it is not there.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use jail::Spawner;
+use protocol::Code;
+use sandbox::{
+    Backend, ExecResult, ExecSpec, Exit, JailBackend, LimitKey, Limits, Sandbox, SandboxError, SandboxSpec, Workspace,
+    WorkspaceMode,
+};
+use serde_json::json;
+use tokio::io::AsyncRead;
+
+use crate::args::ExecArguments;
+use crate::failure::Failure;
+use crate::outlet::Outlet;
+
+const VIV_FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+const TIMED_OUT: u8 = 124;
+
+/// Carries out `viv exec`.
+pub(crate) fn carry_out(arguments: ExecArguments, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::of(Code::Internal, &error).exit(VIV_FAILED))?;
+    let outcome = runtime.block_on(run(arguments, spawner, json));
+    // A read of our own stdin may still block; it is not waited for.
+    runtime.shutdown_background();
+    outcome.map_err(|failure| failure.or_exit(VIV_FAILED))
+}
+
+async fn run(arguments: ExecArguments, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+    let spec = SandboxSpec {
+        id: format!("exec-{}", std::process::id()),
+        workspace: workspace(arguments.workspace.as_deref())?,
+        limits: Limits { degrade: vec![LimitKey::Memory, LimitKey::Pids, LimitKey::Cpus], ..Limits::default() },
+        ..SandboxSpec::default()
+    };
+    let exec = ExecSpec { command: arguments.command.clone(), env: environment(&arguments.env)?, ..ExecSpec::default() };
+    let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
+    let result = stream(&*sandbox, exec, arguments.timeout, json).await;
+    sandbox.destroy().await?;
+    let result = result.map_err(|error| not_started(&error))?;
+    if json {
+        println!("{}", report(&arguments.command, &result));
+    }
+    Ok(exit_code(&result))
+}
+
+fn not_started(error: &SandboxError) -> Failure {
+    let (exit, help) = match error {
+        SandboxError::NotFound(_) => (NOT_FOUND, "viv exec -- ls /usr/bin"),
+        SandboxError::NotExecutable(_) => (NOT_EXECUTABLE, "viv exec -- ls -l /usr/bin"),
+        _ => (VIV_FAILED, "viv doctor"),
+    };
+    Failure::of(Code::RuntimeError, error).exit(exit).help(help)
+}
+
+/// `DIR[:overlay|bind|ro]`.
+fn workspace(given: Option<&str>) -> Result<Workspace, Failure> {
+    let Some(given) = given else { return Ok(Workspace::default()) };
+    let (directory, mode) = match given.rsplit_once(':') {
+        Some((directory, "overlay")) => (directory, WorkspaceMode::Overlay),
+        Some((directory, "bind")) => (directory, WorkspaceMode::Bind),
+        Some((directory, "ro")) => (directory, WorkspaceMode::ReadOnly),
+        _ => (given, WorkspaceMode::Overlay),
+    };
+    let directory = PathBuf::from(directory).canonicalize().map_err(|error| {
+        Failure::new(Code::InvalidRequest, format!("workspace `{directory}` cannot be opened"))
+            .because(&error)
+            .help("viv exec --workspace .:overlay -- ls")
+    })?;
+    Ok(Workspace { directory: Some(directory), mode })
+}
+
+fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    if given.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut env = sandbox::default_environment();
+    for pair in given {
+        let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+            Failure::new(Code::InvalidRequest, format!("`{pair}` is not NAME=VALUE")).help("viv exec --env LANG=C -- env")
+        })?;
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(env)
+}
+
+/// Runs the command with our own three streams.
+async fn stream(
+    sandbox: &dyn Sandbox,
+    mut spec: ExecSpec,
+    timeout: Option<std::time::Duration>,
+    json: bool,
+) -> Result<ExecResult, SandboxError> {
+    spec.timeout = timeout;
+    let mut terminal = [Outlet::default(), Outlet::default()];
+    let shown = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
+    let feed = Box::new(tokio::io::stdin()) as Box<dyn AsyncRead + Send + Unpin>;
+    sandbox::run_with_input(sandbox, spec, feed, &mut |stream, bytes| {
+        let index = usize::from(stream == sandbox::OutputStream::Stderr);
+        let bytes = if shown[index] { terminal[index].pass(bytes) } else { bytes.to_vec() };
+        // A reader that has gone away does not end the command.
+        let _ = match stream {
+            sandbox::OutputStream::Stdout if !json => std::io::stdout().lock().write_all(&bytes),
+            sandbox::OutputStream::Stderr if !json => std::io::stderr().lock().write_all(&bytes),
+            _ => Ok(()),
+        };
+        let _ = std::io::stdout().flush();
+    })
+    .await
+}
+
+fn exit_code(result: &ExecResult) -> ExitCode {
+    if result.timed_out {
+        return ExitCode::from(TIMED_OUT);
+    }
+    let Exit { code, signal, .. } = result.exit;
+    let number = code.or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(i32::from(VIV_FAILED));
+    ExitCode::from(u8::try_from(number & 0xff).unwrap_or(VIV_FAILED))
+}
+
+fn report(command: &[String], result: &ExecResult) -> serde_json::Value {
+    json!({
+        "command": command,
+        "exit_code": result.exit.code,
+        "signal": result.exit.signal,
+        "timed_out": result.timed_out,
+        "wall_micros": u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX),
+        "cpu_micros": result.exit.cpu_micros,
+        "peak_rss_bytes": result.exit.peak_rss_bytes,
+        "truncated": result.truncated,
+        "stdout": String::from_utf8_lossy(&result.stdout),
+        "stderr": String::from_utf8_lossy(&result.stderr),
+    })
+}

@@ -1,0 +1,168 @@
+//! What a person, or a program, is told when something failed.
+//!
+//! What failed, why, a line that can be pasted to mend it, and a code that never changes.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use protocol::{Code, Problem};
+
+/// Something failed; `viv` ends.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    what: String,
+    causes: Vec<String>,
+    detail: Option<String>,
+    help: Option<String>,
+    exit: Option<u8>,
+}
+
+impl Failure {
+    /// What failed, in words.
+    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
+        Self { code, what: what.into(), causes: Vec::new(), detail: None, help: None, exit: None }
+    }
+
+    /// An error with its own chain of causes.
+    pub(crate) fn of(code: Code, error: &dyn Error) -> Self {
+        let mut failure = Self::new(code, error.to_string());
+        if let Some(source) = error.source() {
+            failure = failure.because(source);
+        }
+        failure
+    }
+
+    /// Why, from the outside in.
+    pub(crate) fn because(mut self, error: &dyn Error) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if self.causes.last() != Some(&text) {
+                self.causes.push(text);
+            }
+            cause = error.source();
+        }
+        self
+    }
+
+    /// Several lines that show the place.
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// A line that can be pasted.
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Ends with another exit code than the error's own.
+    pub(crate) fn exit(mut self, exit: u8) -> Self {
+        self.exit = Some(exit);
+        self
+    }
+
+    /// The same, where no other exit code was set before.
+    pub(crate) fn or_exit(self, exit: u8) -> Self {
+        match self.exit {
+            Some(_) => self,
+            None => self.exit(exit),
+        }
+    }
+
+    /// Writes it to stderr and gives the exit code.
+    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+        if json {
+            let mut problem = Problem::new(self.code, self.sentence());
+            problem.hint = Some(self.help_line());
+            eprintln!("{}", serde_json::to_string(&problem).unwrap_or_default());
+        } else {
+            anstream::eprint!("{}", self.render());
+        }
+        ExitCode::from(self.exit.unwrap_or_else(|| self.code.exit()))
+    }
+
+    fn sentence(&self) -> String {
+        std::iter::once(&self.what).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+
+    fn help_line(&self) -> String {
+        self.help.clone().unwrap_or_else(|| "viv doctor".to_owned())
+    }
+
+    fn render(&self) -> String {
+        let mut text = format!("\x1b[1;31merror\x1b[0m[{}]: {}\n", self.code.as_str(), self.what);
+        for cause in &self.causes {
+            let _ = writeln!(text, "  because: {cause}");
+        }
+        for line in self.detail.iter().flat_map(|detail| detail.lines()) {
+            let _ = writeln!(text, "  {line}");
+        }
+        let _ = writeln!(text, "\x1b[1mhelp:\x1b[0m {}", self.help_line());
+        text
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence())
+    }
+}
+
+impl From<store::DataDirError> for Failure {
+    fn from(error: store::DataDirError) -> Self {
+        Self::of(error.code(), &error)
+    }
+}
+
+impl From<store::SessionIndexError> for Failure {
+    fn from(error: store::SessionIndexError) -> Self {
+        Self::of(error.code(), &error).help("viv sessions ls")
+    }
+}
+
+impl From<store::JournalError> for Failure {
+    fn from(error: store::JournalError) -> Self {
+        Self::of(error.code(), &error)
+    }
+}
+
+impl From<session::SessionError> for Failure {
+    fn from(error: session::SessionError) -> Self {
+        let failure = Self::of(error.code(), &error);
+        match error.hint() {
+            Some(hint) => failure.help(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<sandbox::SandboxError> for Failure {
+    fn from(error: sandbox::SandboxError) -> Self {
+        let failure = Self::of(Code::SandboxCreateError, &error);
+        match error {
+            sandbox::SandboxError::Unavailable { fix, .. } => failure.help(fix),
+            _ => failure,
+        }
+    }
+}
+
+impl From<jail::JailError> for Failure {
+    fn from(error: jail::JailError) -> Self {
+        Self::of(Code::SandboxCreateError, &error)
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let code = Code::ALL.iter().copied().find(|code| code.as_str() == problem.code).unwrap_or(Code::Internal);
+        let failure = Self::new(code, problem.detail.unwrap_or(problem.title));
+        match problem.hint {
+            Some(hint) => failure.help(hint),
+            None => failure,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Output of programs that are not trusted, on its way to a person's terminal.
+//!
+//! A terminal obeys what it is sent: an escape sequence can rewrite the screen, set the clipboard or type
+//! for the person. Colours pass, everything else that commands the terminal does not.
+
+/// Lets text and colours through, and nothing that commands the terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Outlet {
+    state: State,
+    pending: Vec<u8>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After ESC.
+    Escape,
+    /// After ESC [: parameters of a control sequence.
+    Control,
+    /// Inside a string for the terminal (title, clipboard): dropped up to its end.
+    Command,
+    /// After ESC inside such a string.
+    CommandEscape,
+}
+
+/// A colour has few parameters; whatever is longer is no colour.
+const LONGEST_COLOUR: usize = 32;
+
+impl Outlet {
+    /// What of `bytes` may be shown. State is kept: a sequence may be cut anywhere.
+    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut shown = Vec::with_capacity(bytes.len());
+        for byte in bytes {
+            self.byte(*byte, &mut shown);
+        }
+        shown
+    }
+
+    fn byte(&mut self, byte: u8, shown: &mut Vec<u8>) {
+        self.state = match (self.state, byte) {
+            (State::Text | State::Escape | State::Control, 0x1b) => State::Escape,
+            (State::Text, b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0x80..) => {
+                shown.push(byte);
+                State::Text
+            }
+            (State::Escape, b'[') => {
+                self.pending.clear();
+                State::Control
+            }
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Command,
+            (State::Control, b'0'..=b'9' | b';' | b':') if self.pending.len() < LONGEST_COLOUR => {
+                self.pending.push(byte);
+                State::Control
+            }
+            (State::Control, b'm') if self.pending.len() < LONGEST_COLOUR => {
+                shown.extend_from_slice(b"\x1b[");
+                shown.append(&mut self.pending);
+                shown.push(b'm');
+                State::Text
+            }
+            (State::Control, 0x20..=0x3f) => {
+                // Some other sequence: dropped whole, up to its final byte.
+                self.pending.resize(LONGEST_COLOUR, b' ');
+                State::Control
+            }
+            (State::Command, 0x07) | (State::CommandEscape, b'\\') => State::Text,
+            (State::Command | State::CommandEscape, 0x1b) => State::CommandEscape,
+            (State::Command | State::CommandEscape, _) => State::Command,
+            (State::Text | State::Escape | State::Control, _) => State::Text,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(given: &[u8], expected: &[u8]) {
+        assert_eq!(Outlet::default().pass(given), expected);
+        // Cut anywhere, the same comes out.
+        for at in 0..given.len() {
+            let mut outlet = Outlet::default();
+            let mut shown = outlet.pass(&given[..at]);
+            shown.extend(outlet.pass(&given[at..]));
+            assert_eq!(shown, expected, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn text_and_colours_pass() {
+        check("plain é 漢\n".as_bytes(), "plain é 漢\n".as_bytes());
+        check(b"\x1b[1;31mred\x1b[0m", b"\x1b[1;31mred\x1b[0m");
+    }
+
+    #[test]
+    fn what_commands_the_terminal_does_not() {
+        check(b"a\x1b]0;title\x07b", b"ab");
+        check(b"a\x1b]52;c;c2VjcmV0\x1b\\b", b"ab");
+        check(b"a\x1b[2Jb\x1b[10;10Hc", b"abc");
+        check(b"a\x1b[?1049hb", b"ab");
+        check(b"a\x1bcb\x08\x07\x00", b"ab");
+        check(b"a\x1bP$q\"p\x1b\\b", b"ab");
+        check(b"\x1b[6n\x1b[c", b"");
+    }
+}

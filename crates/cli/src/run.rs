@@ -1,0 +1,225 @@
+//! `viv run AGENT PROMPT`: one prompt, shown as it happens.
+//!
+//! What the agent says is data and goes to stdout; everything else is for people and goes to stderr.
+
+use std::io::{IsTerminal, Read, Write};
+use std::process::ExitCode;
+
+use jail::Spawner;
+use protocol::{
+    Code, CreateSession, Event, EventBody, Permission, PermissionReply, Question, SessionEnded, SessionEndReason,
+    SessionId, SessionInfo, TurnOutcome,
+};
+
+use crate::args::{Permissions, RunArguments};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::front::Front;
+use crate::name::new_session_id;
+use crate::timeline::Timeline;
+
+/// Carries out `viv run`.
+pub(crate) async fn carry_out(
+    arguments: RunArguments,
+    config: Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let prompt = prompt(&arguments.prompt)?;
+    let workspace = arguments.workspace.canonicalize().map_err(|error| {
+        Failure::new(Code::InvalidRequest, format!("workspace `{}` cannot be opened", arguments.workspace.display()))
+            .because(&error)
+            .help("viv run mock hello --workspace .")
+    })?;
+    let permissions = arguments.perms.unwrap_or(if on_terminal() { Permissions::Ask } else { Permissions::Deny });
+    let request = CreateSession {
+        agent: arguments.agent,
+        model: arguments.model,
+        directory: Some(workspace.to_string_lossy().into_owned()),
+        ..CreateSession::default()
+    };
+    let front = Front::open(&config, spawner).await?;
+    let mut conversation = Conversation::begin(&front, request, permissions).await?;
+    let output = if json { Output::Json } else { Output::Text };
+    conversation.announce();
+    let outcome = conversation.turn(&prompt, output).await;
+    let ended = conversation.end().await;
+    front.close().await;
+    let outcome = outcome?;
+    ended?;
+    anstream::eprintln!("{}", conversation.timeline.bill());
+    conversation.farewell();
+    Ok(exit_code(outcome))
+}
+
+fn prompt(given: &str) -> Result<String, Failure> {
+    if given != "-" {
+        return Ok(given.to_owned());
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::new(Code::InvalidRequest, "cannot read the prompt from stdin").because(&error))?;
+    Ok(text)
+}
+
+fn on_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// The exit code that goes with the end of a turn.
+pub(crate) fn exit_code(outcome: TurnOutcome) -> ExitCode {
+    match outcome {
+        TurnOutcome::Completed => ExitCode::SUCCESS,
+        TurnOutcome::Failed => ExitCode::from(1),
+        TurnOutcome::TimedOut => ExitCode::from(124),
+        TurnOutcome::Interrupted => ExitCode::from(130),
+    }
+}
+
+/// How events are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// The agent's words on stdout, the rest on stderr.
+    Text,
+    /// Everything on stdout, as a person reads it.
+    Tour,
+    /// One event a line on stdout.
+    Json,
+}
+
+/// A session that this process talks to.
+pub(crate) struct Conversation<'a> {
+    front: &'a Front,
+    pub(crate) session: SessionInfo,
+    permissions: Permissions,
+    pub(crate) timeline: Timeline,
+}
+
+impl<'a> Conversation<'a> {
+    /// Makes the session.
+    pub(crate) async fn begin(
+        front: &'a Front,
+        request: CreateSession,
+        permissions: Permissions,
+    ) -> Result<Self, Failure> {
+        let id = new_session_id()?;
+        let session = front.create(&id, request).await?;
+        Ok(Self { front, session, permissions, timeline: Timeline::default() })
+    }
+
+    fn id(&self) -> &SessionId {
+        &self.session.session_id
+    }
+
+    /// The name a person calls it by.
+    pub(crate) fn name(&self) -> &str {
+        self.session.name.as_deref().unwrap_or(self.session.session_id.as_str())
+    }
+
+    fn announce(&self) {
+        anstream::eprintln!("\x1b[1msession\x1b[0m {} · agent {}", self.name(), self.session.agent);
+    }
+
+    fn farewell(&self) {
+        anstream::eprintln!("viv sessions diff {name} · viv sessions events {name}", name = self.name());
+    }
+
+    /// Sends `prompt` and shows everything until its turn has ended. Ctrl-C ends the session.
+    pub(crate) async fn turn(&mut self, prompt: &str, output: Output) -> Result<TurnOutcome, Failure> {
+        let mut events = self.front.follow(self.id()).await?;
+        self.front.send(self.id(), prompt).await?;
+        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event?,
+                _ = &mut interrupted => return Ok(TurnOutcome::Interrupted),
+            };
+            let Some(event) = event else { return Ok(TurnOutcome::Failed) };
+            self.show(&event, output)?;
+            match &event.draft.body {
+                EventBody::PermissionRequested(permission) => self.decide(permission).await?,
+                EventBody::QuestionRequested(question) => self.answer(question).await?,
+                EventBody::TurnEnded(turn) => return Ok(turn.outcome.unwrap_or(TurnOutcome::Completed)),
+                EventBody::SessionEnded(ended) => return Ok(outcome_of(ended)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends the session; what happened on the way is still on record.
+    pub(crate) async fn end(&self) -> Result<(), Failure> {
+        self.front.terminate(self.id()).await
+    }
+
+    fn show(&mut self, event: &Event, output: Output) -> Result<(), Failure> {
+        let written = match output {
+            Output::Json => serde_json::to_string(event)
+                .map_err(std::io::Error::other)
+                .and_then(|line| writeln!(std::io::stdout().lock(), "{line}")),
+            Output::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
+            Output::Text => match words(event) {
+                Some(text) => anstream::stdout().lock().write_all(format!("{text}\n").as_bytes()),
+                None => self.timeline.show(event, &mut anstream::stderr().lock()),
+            },
+        };
+        written.map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+    }
+
+    async fn decide(&self, permission: &Permission) -> Result<(), Failure> {
+        let reply = match self.permissions {
+            Permissions::Allow => PermissionReply::Once,
+            Permissions::Deny => PermissionReply::Reject,
+            Permissions::Ask => match ask("allow? [y]es once · [a]lways · [n]o: ").await.as_str() {
+                "y" | "yes" => PermissionReply::Once,
+                "a" | "always" => PermissionReply::Always,
+                _ => PermissionReply::Reject,
+            },
+        };
+        self.front.reply(self.id(), &permission.permission_id, reply).await
+    }
+
+    async fn answer(&self, question: &Question) -> Result<(), Failure> {
+        let answer = match self.permissions {
+            Permissions::Ask => Some(ask("answer: ").await).filter(|answer| !answer.is_empty()),
+            // Nobody is there to ask; the first choice is what the agent thought most likely.
+            Permissions::Allow => question.options.first().cloned(),
+            Permissions::Deny => None,
+        };
+        self.front.answer(self.id(), &question.question_id, answer).await
+    }
+}
+
+/// The agent's own words, if the event is a message of its.
+fn words(event: &Event) -> Option<String> {
+    use protocol::{ContentPart, ItemKind, ItemRole};
+    let EventBody::ItemCompleted(completed) = &event.draft.body else { return None };
+    let item = &completed.item;
+    if item.kind != ItemKind::Message || item.role != Some(ItemRole::Assistant) {
+        return None;
+    }
+    let text = item.content.iter().filter_map(|part| match part {
+        ContentPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    Some(text.collect::<Vec<_>>().join("\n"))
+}
+
+fn outcome_of(ended: &SessionEnded) -> TurnOutcome {
+    match ended.reason {
+        SessionEndReason::Completed => TurnOutcome::Completed,
+        SessionEndReason::Error => TurnOutcome::Failed,
+        SessionEndReason::Terminated => TurnOutcome::Interrupted,
+    }
+}
+
+/// Asks the person at the terminal; an empty answer when there is none.
+async fn ask(question: &'static str) -> String {
+    let read = tokio::task::spawn_blocking(move || {
+        anstream::eprint!("{:>22}\x1b[33m{question}\x1b[0m", "");
+        let mut line = String::new();
+        let _ = std::io::stdin().read_line(&mut line);
+        line.trim().to_lowercase()
+    });
+    read.await.unwrap_or_default()
+}

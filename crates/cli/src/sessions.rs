@@ -1,0 +1,68 @@
+//! `viv sessions …`: what there is, what happened, what changed, and the end of one.
+//!
+//! Reading needs no server: the store is the same whoever runs the session.
+
+pub(crate) mod diff;
+mod list;
+mod watch;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use protocol::{Code, SessionId, SessionInfo};
+use store::{SessionIndex, SystemClock};
+
+use crate::args::SessionsCommand;
+use crate::client::Client;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+
+/// Carries out `viv sessions …`.
+pub(crate) async fn carry_out(command: SessionsCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
+    let directory = host::data_dir(&config)?;
+    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+    let find = |reference: &str| -> Result<SessionInfo, Failure> { Ok(index.find(reference)?.info) };
+    match command {
+        SessionsCommand::Ls { limit } => {
+            let page = index.list(None, limit)?;
+            let sessions: Vec<_> = page.sessions.into_iter().map(|record| record.info).collect();
+            print(&list::table(&sessions, json)?)?;
+        }
+        SessionsCommand::Show { session } => print(&list::card(&find(&session)?, json)?)?,
+        SessionsCommand::Events { session, after, follow } => {
+            let session = find(&session)?.session_id;
+            watch::events(&directory, &index, &session, after, follow, json).await?;
+        }
+        SessionsCommand::Diff { session, stat } => {
+            let session = find(&session)?.session_id;
+            print(&if stat { diff::stat(&config, &session)? } else { diff::render(&config, &session)? })?;
+        }
+        SessionsCommand::Stop { session } => stop(&config, &find(&session)?).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn stop(config: &Config, session: &SessionInfo) -> Result<(), Failure> {
+    let id: &SessionId = &session.session_id;
+    if session.ended {
+        anstream::eprintln!("session {id} has ended before");
+        return Ok(());
+    }
+    match Client::connect(&host::data_dir(config)?).await {
+        Some(client) => client.terminate(id).await,
+        None => Err(Failure::new(Code::DataDirInUse, format!("session `{id}` is run by another `viv run`, or its host died"))
+            .help("press Ctrl-C where it runs, or: viv serve")),
+    }
+}
+
+/// Writes data to stdout; a reader that has gone away is no error.
+fn print(text: &str) -> Result<(), Failure> {
+    match anstream::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Code::StreamError, "cannot write the output").because(&error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,30 @@
+//! `viv sessions diff`: what a session changed, as it would be applied.
+
+use protocol::{Code, SessionId};
+use sandbox::SavedChanges;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+
+/// The whole diff.
+pub(crate) fn render(config: &Config, session: &SessionId) -> Result<String, Failure> {
+    let saved = open(config, session)?;
+    saved.render_diff().map_err(|error| unreadable(session, &error))
+}
+
+/// A line a file.
+pub(crate) fn stat(config: &Config, session: &SessionId) -> Result<String, Failure> {
+    let saved = open(config, session)?;
+    saved.render_stat().map_err(|error| unreadable(session, &error))
+}
+
+fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
+    SavedChanges::open(&host::data_dir(config)?.changes(session)).map_err(|error| unreadable(session, &error))
+}
+
+fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {
+    Failure::new(Code::ArtifactReadError, format!("the changes of session `{session}` cannot be read"))
+        .because(error)
+        .help(format!("viv sessions show {session}"))
+}

@@ -1,0 +1,246 @@
+//! A session as a person reads it: one line an event, as it happens.
+//!
+//! What the agent says goes through an [`Outlet`]: it is not trusted with the terminal.
+
+use std::io::{self, Write};
+
+use protocol::{
+    Connection, ContentPart, Event, EventBody, FileAction, Item, ItemKind, ItemRole, ItemStatus, Permission,
+    PermissionStatus, Question, QuestionStatus, Usage,
+};
+
+use crate::outlet::Outlet;
+
+/// Prints events and adds up what they cost.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    started: Option<jiff::Timestamp>,
+    calls: u64,
+    usage: Usage,
+    cost_picos: i64,
+}
+
+/// One line for a person.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    colour: &'static str,
+    mark: &'static str,
+    label: &'static str,
+    text: String,
+}
+
+impl Line {
+    fn new(colour: &'static str, mark: &'static str, label: &'static str, text: impl Into<String>) -> Self {
+        Self { colour, mark, label, text: text.into() }
+    }
+}
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+const BLUE: &str = "\x1b[34m";
+const DIM: &str = "\x1b[2m";
+
+impl Timeline {
+    /// Prints what a person should see of `event`.
+    pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
+        self.print(event, lines(&event.draft.body), to)
+    }
+
+    /// Prints `event` in any case: one that [`Self::show`] passes over by its type and number.
+    pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
+        let mut shown = lines(&event.draft.body);
+        if shown.is_empty() {
+            shown.push(Line::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
+        }
+        self.print(event, shown, to)
+    }
+
+    fn print(&mut self, event: &Event, lines: Vec<Line>, to: &mut dyn Write) -> io::Result<()> {
+        self.count(&event.draft.body);
+        let now: Option<jiff::Timestamp> = event.time.parse().ok();
+        let started = *self.started.get_or_insert(now.unwrap_or_default());
+        let seconds = now.map_or(0.0, |now| now.duration_since(started).as_secs_f64());
+        for line in lines {
+            let mut text = line.text.lines();
+            let first = text.next().unwrap_or_default();
+            let Line { colour, mark, label, .. } = line;
+            writeln!(to, "{DIM}{seconds:>6.2}\x1b[0m  {colour}{mark} {label:<11}\x1b[0m {}", clean(first))?;
+            for more in text {
+                writeln!(to, "{:>22}{}", "", clean(more))?;
+            }
+        }
+        to.flush()
+    }
+
+    fn count(&mut self, body: &EventBody) {
+        if let EventBody::LlmCall(call) = body {
+            self.calls += 1;
+            self.usage += call.usage;
+            self.cost_picos += call.cost_picos;
+        }
+    }
+
+    /// What it cost, in one line.
+    pub(crate) fn bill(&self) -> String {
+        let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
+        format!(
+            "{} model calls · {input} tokens in, {} out · ${}",
+            self.calls,
+            self.usage.output_tokens,
+            dollars(self.cost_picos)
+        )
+    }
+}
+
+/// The `type` of an event, as it stands in JSON.
+fn kind(event: &Event) -> String {
+    let value = serde_json::to_value(&event.draft.body).unwrap_or_default();
+    value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned()
+}
+
+/// Pico-dollars as dollars, four places, rounded up so that nothing looks free that is not.
+fn dollars(picos: i64) -> String {
+    const TENTH_OF_MILLI: i64 = 100_000_000;
+    let units = picos.div_euclid(TENTH_OF_MILLI) + i64::from(picos.rem_euclid(TENTH_OF_MILLI) != 0);
+    format!("{}.{:04}", units / 10_000, units % 10_000)
+}
+
+fn lines(body: &EventBody) -> Vec<Line> {
+    match body {
+        EventBody::ItemCompleted(event) => item(&event.item),
+        EventBody::PermissionRequested(permission) => {
+            vec![Line::new(YELLOW, "?", "permission", asked(permission))]
+        }
+        EventBody::PermissionResolved(permission) => vec![resolved(permission)],
+        EventBody::QuestionRequested(question) => {
+            vec![Line::new(YELLOW, "?", "question", format!("{} ({})", question.prompt, question.options.join(" · ")))]
+        }
+        EventBody::QuestionResolved(question) => vec![answered(question)],
+        EventBody::EgressDenied(connection) => vec![denied(connection)],
+        EventBody::Error(error) => vec![Line::new(RED, "✖", "error", &error.message)],
+        EventBody::BudgetExceeded(exceeded) => vec![Line::new(RED, "✖", "budget", &exceeded.message)],
+        EventBody::SessionRecovered(recovered) => {
+            vec![Line::new(YELLOW, "↺", "recovered", recovered.interrupted.join(", "))]
+        }
+        EventBody::AgentUnparsed(unparsed) => vec![Line::new(YELLOW, "~", "unparsed", &unparsed.error)],
+        _ => Vec::new(),
+    }
+}
+
+fn item(item: &Item) -> Vec<Line> {
+    if item.kind == ItemKind::Message && item.role == Some(ItemRole::User) {
+        return Vec::new();
+    }
+    let failed = item.status == ItemStatus::Failed;
+    item.content.iter().filter_map(|part| content(part, failed)).collect()
+}
+
+fn content(part: &ContentPart, failed: bool) -> Option<Line> {
+    Some(match part {
+        ContentPart::Text { text } => Line::new(GREEN, "●", "assistant", text),
+        ContentPart::Reasoning { text, .. } => Line::new(DIM, "∴", "thinking", text),
+        ContentPart::ToolCall { name, arguments, .. } => Line::new(BLUE, "▶", "tool", call(name, arguments)),
+        ContentPart::ToolResult { output, .. } if failed => Line::new(RED, "✖", "failed", shortened(output)),
+        ContentPart::ToolResult { output, .. } => Line::new(DIM, "│", "result", shortened(output)),
+        ContentPart::FileRef { path, action: FileAction::Read, .. } => Line::new(DIM, "○", "read", path),
+        ContentPart::FileRef { path, diff, .. } => Line::new(BLUE, "✎", "write", format!("{path}{}", counts(diff))),
+        ContentPart::Image { path, .. } => Line::new(BLUE, "▣", "image", path),
+        ContentPart::Status { label, detail } => {
+            Line::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
+        }
+        ContentPart::Json { json } => Line::new(DIM, "·", "data", shortened(&json.to_string())),
+    })
+}
+
+fn call(name: &str, arguments: &str) -> String {
+    let words = |value: &serde_json::Value| -> Option<String> {
+        let words = value.get("command")?.as_array()?;
+        Some(words.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" "))
+    };
+    let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+    let one = |key: &str| value.get(key).and_then(|value| value.as_str()).map(ToOwned::to_owned);
+    let shown = words(&value).or_else(|| one("path")).or_else(|| one("url")).or_else(|| one("question"));
+    format!("{name} {}", shown.unwrap_or_else(|| shortened(arguments)))
+}
+
+fn counts(diff: &Option<String>) -> String {
+    let Some(diff) = diff else { return String::new() };
+    let starting = |with: char, not: &str| {
+        diff.lines().filter(|line| line.starts_with(with) && !line.starts_with(not)).count()
+    };
+    format!(" (+{} -{})", starting('+', "+++"), starting('-', "---"))
+}
+
+fn asked(permission: &Permission) -> String {
+    let input = permission.metadata.as_ref().and_then(|metadata| metadata.get("input"));
+    match input {
+        Some(input) => call(&permission.action, &input.to_string()),
+        None => permission.action.clone(),
+    }
+}
+
+fn resolved(permission: &Permission) -> Line {
+    let reason = permission.metadata.as_ref().and_then(|data| data.get("reason")).and_then(|reason| reason.as_str());
+    let because = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    match permission.status {
+        PermissionStatus::Accept => Line::new(GREEN, "✓", "allowed", format!("once{because}")),
+        PermissionStatus::AcceptForSession => Line::new(GREEN, "✓", "allowed", format!("for this session{because}")),
+        _ => Line::new(RED, "✗", "refused", format!("{}{because}", permission.action)),
+    }
+}
+
+fn answered(question: &Question) -> Line {
+    match question.status {
+        QuestionStatus::Answered => {
+            Line::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default())
+        }
+        _ => Line::new(RED, "✗", "unanswered", &question.prompt),
+    }
+}
+
+fn denied(connection: &Connection) -> Line {
+    let Connection { host, port, rule, .. } = connection;
+    Line::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
+}
+
+/// A few lines of what may be long.
+fn shortened(text: &str) -> String {
+    const LINES: usize = 6;
+    const WIDTH: usize = 160;
+    let mut shown: Vec<String> = text.lines().take(LINES).map(|line| line.chars().take(WIDTH).collect()).collect();
+    let rest = text.lines().count().saturating_sub(LINES);
+    if rest > 0 {
+        shown.push(format!("… {rest} more lines"));
+    }
+    shown.join("\n")
+}
+
+fn clean(text: &str) -> String {
+    String::from_utf8_lossy(&Outlet::default().pass(text.as_bytes())).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_never_rounded_to_nothing() {
+        assert_eq!(dollars(0), "0.0000");
+        assert_eq!(dollars(1), "0.0001");
+        assert_eq!(dollars(1_234_500_000_000), "1.2345");
+    }
+
+    #[test]
+    fn long_output_is_cut_and_says_so() {
+        let text = (0..10).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        assert!(shortened(&text).ends_with("… 4 more lines"));
+    }
+
+    #[test]
+    fn an_agent_cannot_command_the_terminal() {
+        let part = ContentPart::Text { text: "a\x1b]52;c;x\x07b".into() };
+        let line = content(&part, false).unwrap();
+        assert_eq!(clean(&line.text), "ab");
+    }
+}

@@ -1,0 +1,201 @@
+//! Usage of the `OpenAI` APIs: chat completions and responses.
+
+use std::borrow::Cow;
+
+use protocol::Usage;
+use serde::Deserialize;
+
+use super::{Reading, has_value, mentions};
+
+/// A completion, a chunk of one, a response, or an event of one: the fields do not collide.
+#[derive(Deserialize)]
+struct Document<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    object: Option<Cow<'a, str>>,
+    model: Option<String>,
+    status: Option<String>,
+    #[serde(default)]
+    choices: Vec<Choice>,
+    response: Option<Response>,
+    incomplete_details: Option<Incomplete>,
+    usage: Option<Counts>,
+    error: Option<VendorError>,
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    finish_reason: Option<String>,
+}
+
+/// The response inside an event.
+#[derive(Deserialize)]
+struct Response {
+    model: Option<String>,
+    status: Option<String>,
+    incomplete_details: Option<Incomplete>,
+    usage: Option<Counts>,
+    error: Option<VendorError>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete {
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum VendorError {
+    Told { message: Option<String> },
+    Text(String),
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    #[serde(alias = "prompt_tokens")]
+    input_tokens: Option<u64>,
+    #[serde(alias = "completion_tokens")]
+    output_tokens: Option<u64>,
+    #[serde(alias = "prompt_tokens_details")]
+    input_tokens_details: Option<InputDetails>,
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
+}
+
+/// Reads one event of a stream.
+pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
+    if data == b"[DONE]" {
+        reading.complete = true;
+        return;
+    }
+    let told = ["\"usage\"", "\"finish_reason\"", "\"error\""].into_iter().any(|field| has_value(data, field));
+    if told || mentions(data, &["\"response.", "\"type\":\"error\""]) && !mentions(data, &[".delta\""]) {
+        read(data, reading);
+    }
+}
+
+/// Reads a whole answer.
+pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
+    read(body, reading);
+    let Ok(document) = serde_json::from_slice::<Document<'_>>(body) else { return };
+    reading.complete = document.object.is_some() || document.error.is_some();
+}
+
+fn read(json: &[u8], reading: &mut Reading) {
+    let Ok(document) = serde_json::from_slice::<Document<'_>>(json) else { return };
+    reading.model = document.model.or(reading.model.take());
+    for choice in document.choices {
+        reading.stop_reason = choice.finish_reason.or(reading.stop_reason.take());
+    }
+    if let Some(counts) = &document.usage {
+        overwrite(&mut reading.usage, counts);
+    }
+    take_error(document.error, reading);
+    let kind = document.kind.as_deref().unwrap_or_default();
+    if kind == "error" {
+        reading.error = document.message.or(reading.error.take());
+        reading.complete = true;
+    }
+    if document.object.as_deref() == Some("response") {
+        take_status(document.status, document.incomplete_details, reading);
+    }
+    if let Some(response) = document.response {
+        reading.model = response.model.or(reading.model.take());
+        if let Some(counts) = &response.usage {
+            overwrite(&mut reading.usage, counts);
+        }
+        take_error(response.error, reading);
+        take_status(response.status, response.incomplete_details, reading);
+        reading.complete |= matches!(kind, "response.completed" | "response.incomplete" | "response.failed");
+    }
+}
+
+fn take_status(status: Option<String>, incomplete: Option<Incomplete>, reading: &mut Reading) {
+    let reason = incomplete.and_then(|details| details.reason);
+    reading.stop_reason = reason.or(status.filter(|status| status != "in_progress")).or(reading.stop_reason.take());
+}
+
+fn take_error(error: Option<VendorError>, reading: &mut Reading) {
+    let Some(error) = error else { return };
+    reading.error = Some(match error {
+        VendorError::Told { message } => message.unwrap_or_else(|| "the upstream told no reason".to_owned()),
+        VendorError::Text(message) => message,
+    });
+}
+
+/// `input_tokens` counts the cached ones here; ours does not.
+fn overwrite(usage: &mut Usage, counts: &Counts) {
+    let details = counts.input_tokens_details.as_ref().and_then(|details| details.cached_tokens);
+    let cached = details.or(counts.prompt_cache_hit_tokens);
+    usage.cache_read_tokens = cached.unwrap_or(usage.cache_read_tokens);
+    if let Some(input) = counts.input_tokens {
+        usage.input_tokens = input.saturating_sub(usage.cache_read_tokens);
+    }
+    usage.output_tokens = counts.output_tokens.unwrap_or(usage.output_tokens);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(events: &[&str]) -> Reading {
+        let mut reading = Reading::default();
+        for event in events {
+            read_event(event.as_bytes(), &mut reading);
+        }
+        reading
+    }
+
+    #[test]
+    fn a_chat_stream_tells_its_usage_in_the_last_chunk() {
+        let reading = read_all(&[
+            r#"{"object":"chat.completion.chunk","model":"m","choices":[{"delta":{"content":"a"},"finish_reason":null}],"usage":null}"#,
+            r#"{"object":"chat.completion.chunk","model":"m","choices":[{"delta":{},"finish_reason":"stop"}],"usage":null}"#,
+            r#"{"model":"m","choices":[],"usage":{"prompt_tokens":30,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":20}}}"#,
+            "[DONE]",
+        ]);
+        let usage = Usage { input_tokens: 10, output_tokens: 4, cache_read_tokens: 20, ..Usage::default() };
+        assert_eq!((reading.usage, reading.complete), (usage, true));
+        assert_eq!((reading.model.as_deref(), reading.stop_reason.as_deref()), (Some("m"), Some("stop")));
+    }
+
+    #[test]
+    fn a_response_tells_its_usage_when_it_is_completed() {
+        let reading = read_all(&[
+            r#"{"type":"response.created","response":{"model":"m","status":"in_progress","usage":null}}"#,
+            r#"{"type":"response.output_text.delta","delta":"\"usage\":{\"input_tokens\":9}"}"#,
+            r#"{"type":"response.completed","response":{"model":"m","status":"completed","usage":{"input_tokens":8,"input_tokens_details":{"cached_tokens":3},"output_tokens":2}}}"#,
+        ]);
+        let usage = Usage { input_tokens: 5, output_tokens: 2, cache_read_tokens: 3, ..Usage::default() };
+        assert_eq!((reading.usage, reading.complete), (usage, true));
+        assert_eq!(reading.stop_reason.as_deref(), Some("completed"));
+    }
+
+    #[test]
+    fn an_error_is_told_in_each_of_its_shapes() {
+        assert_eq!(read_all(&[r#"{"error":{"message":"no","type":"x"}}"#]).error.as_deref(), Some("no"));
+        assert_eq!(read_all(&[r#"{"error":"no"}"#]).error.as_deref(), Some("no"));
+        assert_eq!(read_all(&[r#"{"type":"error","message":"no","code":null}"#]).error.as_deref(), Some("no"));
+        let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"x","message":"no"}}}"#;
+        assert_eq!(read_all(&[failed]).error.as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn a_whole_completion_and_a_whole_response_are_read() {
+        let mut reading = Reading::default();
+        read_document(br#"{"object":"chat.completion","model":"m","choices":[{"finish_reason":"length","message":{}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#, &mut reading);
+        assert_eq!(
+            (reading.usage.output_tokens, reading.stop_reason.as_deref(), reading.complete),
+            (2, Some("length"), true)
+        );
+        let mut reading = Reading::default();
+        read_document(br#"{"object":"response","model":"m","status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"},"usage":{"input_tokens":1,"output_tokens":2}}"#, &mut reading);
+        assert_eq!((reading.usage.output_tokens, reading.stop_reason.as_deref()), (2, Some("max_output_tokens")));
+    }
+}

@@ -1,0 +1,123 @@
+//! A key of ours: used, never shown.
+
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+use memchr::memmem;
+
+/// An upstream's key. It prints as `Secret(…)`, and [`Veil`] keeps it out of answers.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `text`, without the line end that a file may have left on it.
+    pub fn new(text: impl AsRef<str>) -> Self {
+        Self(text.as_ref().trim().to_owned())
+    }
+
+    /// The key itself, for the header it belongs in.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Covers a key wherever a server repeats it, with as many stars as it has bytes.
+pub(crate) struct Veil {
+    finder: memmem::Finder<'static>,
+    /// The end of the last bytes, where it could be the beginning of the key.
+    held: BytesMut,
+}
+
+impl Veil {
+    /// A veil over `secret`; none: there is nothing to cover.
+    pub(crate) fn over(secret: &Secret) -> Option<Self> {
+        let finder = memmem::Finder::new(secret.0.as_bytes()).into_owned();
+        (!secret.0.is_empty()).then(|| Self { finder, held: BytesMut::new() })
+    }
+
+    /// The next bytes, covered. Bytes are held back only while they could be the beginning of the key.
+    pub(crate) fn pass(&mut self, bytes: Bytes) -> Bytes {
+        let held = self.could_begin(&bytes);
+        if self.held.is_empty() && held == 0 && self.finder.find(&bytes).is_none() {
+            return bytes;
+        }
+        let mut text = std::mem::take(&mut self.held);
+        text.extend_from_slice(&bytes);
+        self.cover(&mut text);
+        let held = self.could_begin(&text);
+        self.held = text.split_off(text.len() - held);
+        text.freeze()
+    }
+
+    /// Whether there is something to cover in `text`.
+    pub(crate) fn covers(&self, text: &[u8]) -> bool {
+        self.finder.find(text).is_some()
+    }
+
+    /// What was held back, once nothing more comes.
+    pub(crate) fn finish(&mut self) -> Bytes {
+        self.held.split().freeze()
+    }
+
+    fn cover(&self, text: &mut [u8]) {
+        while let Some(at) = self.finder.find(text) {
+            text[at..at + self.finder.needle().len()].fill(b'*');
+        }
+    }
+
+    /// How many of the last bytes are the beginning of the key.
+    fn could_begin(&self, text: &[u8]) -> usize {
+        let needle = self.finder.needle();
+        let longest = (needle.len() - 1).min(text.len());
+        (1..=longest).rev().find(|length| text.ends_with(&needle[..*length])).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cover(key: &str, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut veil = Veil::over(&Secret::new(key)).unwrap();
+        let mut out: Vec<u8> = pieces.iter().flat_map(|piece| veil.pass(Bytes::copy_from_slice(piece))).collect();
+        out.extend_from_slice(&veil.finish());
+        out
+    }
+
+    #[test]
+    fn a_key_is_covered_however_it_is_cut() {
+        let text = b"bad key sk-abc, sk-abc and sk-ab";
+        for at in 0..text.len() {
+            assert_eq!(cover("sk-abc", &[&text[..at], &text[at..]]), b"bad key ******, ****** and sk-ab");
+        }
+    }
+
+    #[test]
+    fn bytes_that_cannot_begin_the_key_are_not_held_back() {
+        let mut veil = Veil::over(&Secret::new("sk-abc")).unwrap();
+        assert_eq!(veil.pass(Bytes::from("data: {\"a\":1}\n\n")), "data: {\"a\":1}\n\n");
+    }
+
+    #[test]
+    fn a_secret_is_trimmed_and_never_printed() {
+        assert_eq!(Secret::new("key\n").expose(), "key");
+        assert_eq!(format!("{:?}", Secret::new("key")), "Secret(…)");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_no_key_is_left(text in "[ab]{0,60}", size in 1usize..9) {
+            let out = cover("aab", &text.as_bytes().chunks(size).collect::<Vec<_>>());
+            prop_assert_eq!(out.len(), text.len());
+            prop_assert!(memmem::find(&out, b"aab").is_none());
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Upstreams over HTTP: the vendors themselves, and whoever speaks like them.
+//!
+//! What leaves is what came: path, query, headers that may leave, and the body byte for byte, but for the
+//! model's name where it is an alias. The key goes into one header and nowhere else.
+
+use std::{collections::BTreeMap, io};
+
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use rustls_pki_types::CertificateDer;
+use serde_json::json;
+
+use crate::{
+    endpoint::Endpoint,
+    secret::{Secret, Veil},
+    splice,
+    upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    wire::{Client, Connector, Origin, RequestHead, Timeouts},
+};
+
+/// Whose API an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VendorKind {
+    /// The Anthropic API.
+    Anthropic,
+    /// The `OpenAI` API.
+    Openai,
+    /// The Gemini API.
+    Gemini,
+    /// A server that takes `OpenAI` chat completions and nothing else.
+    OpenaiCompatible,
+    /// A `LiteLLM` proxy: takes them all, and keeps accounts of its own.
+    Litellm,
+}
+
+impl VendorKind {
+    /// Whether it takes such a call in the words it came in.
+    pub fn takes(self, endpoint: Endpoint) -> bool {
+        use Endpoint::{ChatCompletions, CountTokens, GenerateContent, Messages, Responses, StreamGenerateContent};
+        match endpoint {
+            Messages | CountTokens => matches!(self, Self::Anthropic | Self::Litellm),
+            ChatCompletions => matches!(self, Self::Openai | Self::OpenaiCompatible | Self::Litellm),
+            Responses => matches!(self, Self::Openai | Self::Litellm),
+            GenerateContent | StreamGenerateContent => self == Self::Gemini,
+        }
+    }
+}
+
+/// An upstream over HTTP, as it stands in the configuration.
+#[derive(Debug, Clone)]
+pub struct VendorConfig {
+    /// Its name, in records and errors.
+    pub name: String,
+    /// Whose API it speaks.
+    pub kind: VendorKind,
+    /// Where it is; a version at the end of the path (`/v1`) is not repeated.
+    pub base_url: String,
+    /// Its key, if it needs one.
+    pub key: Option<Secret>,
+    /// Models that are called by another name here: ours → theirs.
+    pub aliases: BTreeMap<String, String>,
+    /// The model that answers for every name that is no alias.
+    pub model: Option<String>,
+    /// How long each step may take.
+    pub timeouts: Timeouts,
+    /// How often a connection that could not be made is tried again.
+    pub retries: u32,
+    /// Certificates trusted beside the system's.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+}
+
+impl VendorConfig {
+    /// An upstream with ordinary timeouts and no key.
+    pub fn new(name: impl Into<String>, kind: VendorKind, base_url: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            base_url: base_url.into(),
+            key: None,
+            aliases: BTreeMap::new(),
+            model: None,
+            timeouts: Timeouts::default(),
+            retries: 2,
+            extra_roots: Vec::new(),
+        }
+    }
+}
+
+/// Why an upstream cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum VendorError {
+    /// The address is none.
+    #[error("`{0}` is not the address of an upstream: it must begin with http:// or https:// and name a host")]
+    Address(String),
+    /// The key cannot stand in a header.
+    #[error("the key of the upstream `{0}` has characters no header can hold")]
+    Key(String),
+    /// TLS could not be set up.
+    #[error("cannot set up TLS for the upstream `{name}`")]
+    Tls {
+        /// Its name.
+        name: String,
+        /// What was wrong.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// An upstream over HTTP.
+pub struct Vendor {
+    config: VendorConfig,
+    host: String,
+    base_path: String,
+    credentials: HeaderMap,
+    client: Client,
+}
+
+impl Vendor {
+    /// Sets an upstream up; nothing is connected before the first call.
+    pub fn new(config: VendorConfig) -> Result<Self, VendorError> {
+        let address: Uri = config.base_url.parse().map_err(|_| VendorError::Address(config.base_url.clone()))?;
+        let origin = Origin::of(&address).ok_or_else(|| VendorError::Address(config.base_url.clone()))?;
+        let tls = |source| VendorError::Tls { name: config.name.clone(), source };
+        let connector = Connector::new(origin, &config.extra_roots).map_err(tls)?;
+        Ok(Self {
+            host: connector.origin().authority(),
+            base_path: address.path().trim_end_matches('/').to_owned(),
+            credentials: credentials(&config)?,
+            client: Client::new(config.name.clone(), connector, config.timeouts, config.retries),
+            config,
+        })
+    }
+
+    /// Whose API it speaks.
+    pub fn kind(&self) -> VendorKind {
+        self.config.kind
+    }
+
+    async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
+        if !self.config.kind.takes(request.endpoint) {
+            return Err(UpstreamFailure::Unsupported { upstream: self.config.name.clone() });
+        }
+        self.rename_model(&mut request)?;
+        let hide_usage = ask_for_usage(&mut request)?;
+        self.add_headers(&mut request)?;
+        let path_and_query = join(&self.base_path, &request.path_and_query);
+        let head = RequestHead {
+            method: &request.method,
+            path_and_query: &path_and_query,
+            host: &self.host,
+            headers: &request.headers,
+        };
+        let answer = self.client.send(head, request.body).await?;
+        let hide_usage = hide_usage && answer.status.is_success();
+        let (headers, frames) = self.cover(answer.headers, answer.frames);
+        Ok(UpstreamAnswer { status: answer.status, headers, frames, hide_usage })
+    }
+
+    fn rename_model(&self, request: &mut UpstreamRequest) -> Result<(), UpstreamFailure> {
+        let model = self.resolve(&request.model);
+        if model == request.model {
+            return Ok(());
+        }
+        if request.endpoint.is_gemini() {
+            request.path_and_query = request.path_and_query.replacen(&request.model, &model, 1);
+        } else {
+            request.body = splice::replace_model(&request.body, &model).map_err(not_json)?;
+        }
+        request.model = model;
+        Ok(())
+    }
+
+    fn add_headers(&self, request: &mut UpstreamRequest) -> Result<(), UpstreamFailure> {
+        for (name, value) in &self.credentials {
+            request.headers.insert(name.clone(), value.clone());
+        }
+        if self.config.kind == VendorKind::Litellm {
+            let metadata = json!({
+                "run_id": request.call.as_str(),
+                "attempt": 0,
+                "session_id": request.session.as_str(),
+                "user_id": request.account,
+            });
+            let invalid = |_| UpstreamFailure::Garbage("an account's name cannot stand in a header".to_owned());
+            let account = HeaderValue::try_from(&*request.account).map_err(invalid)?;
+            let metadata = HeaderValue::try_from(metadata.to_string()).map_err(invalid)?;
+            request.headers.insert("x-litellm-end-user-id", account);
+            request.headers.insert("x-litellm-spend-logs-metadata", metadata);
+        }
+        Ok(())
+    }
+
+    /// The answer with the key covered, should the server repeat it.
+    fn cover(&self, mut headers: HeaderMap, frames: Frames) -> (HeaderMap, Frames) {
+        let Some(key) = &self.config.key else { return (headers, frames) };
+        let Some(veil) = Veil::over(key) else { return (headers, frames) };
+        let repeats = |value: &HeaderValue| veil.covers(value.as_bytes());
+        let telling: Vec<HeaderName> =
+            headers.iter().filter(|(_, value)| repeats(value)).map(|(name, _)| name.clone()).collect();
+        for name in telling {
+            headers.remove(name);
+        }
+        let frames = stream::unfold(Some((frames, veil)), |state| async {
+            let (mut frames, mut veil) = state?;
+            loop {
+                match frames.next().await {
+                    Some(Ok(bytes)) => match veil.pass(bytes) {
+                        bytes if bytes.is_empty() => {}
+                        bytes => return Some((Ok(bytes), Some((frames, veil)))),
+                    },
+                    Some(Err(failure)) => return Some((Err(failure), None)),
+                    None => return Some(veil.finish()).filter(|rest| !rest.is_empty()).map(|rest| (Ok(rest), None)),
+                }
+            }
+        });
+        (headers, Box::pin(frames))
+    }
+}
+
+impl Upstream for Vendor {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn models(&self) -> Vec<String> {
+        self.config.aliases.keys().chain(&self.config.model).cloned().collect()
+    }
+
+    fn resolve(&self, model: &str) -> String {
+        let alias = self.config.aliases.get(model).or(self.config.model.as_ref());
+        alias.cloned().unwrap_or_else(|| model.to_owned())
+    }
+
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>> {
+        self.call(request).boxed()
+    }
+}
+
+fn credentials(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
+    let mut headers = HeaderMap::new();
+    let Some(key) = &config.key else { return Ok(headers) };
+    let (name, text) = match config.kind {
+        VendorKind::Anthropic => ("x-api-key", key.expose().to_owned()),
+        VendorKind::Gemini => ("x-goog-api-key", key.expose().to_owned()),
+        VendorKind::Openai | VendorKind::OpenaiCompatible | VendorKind::Litellm => {
+            ("authorization", format!("Bearer {}", key.expose()))
+        }
+    };
+    let mut value = HeaderValue::try_from(text).map_err(|_| VendorError::Key(config.name.clone()))?;
+    value.set_sensitive(true);
+    headers.insert(HeaderName::from_static(name), value);
+    Ok(headers)
+}
+
+/// Asks for the usage of a chat stream where the client did not; says whether it must be hidden again.
+fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure> {
+    if request.endpoint != Endpoint::ChatCompletions || !request.stream {
+        return Ok(false);
+    }
+    let asked: Option<Bytes> = splice::ask_for_usage(&request.body).map_err(not_json)?;
+    let hide = asked.is_some();
+    request.body = asked.unwrap_or_else(|| request.body.clone());
+    Ok(hide)
+}
+
+/// A base path and the path of a request; a segment that ends the one and begins the other stands once.
+fn join(base: &str, path_and_query: &str) -> String {
+    let first = path_and_query.trim_start_matches('/').split('/').next().unwrap_or_default();
+    let base = base.strip_suffix(first).and_then(|base| base.strip_suffix('/')).unwrap_or(base);
+    format!("{base}{path_and_query}")
+}
+
+fn not_json(error: serde_json::Error) -> UpstreamFailure {
+    UpstreamFailure::Garbage(format!("the request cannot be changed for it: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_stands_once_in_a_path() {
+        assert_eq!(join("", "/v1/messages?beta=true"), "/v1/messages?beta=true");
+        assert_eq!(join("/v1", "/v1/chat/completions"), "/v1/chat/completions");
+        assert_eq!(join("/proxy/v1", "/v1/responses"), "/proxy/v1/responses");
+        assert_eq!(join("/openai", "/v1/responses"), "/openai/v1/responses");
+        assert_eq!(join("/api-v1", "/v1/responses"), "/api-v1/v1/responses");
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused() {
+        for address in ["", "api.example.com", "ftp://example.com", "http://"] {
+            let config = VendorConfig::new("v", VendorKind::Anthropic, address);
+            assert!(matches!(Vendor::new(config), Err(VendorError::Address(_))), "`{address}` was accepted");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The body of an answer, freed from how its end is told.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+use crate::upstream::UpstreamFailure;
+
+/// A size line with its extensions, or the trailers: nobody needs more.
+const LINE_BYTES: usize = 16 << 10;
+
+/// Where in a body we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decoder {
+    /// So many bytes are left.
+    Length(u64),
+    /// Chunked transfer coding.
+    Chunked(Chunk),
+    /// The body ends with the connection.
+    UntilClose,
+    /// All of it has come.
+    Done,
+}
+
+/// Where in a chunk we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunk {
+    Size,
+    Data(u64),
+    /// Before the line end that closes the data.
+    DataEnd,
+    Trailers,
+}
+
+impl Decoder {
+    pub(super) fn length(length: u64) -> Self {
+        if length == 0 { Self::Done } else { Self::Length(length) }
+    }
+
+    pub(super) fn chunked() -> Self {
+        Self::Chunked(Chunk::Size)
+    }
+
+    /// Takes everything of the body that is in `buffer`, as one frame; none: more must come first, or all
+    /// has come.
+    pub(super) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Bytes>, UpstreamFailure> {
+        let bytes = match self {
+            Self::Done => Bytes::new(),
+            Self::UntilClose => buffer.split().freeze(),
+            Self::Length(left) => {
+                let bytes = take(buffer, left);
+                if *left == 0 {
+                    *self = Self::Done;
+                }
+                bytes
+            }
+            Self::Chunked(_) => self.decode_chunks(buffer)?,
+        };
+        Ok((!bytes.is_empty()).then_some(bytes))
+    }
+
+    /// The connection has ended: whether that was the end of the body, too.
+    pub(super) fn ends_here(&mut self) -> bool {
+        if *self == Self::UntilClose {
+            *self = Self::Done;
+        }
+        *self == Self::Done
+    }
+
+    fn decode_chunks(&mut self, buffer: &mut BytesMut) -> Result<Bytes, UpstreamFailure> {
+        let mut data = BytesMut::new();
+        while let Self::Chunked(chunk) = self {
+            let next = match chunk {
+                Chunk::Size => match line(buffer)? {
+                    Some(line) => match chunk_size(&line)? {
+                        0 => Chunk::Trailers,
+                        size => Chunk::Data(size),
+                    },
+                    None => break,
+                },
+                Chunk::Data(left) => {
+                    if buffer.is_empty() {
+                        break;
+                    }
+                    data.extend_from_slice(&take(buffer, left));
+                    if *left == 0 { Chunk::DataEnd } else { break }
+                }
+                Chunk::DataEnd => match line(buffer)? {
+                    Some(line) if line.is_empty() => Chunk::Size,
+                    Some(_) => return Err(garbage("a chunk is longer than it said")),
+                    None => break,
+                },
+                Chunk::Trailers => match line(buffer)? {
+                    Some(line) if line.is_empty() => {
+                        *self = Self::Done;
+                        break;
+                    }
+                    Some(_) => Chunk::Trailers,
+                    None => break,
+                },
+            };
+            *self = Self::Chunked(next);
+        }
+        Ok(data.freeze())
+    }
+}
+
+/// Takes at most `left` bytes, and counts them off.
+fn take(buffer: &mut BytesMut, left: &mut u64) -> Bytes {
+    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+    *left -= length as u64;
+    buffer.split_to(length).freeze()
+}
+
+/// Takes a line, without its end.
+fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, UpstreamFailure> {
+    let Some(end) = memchr(b'\n', buffer) else {
+        return if buffer.len() > LINE_BYTES { Err(garbage("a line of its chunks never ends")) } else { Ok(None) };
+    };
+    let mut line = buffer.split_to(end);
+    buffer.advance(1);
+    if line.ends_with(b"\r") {
+        line.truncate(line.len() - 1);
+    }
+    Ok(Some(line))
+}
+
+fn chunk_size(line: &[u8]) -> Result<u64, UpstreamFailure> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    // `from_str_radix` would take a sign.
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| garbage("a chunk has no size"))
+}
+
+fn garbage(problem: &str) -> UpstreamFailure {
+    UpstreamFailure::Garbage(problem.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes `bytes`, which come in `pieces`; the frames, and whether the body came to its end.
+    fn decode(mut decoder: Decoder, pieces: &[&[u8]]) -> Result<(Vec<Bytes>, bool), UpstreamFailure> {
+        let mut buffer = BytesMut::new();
+        let mut frames = Vec::new();
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            frames.extend(decoder.decode(&mut buffer)?);
+        }
+        Ok((frames, decoder.ends_here()))
+    }
+
+    #[test]
+    fn all_chunks_in_the_buffer_become_one_frame() {
+        let (frames, ended) = decode(Decoder::chunked(), &[b"3\r\nabc\r\n4;x=1\r\ndefg\r\n0\r\nt: 1\r\n\r\n"]).unwrap();
+        assert_eq!((frames, ended), (vec![Bytes::from("abcdefg")], true));
+    }
+
+    #[test]
+    fn a_body_that_stops_early_did_not_end() {
+        assert!(!decode(Decoder::chunked(), &[b"3\r\nabc\r\n"]).unwrap().1);
+        assert!(!decode(Decoder::length(5), &[b"abc"]).unwrap().1);
+        assert!(decode(Decoder::UntilClose, &[b"abc"]).unwrap().1);
+    }
+
+    #[test]
+    fn chunks_that_make_no_sense_are_refused() {
+        for bytes in [
+            &b"xyz\r\n"[..],
+            b"-1\r\n",
+            b"\r\n",
+            b"3\r\nabcd\r\n",
+            b"11111111111111111\r\n",
+            "1".repeat(20_000).as_bytes(),
+        ] {
+            assert!(decode(Decoder::chunked(), &[bytes]).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_chunked_comes_out_whole_however_it_was_cut(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..10),
+            size in 1usize..50,
+        ) {
+            let mut wire = Vec::new();
+            for chunk in &chunks {
+                wire.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                wire.extend_from_slice(chunk);
+                wire.extend_from_slice(b"\r\n");
+            }
+            wire.extend_from_slice(b"0\r\n\r\n");
+            let pieces: Vec<&[u8]> = wire.chunks(size).collect();
+            let (frames, ended) = decode(Decoder::chunked(), &pieces).unwrap();
+            prop_assert_eq!(frames.concat(), chunks.concat());
+            prop_assert!(ended);
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(Decoder::chunked(), &[&bytes]);
+        }
+    }
+}

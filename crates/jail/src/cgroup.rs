@@ -1,0 +1,338 @@
+//! Limits on all processes of a sandbox together: memory, processes, processor time.
+//!
+//! Both versions of cgroups are spoken. What the machine cannot limit is an error here; whether a weaker
+//! means will do is for the policy to say, never for this file.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What can be limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    /// Bytes of memory, swap included.
+    Memory,
+    /// Number of processes and threads.
+    Pids,
+    /// Processor time.
+    Cpu,
+}
+
+impl Controller {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which version of cgroups a controller is bound to here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// A tree of its own.
+    V1,
+    /// The unified tree.
+    V2,
+}
+
+/// What a sandbox may use. `None` means no limit was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CgroupLimits {
+    /// Bytes of memory.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Thousandths of a processor.
+    pub cpu_millis: Option<u64>,
+}
+
+/// Where this machine keeps the controllers, and whether we may use them.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    places: Vec<(Controller, Hierarchy, PathBuf)>,
+    /// Names our groups, so that those of a host that died can be told.
+    owner: String,
+    next: std::sync::Arc<AtomicU64>,
+}
+
+impl Limiter {
+    /// Looks where each controller is, tries it, and sweeps what hosts that died have left behind.
+    pub fn probe() -> io::Result<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let owner = format!("{}-{}", std::process::id(), start_time(std::process::id()).unwrap_or_default());
+        let places = Controller::ALL
+            .into_iter()
+            .filter_map(|controller| {
+                let (hierarchy, base) = place(controller, &mounts, &own)?;
+                let base = base.join("viv");
+                usable(controller, hierarchy, &base).ok()?;
+                Some((controller, hierarchy, base))
+            })
+            .collect::<Vec<_>>();
+        for (_, _, base) in &places {
+            sweep(base);
+        }
+        Ok(Self { places, owner, next: std::sync::Arc::default() })
+    }
+
+    /// By which version a controller is enforced here, if it can be.
+    pub fn hierarchy(&self, controller: Controller) -> Option<Hierarchy> {
+        self.places.iter().find(|(found, ..)| *found == controller).map(|(_, hierarchy, _)| *hierarchy)
+    }
+
+    /// Makes a group with `limits`. Every limit that is asked for is set, or it fails.
+    pub fn create(&self, limits: &CgroupLimits) -> io::Result<Cgroup> {
+        let name = format!("{}-{}", self.owner, self.next.fetch_add(1, Ordering::Relaxed));
+        let mut group = Cgroup { directories: Vec::new(), v2: None };
+        for controller in Controller::ALL {
+            let Some(settings) = settings(controller, limits) else { continue };
+            let (_, hierarchy, base) = self
+                .places
+                .iter()
+                .find(|(found, ..)| *found == controller)
+                .ok_or_else(|| io::Error::other(format!("no {controller} cgroup")))?;
+            let directory = base.join(&name);
+            if !group.directories.iter().any(|(_, known)| *known == directory) {
+                fs::create_dir(&directory)?;
+                group.directories.push((*hierarchy, directory.clone()));
+            }
+            for (file, value) in settings.for_hierarchy(*hierarchy) {
+                write_setting(&directory.join(file), &value)?;
+            }
+            if *hierarchy == Hierarchy::V2 {
+                group.v2 = Some(directory);
+            }
+        }
+        Ok(group)
+    }
+}
+
+/// The files of one controller, in both versions' words.
+struct Settings {
+    v1: Vec<(&'static str, String)>,
+    v2: Vec<(&'static str, String)>,
+}
+
+impl Settings {
+    fn for_hierarchy(self, hierarchy: Hierarchy) -> Vec<(&'static str, String)> {
+        match hierarchy {
+            Hierarchy::V1 => self.v1,
+            Hierarchy::V2 => self.v2,
+        }
+    }
+}
+
+fn settings(controller: Controller, limits: &CgroupLimits) -> Option<Settings> {
+    const PERIOD_MICROS: u64 = 100_000;
+    match controller {
+        Controller::Memory => limits.memory_bytes.map(|bytes| Settings {
+            v1: vec![
+                ("memory.limit_in_bytes", bytes.to_string()),
+                // Memory and swap together: no swap beside. Absent where swap accounting is off.
+                ("memory.memsw.limit_in_bytes", bytes.to_string()),
+            ],
+            v2: vec![
+                ("memory.max", bytes.to_string()),
+                ("memory.swap.max", "0".to_owned()),
+                ("memory.oom.group", "0".to_owned()),
+            ],
+        }),
+        Controller::Pids => limits.pids.map(|count| Settings {
+            v1: vec![("pids.max", count.to_string())],
+            v2: vec![("pids.max", count.to_string())],
+        }),
+        Controller::Cpu => limits.cpu_millis.map(|millis| {
+            let quota = (millis * PERIOD_MICROS / 1000).max(1000);
+            Settings {
+                v1: vec![("cpu.cfs_period_us", PERIOD_MICROS.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
+                v2: vec![("cpu.max", format!("{quota} {PERIOD_MICROS}"))],
+            }
+        }),
+    }
+}
+
+/// Writes a limit. The files that only exist with swap may be missing; every other must take its value.
+fn write_setting(file: &Path, value: &str) -> io::Result<()> {
+    match fs::write(file, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && file.to_string_lossy().contains("sw") => Ok(()),
+        other => other,
+    }
+}
+
+/// The group of one sandbox; removed when it is dropped, which must be after the sandbox is dead.
+#[derive(Debug)]
+pub struct Cgroup {
+    directories: Vec<(Hierarchy, PathBuf)>,
+    v2: Option<PathBuf>,
+}
+
+impl Cgroup {
+    /// `tasks` of each v1 group: a process that writes `0` there joins it.
+    pub fn tasks(&self) -> io::Result<Vec<OwnedFd>> {
+        let v1 = self.directories.iter().filter(|(hierarchy, _)| *hierarchy == Hierarchy::V1);
+        v1.map(|(_, path)| Ok(fs::OpenOptions::new().write(true).open(path.join("tasks"))?.into())).collect()
+    }
+
+    /// The v2 directory, for a clone that starts in it.
+    pub fn v2_directory(&self) -> io::Result<Option<OwnedFd>> {
+        self.v2.as_ref().map(|path| Ok(fs::File::open(path)?.into())).transpose()
+    }
+
+    /// How many processes were killed because memory ran out.
+    pub fn oom_kills(&self) -> u64 {
+        let find = |file: &str| self.directories.iter().find_map(|(_, path)| fs::read_to_string(path.join(file)).ok());
+        let text = find("memory.events").or_else(|| find("memory.oom_control")).unwrap_or_default();
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Most memory used at once.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        ["memory.peak", "memory.max_usage_in_bytes"].iter().find_map(|file| {
+            let read = |(_, path): &(Hierarchy, PathBuf)| fs::read_to_string(path.join(file)).ok();
+            self.directories.iter().find_map(read)?.trim().parse().ok()
+        })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for (_, directory) in &self.directories {
+            // A group is busy until the kernel has let go of the last process; the next start sweeps the rest.
+            for _ in 0..50 {
+                match fs::remove_dir(directory) {
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// Where a controller's own group of this process is.
+fn place(controller: Controller, mounts: &str, own: &str) -> Option<(Hierarchy, PathBuf)> {
+    let name = controller.name();
+    for line in mounts.lines() {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut kind = kind.split(' ');
+        let (Some(filesystem), Some(_), Some(options)) = (kind.next(), kind.next(), kind.next()) else { continue };
+        let point = mount.split(' ').nth(4)?;
+        if filesystem == "cgroup" && options.split(',').any(|option| option == name) {
+            let relative = own.lines().find_map(|line| {
+                let mut parts = line.splitn(3, ':');
+                let controllers = parts.nth(1)?;
+                controllers.split(',').any(|found| found == name).then(|| parts.next()).flatten()
+            })?;
+            return Some((Hierarchy::V1, Path::new(point).join(relative.trim_start_matches('/'))));
+        }
+        if filesystem == "cgroup2" {
+            let root = Path::new(point);
+            let available = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+            if available.split_whitespace().any(|found| found == name) {
+                return Some((Hierarchy::V2, v2_parent(root, own)));
+            }
+        }
+    }
+    None
+}
+
+/// The v2 group to make ours under: the root for root, for anybody else the group they are in, which
+/// works where it was delegated and holds no process itself.
+fn v2_parent(root: &Path, own: &str) -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return root.to_owned();
+    }
+    let relative = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    root.join(relative)
+}
+
+/// Makes the directory our groups are in and tries a group in it.
+fn usable(controller: Controller, hierarchy: Hierarchy, base: &Path) -> io::Result<()> {
+    match fs::create_dir(base) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other?,
+    }
+    if hierarchy == Hierarchy::V2 {
+        let enable = format!("+{controller}");
+        for directory in [base.parent().unwrap_or(base), base] {
+            fs::write(directory.join("cgroup.subtree_control"), &enable)?;
+        }
+    }
+    let trial = base.join(format!("probe-{}", std::process::id()));
+    fs::create_dir(&trial)?;
+    let limits = CgroupLimits { memory_bytes: Some(64 << 20), pids: Some(16), cpu_millis: Some(500) };
+    let written = settings(controller, &limits)
+        .map(|settings| settings.for_hierarchy(hierarchy))
+        .into_iter()
+        .flatten()
+        .try_for_each(|(file, value)| write_setting(&trial.join(file), &value));
+    let joined = match hierarchy {
+        Hierarchy::V1 => fs::OpenOptions::new().write(true).open(trial.join("tasks")).map(drop),
+        Hierarchy::V2 => Ok(()),
+    };
+    fs::remove_dir(&trial)?;
+    written.and(joined)
+}
+
+/// Removes groups of hosts that are dead. A group that still has processes stays, busy.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut parts = name.split('-');
+        let owner = parts.next().and_then(|pid| pid.parse().ok());
+        let born = parts.next().and_then(|time| time.parse().ok());
+        if let (Some(pid), Some(born)) = (owner, born)
+            && start_time(pid) != Some(born)
+        {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// When a process started, in clock ticks since boot: with its number, a name nobody gets again.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+30 20 0:26 / /sys/fs/cgroup/memory rw,relatime shared:8 - cgroup cgroup rw,memory
+31 20 0:27 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+";
+
+    #[test]
+    fn a_v1_controller_is_found_under_the_group_this_process_is_in() {
+        let own = "4:memory:/host/inner\n1:cpu,cpuacct:/\n0::/\n";
+        let memory = place(Controller::Memory, HYBRID, own);
+        assert_eq!(memory, Some((Hierarchy::V1, "/sys/fs/cgroup/memory/host/inner".into())));
+        assert_eq!(place(Controller::Cpu, HYBRID, own), Some((Hierarchy::V1, "/sys/fs/cgroup/cpu/".into())));
+        assert_eq!(place(Controller::Pids, HYBRID, own), None);
+    }
+
+    #[test]
+    fn half_a_processor_is_half_a_period() {
+        let limits = CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() };
+        let settings = settings(Controller::Cpu, &limits).unwrap();
+        assert_eq!(settings.v2, [("cpu.max", "50000 100000".to_owned())]);
+    }
+}

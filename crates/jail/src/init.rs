@@ -1,0 +1,208 @@
+//! PID 1 inside: starts commands, reaps, reports, and ends when the host lets go.
+//!
+//! It holds no capability and runs under the same filters as the commands. When its control socket closes
+//! it exits, and the kernel ends every process of its PID namespace with it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Resource, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{ExecPlan, ProcessLimits};
+use crate::sys;
+use crate::wire;
+
+/// What the host asks of a running sandbox.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum InitRequest {
+    /// Start a command; its three standard descriptors go with it.
+    Exec(ExecPlan),
+    /// End a command and everything that descends from it.
+    Kill {
+        /// The command.
+        exec: u64,
+    },
+}
+
+/// What a sandbox tells the host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum InitReport {
+    /// The set-up is done; listeners and the upper layer go with it.
+    Ready,
+    /// A step of the set-up failed.
+    Failed(crate::error::Failure),
+    /// A command runs.
+    Started { exec: u64 },
+    /// A command could not be started.
+    NotStarted { exec: u64, errno: i32 },
+    /// A command ended.
+    Exited { exec: u64, code: Option<i32>, signal: Option<i32>, cpu_micros: u64, peak_rss_bytes: u64 },
+}
+
+/// Serves `control` until it closes.
+pub(crate) fn serve(control: &OwnedFd, limits: ProcessLimits) -> io::Result<()> {
+    let children = sys::child_signal_fd()?;
+    let mut running: HashMap<i32, u64> = HashMap::new();
+    loop {
+        let mut ready = [PollFd::new(control, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let (asked, ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+        if ended {
+            drain(&children);
+            report_ended(control, &mut running)?;
+        }
+        if asked {
+            match wire::receive::<InitRequest>(control)? {
+                None => return Ok(()),
+                Some((InitRequest::Exec(plan), fds)) => start(control, &plan, &fds, limits, &mut running)?,
+                Some((InitRequest::Kill { exec }, _)) => {
+                    if let Some((pid, _)) = running.iter().find(|(_, id)| **id == exec) {
+                        end_tree(*pid);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn drain(signals: &OwnedFd) {
+    let mut record = [0; 128];
+    while rustix::io::read(signals, &mut record).is_ok_and(|count| count > 0) {}
+}
+
+/// Reaps everything that ended, orphans too, and reports the commands among it.
+fn report_ended(control: &OwnedFd, running: &mut HashMap<i32, u64>) -> io::Result<()> {
+    while let Some(ended) = sys::reap()? {
+        if let Some(exec) = running.remove(&ended.pid) {
+            let (code, signal) = (ended.code, ended.signal);
+            let (cpu_micros, peak_rss_bytes) = (ended.cpu_micros, ended.peak_rss_bytes);
+            wire::send(control, &InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, &[])?;
+        }
+    }
+    Ok(())
+}
+
+fn start(
+    control: &OwnedFd,
+    plan: &ExecPlan,
+    fds: &[OwnedFd],
+    limits: ProcessLimits,
+    running: &mut HashMap<i32, u64>,
+) -> io::Result<()> {
+    // Closes without a word when execve succeeds.
+    let (failed, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let pid = match sys::fork() {
+        Err(error) => return not_started(control, plan.exec, &error),
+        Ok(None) => {
+            let error = become_command(plan, fds, limits);
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            let _ = rustix::io::write(&tell, &errno.to_ne_bytes());
+            sys::exit_now(127)
+        }
+        Ok(Some(pid)) => pid.as_raw_nonzero().get(),
+    };
+    drop(tell);
+    let mut errno = [0; 4];
+    if rustix::io::retry_on_intr(|| rustix::io::read(&failed, &mut errno))? == 4 {
+        return not_started(control, plan.exec, &io::Error::from_raw_os_error(i32::from_ne_bytes(errno)));
+    }
+    running.insert(pid, plan.exec);
+    wire::send(control, &InitReport::Started { exec: plan.exec }, &[])
+}
+
+fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()> {
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    wire::send(control, &InitReport::NotStarted { exec, errno }, &[])
+}
+
+/// Turns this fresh child into the command. Returns only when that failed.
+fn become_command(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Error {
+    match prepare(plan, fds, limits) {
+        Err(error) => error,
+        Ok(()) => exec_in_path(plan),
+    }
+}
+
+fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Result<()> {
+    let [stdin, stdout, stderr] = fds else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
+    rustix::process::setsid()?;
+    if plan.terminal {
+        sys::set_controlling_terminal(stdin.as_fd())?;
+    }
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
+    sys::close_on_exec_from(3)?;
+    sys::lower_limit(Resource::Core, 0)?;
+    sys::lower_limit(Resource::Nofile, limits.nofile)?;
+    if let Some(bytes) = limits.data_bytes {
+        sys::lower_limit(Resource::Data, bytes)?;
+    }
+    if let Some(processes) = limits.processes {
+        sys::lower_limit(Resource::Nproc, processes)?;
+    }
+    rustix::process::chdir(plan.workdir.as_str())?;
+    for signal in [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        sys::set_signal(signal, sys::Disposition::Default);
+    }
+    sys::block_signals(false);
+    Ok(())
+}
+
+/// Looks the program up as a shell would: along PATH unless its name has a slash.
+fn exec_in_path(plan: &ExecPlan) -> io::Error {
+    let strings =
+        |items: &mut dyn Iterator<Item = String>| -> Result<Vec<CString>, _> { items.map(CString::new).collect() };
+    let argv = strings(&mut plan.argv.iter().cloned());
+    let env = strings(&mut plan.env.iter().map(|(key, value)| format!("{key}={value}")));
+    let (Ok(argv), Ok(env)) = (argv, env) else { return io::Error::from_raw_os_error(libc::EINVAL) };
+    let Some(program) = plan.argv.first() else { return io::Error::from_raw_os_error(libc::EINVAL) };
+    let argv: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
+    let env: Vec<&CStr> = env.iter().map(CString::as_c_str).collect();
+    let attempt = |path: String| match CString::new(path) {
+        Ok(path) => sys::execve(&path, &argv, &env),
+        Err(_) => io::Error::from_raw_os_error(libc::EINVAL),
+    };
+    if program.contains('/') {
+        return attempt(program.clone());
+    }
+    let path = plan.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+    let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+    for directory in path.split(':').filter(|directory| !directory.is_empty()) {
+        let error = attempt(format!("{directory}/{program}"));
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => {}
+            // Found, but not ours to run: remembered, while a later directory may still have one.
+            Some(libc::EACCES) => worst = error,
+            _ => return error,
+        }
+    }
+    worst
+}
+
+/// Ends `pid` and everything that descends from it, children first stopped from making more.
+fn end_tree(pid: i32) {
+    let mut victims = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = victims.get(next).copied() {
+        next += 1;
+        let Some(target) = Pid::from_raw(parent) else { continue };
+        let _ = rustix::process::kill_process(target, Signal::STOP);
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        victims.extend(children.split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+    }
+    for victim in victims.into_iter().filter_map(Pid::from_raw) {
+        let _ = rustix::process::kill_process(victim, Signal::KILL);
+    }
+    if let Some(group) = Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+}

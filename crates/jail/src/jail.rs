@@ -1,0 +1,146 @@
+//! One sandbox, from the host's side.
+//!
+//! Dropping a `Jail` kills everything in it. The kernel does the same when the host dies.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+
+use crate::error::JailError;
+use crate::init::{InitReport, InitRequest};
+use crate::plan::{ExecPlan, Plan};
+use crate::spawner::Spawner;
+use crate::wire;
+
+/// A running sandbox.
+#[derive(Debug)]
+pub struct Jail {
+    control: OwnedFd,
+    pidfd: OwnedFd,
+    pid: i32,
+}
+
+/// A sandbox that has just been made, with what it passed out.
+#[derive(Debug)]
+pub struct Made {
+    /// The sandbox.
+    pub jail: Jail,
+    /// Accepts what connects to the model port inside.
+    pub models: TcpListener,
+    /// Accepts what connects to the egress port inside.
+    pub egress: TcpListener,
+    /// The directory that holds the changes of an overlay workspace; it outlives the sandbox.
+    pub upper: Option<OwnedFd>,
+}
+
+/// News of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// It runs.
+    Started {
+        /// The command.
+        exec: u64,
+    },
+    /// It could not be started.
+    NotStarted {
+        /// The command.
+        exec: u64,
+        /// Why.
+        errno: i32,
+    },
+    /// It ended.
+    Exited {
+        /// The command.
+        exec: u64,
+        /// Its exit code, when it had one.
+        code: Option<i32>,
+        /// The signal that ended it.
+        signal: Option<i32>,
+        /// Processor time of it and its children.
+        cpu_micros: u64,
+        /// Largest resident size.
+        peak_rss_bytes: u64,
+    },
+}
+
+impl Jail {
+    /// Makes a sandbox; returns when its first command could start. Blocks for some milliseconds.
+    pub fn make(spawner: &Spawner, plan: &Plan, cgroups: &[BorrowedFd<'_>]) -> Result<Made, JailError> {
+        let (control, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
+        let fds: Vec<_> = std::iter::once(theirs.as_fd()).chain(cgroups.iter().copied()).collect();
+        let (pidfd, pid) = spawner.clone_one(plan, &fds)?;
+        drop(theirs);
+        let jail = Self { control, pidfd, pid };
+        let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
+        match report {
+            Some((InitReport::Ready, mut fds)) if fds.len() >= 2 => {
+                let upper = (fds.len() == 3).then(|| fds.remove(2));
+                let egress = TcpListener::from(fds.remove(1));
+                let models = TcpListener::from(fds.remove(0));
+                Ok(Made { jail, models, egress, upper })
+            }
+            Some((InitReport::Failed(failure), _)) => Err(failure.into()),
+            _ => Err(JailError::Ended),
+        }
+    }
+
+    /// Number of its init in the host's PID namespace.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Asks for a command; [`Jail::news`] tells what became of it.
+    pub fn exec(&self, plan: ExecPlan, stdio: [BorrowedFd<'_>; 3]) -> Result<(), JailError> {
+        wire::send(&self.control, &InitRequest::Exec(plan), &stdio).map_err(|_| JailError::Ended)
+    }
+
+    /// Ends a command and everything that descends from it.
+    pub fn kill_exec(&self, exec: u64) -> Result<(), JailError> {
+        wire::send(&self.control, &InitRequest::Kill { exec }, &[]).map_err(|_| JailError::Ended)
+    }
+
+    /// The next news; `None` when the sandbox has ended. Blocks, until [`Jail::control`] was called.
+    pub fn news(&self) -> io::Result<Option<News>> {
+        Ok(match wire::receive(&self.control)? {
+            None => None,
+            Some((InitReport::Started { exec }, _)) => Some(News::Started { exec }),
+            Some((InitReport::NotStarted { exec, errno }, _)) => Some(News::NotStarted { exec, errno }),
+            Some((InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, _)) => {
+                Some(News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes })
+            }
+            Some((InitReport::Ready | InitReport::Failed(_), _)) => {
+                return Err(io::Error::other("a report of the set-up came twice"));
+            }
+        })
+    }
+
+    /// A second handle to the socket that news come on, to wait for without blocking. From here on
+    /// [`Jail::news`] fails with `WouldBlock` when there is none.
+    pub fn control(&self) -> io::Result<UnixStream> {
+        let socket = UnixStream::from(self.control.try_clone()?);
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// Returns when every process inside is gone. Blocks.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, None))?;
+        Ok(())
+    }
+
+    /// Kills everything inside. The kernel ends every process of the PID namespace with its init.
+    pub fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}
+
+impl Drop for Jail {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,321 @@
+//! The private root: what exists inside, mount by mount.
+//!
+//! Everything is attached by descriptor under a fresh tmpfs that only this process has seen, so no name
+//! the sandbox could have planted is ever followed. The host's tree is gone when `enter` returns.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
+};
+
+use crate::error::{During, Failure, Step};
+use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
+use crate::source::{Sources, clone_at, clone_tree};
+use crate::sys::{self, attr};
+
+/// Devices that give nothing away; everything else of /dev does not exist inside.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Parts of /proc that speak of the host, or of other users' keys.
+const MASKED: [&str; 12] = [
+    "acpi",
+    "asound",
+    "kcore",
+    "keys",
+    "kmsg",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "sysrq-trigger",
+    "timer_list",
+    "timer_stats",
+    "vmallocinfo",
+];
+
+/// A root under construction.
+pub(crate) struct Root {
+    /// The top of the new tree.
+    top: OwnedFd,
+    /// The one size-limited file system that everything writable lies on.
+    scratch: OwnedFd,
+}
+
+impl Root {
+    /// Parts our mounts from the host's and mounts an empty root over `/tmp`, where nothing is looked up
+    /// any more: every source is open already.
+    pub(crate) fn start(plan: &Plan) -> Result<Self, Failure> {
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+            .during(Step::PrivateMounts, "/")?;
+
+        let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
+        attach(&root, rustix::fs::CWD, "/tmp").during(Step::NewRoot, "/tmp")?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = openat(rustix::fs::CWD, "/tmp", flags, Mode::empty()).during(Step::NewRoot, "/tmp")?;
+
+        let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(Step::Scratch, "tmpfs")?;
+        let this = Self { top, scratch };
+        this.mkdir(Path::new("/.scratch")).during(Step::Scratch, "/.scratch")?;
+        attach(&this.scratch, &this.top, ".scratch").during(Step::Scratch, "/.scratch")?;
+        for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777)] {
+            mkdirat(&this.scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
+            rustix::fs::chmodat(&this.scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+                .during(Step::Scratch, name)?;
+        }
+        Ok(this)
+    }
+
+    /// Shows the host paths of the plan, its links and its files, and the writable places.
+    pub(crate) fn fill(&self, plan: &Plan, sources: &Sources) -> Result<(), Failure> {
+        for (tree, target) in &sources.binds {
+            self.mount(tree, target).during(Step::MountSystem, target.display())?;
+        }
+        for (link, content) in &plan.links {
+            self.parents(link).during(Step::PlaceFiles, link.display())?;
+            symlinkat(content, &self.top, inside(link)).during(Step::PlaceFiles, link.display())?;
+        }
+        for (path, content) in &plan.files {
+            self.place(path, content).during(Step::PlaceFiles, path.display())?;
+        }
+        for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
+            self.expose(name, target).during(Step::Scratch, target)?;
+        }
+        Ok(())
+    }
+
+    /// A /proc of our own PID namespace, with what speaks of the host covered and sysctls read-only.
+    pub(crate) fn mount_proc(&self) -> Result<(), Failure> {
+        let proc = new_fs("proc", &[], &[]).during(Step::MountProc, "/proc")?;
+        sys::mount_setattr(proc.as_fd(), attr::NOSUID | attr::NODEV | attr::NOEXEC, false, None)
+            .during(Step::MountProc, "/proc")?;
+        self.mount(&proc, Path::new("/proc")).during(Step::MountProc, "/proc")?;
+
+        // Forbidding nested user namespaces closes most of the kernel's attack surface for good. It is
+        // written before sysctls become read-only, and counts for this namespace only.
+        write_at(&proc, "sys/user/max_user_namespaces", "0").during(Step::ForbidNesting, "max_user_namespaces")?;
+
+        let sysctls = clone_at(proc.as_fd(), "sys", OpenTreeFlags::empty()).during(Step::MaskProc, "sys")?;
+        sys::mount_setattr(sysctls.as_fd(), attr::RDONLY, false, None).during(Step::MaskProc, "sys")?;
+        attach(&sysctls, &proc, "sys").during(Step::MaskProc, "sys")?;
+        for name in MASKED {
+            match cover(&proc, name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other.during(Step::MaskProc, name)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Six devices, terminals of our own, shared memory, and the usual links.
+    pub(crate) fn mount_devices(&self) -> Result<(), Failure> {
+        for name in DEVICES {
+            let device = clone_tree(&Path::new("/dev").join(name)).during(Step::MountDevices, name)?;
+            sys::mount_setattr(device.as_fd(), attr::NOSUID | attr::NOEXEC, false, None)
+                .during(Step::MountDevices, name)?;
+            self.mount(&device, &Path::new("/dev").join(name)).during(Step::MountDevices, name)?;
+        }
+        let terminals = new_fs("devpts", &["newinstance"], &[("ptmxmode", "0666"), ("mode", "620")])
+            .during(Step::MountDevices, "pts")?;
+        sys::mount_setattr(terminals.as_fd(), attr::NOSUID | attr::NOEXEC, false, None)
+            .during(Step::MountDevices, "pts")?;
+        self.mount(&terminals, Path::new("/dev/pts")).during(Step::MountDevices, "pts")?;
+        self.expose("shm", "/dev/shm").during(Step::MountDevices, "shm")?;
+        let links = [
+            ("/proc/self/fd", "dev/fd"),
+            ("/proc/self/fd/0", "dev/stdin"),
+            ("/proc/self/fd/1", "dev/stdout"),
+            ("/proc/self/fd/2", "dev/stderr"),
+            ("pts/ptmx", "dev/ptmx"),
+        ];
+        for (content, link) in links {
+            symlinkat(content, &self.top, link).during(Step::MountDevices, link)?;
+        }
+        Ok(())
+    }
+
+    /// The workspace at `/workspace`; with an overlay, also a descriptor of the layer that holds changes.
+    pub(crate) fn mount_workspace(&self, plan: &WorkspacePlan, sources: &Sources) -> Result<Option<OwnedFd>, Failure> {
+        let target = Path::new(WORKSPACE);
+        match (plan, &sources.workspace) {
+            (WorkspacePlan::Overlay { masks, .. }, Some(lower)) => {
+                let (merged, upper) = self.overlay(lower, masks).during(Step::MountWorkspace, "overlay")?;
+                self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
+                Ok(Some(upper))
+            }
+            (WorkspacePlan::Bind { .. }, Some(tree)) => {
+                self.mount(tree, target).during(Step::MountWorkspace, WORKSPACE)?;
+                Ok(None)
+            }
+            _ => {
+                mkdirat(&self.scratch, "workspace", Mode::from_raw_mode(0o755))
+                    .during(Step::MountWorkspace, WORKSPACE)?;
+                self.expose("workspace", WORKSPACE).during(Step::MountWorkspace, WORKSPACE)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// `mask : workspace` below, a directory of the scratch space above. Overlay clones its layers when
+    /// it is made, so the places they are attached at meanwhile are taken away again.
+    fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
+        for name in ["upper", "work", "mask", "lower"] {
+            mkdirat(&self.scratch, name, Mode::from_raw_mode(0o755))?;
+        }
+        attach(lower, &self.scratch, "lower")?;
+        // The top of a merged tree shows the upper layer's attributes.
+        let shown = rustix::fs::statat(&self.scratch, "lower", AtFlags::empty())?;
+        rustix::fs::chmodat(&self.scratch, "upper", Mode::from_raw_mode(shown.st_mode & 0o777), AtFlags::empty())?;
+        let mask = openat(&self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        for path in masks {
+            whiteout(&mask, path)?;
+        }
+        let base = "/tmp/.scratch";
+        let layers = if masks.is_empty() { format!("{base}/lower") } else { format!("{base}/mask:{base}/lower") };
+        let merged = new_fs(
+            "overlay",
+            &["userxattr"],
+            &[
+                ("lowerdir", layers.as_str()),
+                ("upperdir", &format!("{base}/upper")),
+                ("workdir", &format!("{base}/work")),
+                ("source", "workspace"),
+            ],
+        )?;
+        sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
+        unmount("/tmp/.scratch/lower", UnmountFlags::DETACH)?;
+        let upper =
+            openat(&self.scratch, "upper", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok((merged, upper))
+    }
+
+    /// Makes the new root the only one, and read-only. The scratch space stays reachable only through
+    /// the places that were exposed.
+    pub(crate) fn enter(self) -> Result<(), Failure> {
+        unmount("/tmp/.scratch", UnmountFlags::DETACH).during(Step::PivotRoot, "/.scratch")?;
+        rustix::fs::unlinkat(&self.top, ".scratch", AtFlags::REMOVEDIR).during(Step::PivotRoot, "/.scratch")?;
+        rustix::process::fchdir(&self.top).during(Step::PivotRoot, "/")?;
+        rustix::process::pivot_root(".", ".").during(Step::PivotRoot, "/")?;
+        unmount(".", UnmountFlags::DETACH).during(Step::PivotRoot, "old root")?;
+        rustix::process::chdir("/").during(Step::PivotRoot, "/")?;
+        let root =
+            openat(rustix::fs::CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(Step::PivotRoot, "/")?;
+        sys::mount_setattr(root.as_fd(), attr::RDONLY | attr::NOSUID | attr::NODEV, false, None)
+            .during(Step::PivotRoot, "/")
+    }
+
+    /// Attaches `tree` at `target`, making a directory or file there to stand on.
+    fn mount(&self, tree: &OwnedFd, target: &Path) -> io::Result<()> {
+        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(tree)?.st_mode);
+        if kind.is_dir() {
+            self.mkdir(target)?;
+        } else {
+            self.place(target, b"")?;
+        }
+        attach(tree, &self.top, inside(target))
+    }
+
+    /// Shows a directory of the scratch space at `target`.
+    fn expose(&self, name: &str, target: &str) -> io::Result<()> {
+        let tree = clone_at(self.scratch.as_fd(), name, OpenTreeFlags::empty())?;
+        sys::mount_setattr(tree.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
+        self.mount(&tree, Path::new(target))
+    }
+
+    fn mkdir(&self, path: &Path) -> io::Result<()> {
+        self.parents(path)?;
+        match mkdirat(&self.top, inside(path), Mode::from_raw_mode(0o755)) {
+            Err(rustix::io::Errno::EXIST) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn parents(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(parent) if parent.components().any(|part| matches!(part, Component::Normal(_))) => self.mkdir(parent),
+            _ => Ok(()),
+        }
+    }
+
+    fn place(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        self.parents(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(&self.top, inside(path), flags, Mode::from_raw_mode(0o644))?;
+        std::fs::File::from(file).write_all(content)
+    }
+}
+
+/// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
+fn cover(proc: &OwnedFd, name: &str) -> io::Result<()> {
+    let kind = rustix::fs::statat(proc, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let cover = if rustix::fs::FileType::from_raw_mode(kind.st_mode).is_dir() {
+        tmpfs(0, 1, 0o555)?
+    } else {
+        clone_tree(Path::new("/dev/null"))?
+    };
+    sys::mount_setattr(cover.as_fd(), attr::RDONLY, false, None)?;
+    attach(&cover, proc, name)
+}
+
+/// `path` relative to the root; plans hold absolute paths without `..`.
+fn inside(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// Attaches a detached mount.
+fn attach(tree: impl AsFd, dir: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
+    Ok(move_mount(tree, "", dir, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// A new instance of a file system, not yet attached.
+fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for flag in flags {
+        fsconfig_set_flag(&context, *flag)?;
+    }
+    for (key, value) in options {
+        fsconfig_set_string(&context, *key, *value)?;
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
+fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
+    new_fs(
+        "tmpfs",
+        &[],
+        // A size of zero would mean no limit at all.
+        &[
+            ("size", &bytes.max(4096).to_string()),
+            ("nr_inodes", &inodes.max(1).to_string()),
+            ("mode", &format!("{mode:o}")),
+        ],
+    )
+}
+
+fn write_at(dir: impl AsFd, path: &str, content: &str) -> io::Result<()> {
+    let file = openat(dir, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    std::fs::File::from(file).write_all(content.as_bytes())
+}
+
+/// Marks `path` as not existing in the layers below; its parents become ordinary directories that merge.
+fn whiteout(mask: &OwnedFd, path: &Path) -> io::Result<()> {
+    let mut made = PathBuf::new();
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        made.push(part);
+        match mkdirat(mask, &made, Mode::from_raw_mode(0o755)) {
+            Err(rustix::io::Errno::EXIST) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let nothing = rustix::fs::makedev(0, 0);
+    rustix::fs::mknodat(mask, path, rustix::fs::FileType::CharacterDevice, Mode::empty(), nothing)?;
+    Ok(())
+}
+
+/// A borrowed descriptor of the current directory's root, for Landlock rules.
+pub(crate) fn open_path(path: &str) -> io::Result<OwnedFd> {
+    Ok(openat(rustix::fs::CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}

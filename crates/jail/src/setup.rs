@@ -1,0 +1,144 @@
+//! From a fresh clone to a finished sandbox: the recipe, one paragraph a kernel step.
+//!
+//! Runs in the new process, which ends up as PID 1 inside. Any failure ends the process; there is no
+//! half-made sandbox to go on with.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{DumpableBehavior, Gid, Signal, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::error::{During, Failure, Step};
+use crate::landlock_rules;
+use crate::plan::{EGRESS_PORT, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan};
+use crate::root::Root;
+use crate::seccomp::Filters;
+use crate::source::Sources;
+use crate::sys;
+
+/// What the new process has from the spawner.
+pub(crate) struct Inherited<'a> {
+    /// Says when the id maps are written.
+    pub(crate) go: OwnedFd,
+    /// Mounts that only the host's root could open; without root they are opened here.
+    pub(crate) sources: Option<Sources>,
+    /// `tasks` files of v1 cgroups.
+    pub(crate) tasks: Vec<OwnedFd>,
+    /// Compiled once in the spawner.
+    pub(crate) filters: &'a Filters,
+    /// Whether the spawner is root.
+    pub(crate) privileged: bool,
+}
+
+/// What the host gets from a finished sandbox.
+pub(crate) struct Finished {
+    /// Listens on the model port inside.
+    pub(crate) models: TcpListener,
+    /// Listens on the egress port inside.
+    pub(crate) egress: TcpListener,
+    /// The layer that holds the workspace's changes.
+    pub(crate) upper: Option<OwnedFd>,
+}
+
+/// Follows the recipe.
+pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, Failure> {
+    // A v1 cgroup is joined first, while this process still is who the host trusts. `0` in `tasks` moves
+    // the caller alone: 0.05 ms, where `cgroup.procs` waits for an RCU period.
+    for tasks in &inherited.tasks {
+        rustix::io::write(tasks, b"0").during(Step::JoinCgroup, "tasks")?;
+    }
+    sys::unshare_cgroup().during(Step::CgroupNamespace, "")?;
+
+    // Ids inside mean nothing before the spawner has written the maps.
+    let mut go = std::fs::File::from(inherited.go);
+    go.read_exact(&mut [0]).during(Step::MapIds, "uid_map")?;
+
+    // Root's spawner opened the sources with the host's rights. Anybody else can clone mounts only in a
+    // namespace of their own, which is this one.
+    let sources = match inherited.sources {
+        Some(sources) => sources,
+        None => Sources::open(plan, None)?,
+    };
+
+    become_inside_user(inherited.privileged)?;
+
+    let root = Root::start(plan)?;
+    root.fill(plan, &sources)?;
+    root.mount_proc()?;
+    root.mount_devices()?;
+    let upper = root.mount_workspace(&plan.workspace, &sources)?;
+    drop(sources);
+    root.enter()?;
+
+    rustix::system::sethostname(b"vivarium").during(Step::Hostname, "vivarium")?;
+
+    // The listeners keep the network namespace they are made in: the host accepts on them from outside,
+    // and what comes in can only be from this sandbox.
+    raise_loopback().during(Step::RaiseLoopback, "lo")?;
+    let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
+    let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
+
+    // Nothing inside may look at or signal this process; its memory is the spawner's.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).during(Step::DropCapabilities, "dumpable")?;
+    silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
+
+    // From here on only less: the order matters, each step needs what the next one takes away.
+    drop_capabilities().during(Step::DropCapabilities, "")?;
+    rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
+    landlock_rules::restrict(plan).during(Step::Landlock, "")?;
+    inherited.filters.install().during(Step::Seccomp, "")?;
+    Ok(Finished { models, egress, upper })
+}
+
+/// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.
+fn become_inside_user(privileged: bool) -> Result<(), Failure> {
+    if privileged {
+        rustix::thread::set_thread_groups(&[]).during(Step::BecomeInsideUser, "groups")?;
+    }
+    rustix::thread::set_keep_capabilities(true).during(Step::BecomeInsideUser, "capabilities")?;
+    let (uid, gid) = (Uid::from_raw(INSIDE_UID), Gid::from_raw(INSIDE_GID));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).during(Step::BecomeInsideUser, INSIDE_GID)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).during(Step::BecomeInsideUser, INSIDE_UID)?;
+    // keep_capabilities keeps the permitted set; the effective one is raised again from it.
+    let kept = rustix::thread::capabilities(None).during(Step::BecomeInsideUser, "capabilities")?;
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: kept.permitted, ..kept })
+        .during(Step::BecomeInsideUser, "capabilities")?;
+    // The change of ids has cleared the signal that ends us with the spawner.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).during(Step::BecomeInsideUser, "death signal")
+}
+
+fn raise_loopback() -> io::Result<()> {
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sys::raise_loopback(socket.as_fd())
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+}
+
+/// The spawner's own streams are the host's: commands inside get theirs with each request.
+fn silence_standard_streams() -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // A capability this kernel does not know.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! Kernel calls that no safe crate offers: all `unsafe` of the project, one call a function.
+//!
+//! Everything here runs in single-threaded processes (the spawner and what it cloned) or touches only
+//! memory it owns. Nothing here decides anything.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::process::{Pid, Resource};
+
+/// Which side of a fork or clone this is.
+pub(crate) enum Side {
+    /// The new process.
+    Child,
+    /// The old one, with a descriptor and a number of the new one.
+    Parent {
+        /// Refers to the new process until it is closed, whatever happens to its number.
+        pidfd: OwnedFd,
+        /// Its number in this PID namespace.
+        pid: Pid,
+    },
+}
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A descriptor as the kernel's wide structures hold it.
+fn descriptor(fd: BorrowedFd<'_>) -> u64 {
+    u64::from(fd.as_raw_fd().cast_unsigned())
+}
+
+/// `struct clone_args` of clone3(2), first version: 64 bytes.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Clones this single-threaded process into new namespaces, into `cgroup` when one is given.
+pub(crate) fn clone_process(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+    let mut pidfd: RawFd = -1;
+    let mut args = CloneArgs {
+        flags: namespaces | libc::CLONE_PIDFD as u64,
+        pidfd: (&raw mut pidfd) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    if let Some(cgroup) = cgroup {
+        args.flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
+        args.cgroup = descriptor(cgroup);
+    }
+    // SAFETY: `args` is a valid clone_args of the size passed, and `pidfd` lives until the call returned.
+    // Without CLONE_VM the child has its own copy of memory, and the caller has one thread only.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) })?;
+    if pid == 0 {
+        return Ok(Side::Child);
+    }
+    // SAFETY: the kernel has just stored a new descriptor that nobody else owns in `pidfd`.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let pid = c_int::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no pid"))?;
+    Ok(Side::Parent { pidfd, pid })
+}
+
+/// Forks this single-threaded process; `None` in the child. Works where clone3 is filtered away.
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the caller has one thread only, so no lock of another thread can be left taken in the child.
+    let pid = check(c_long::from(unsafe { libc::fork() }))?;
+    Ok(c_int::try_from(pid).ok().and_then(Pid::from_raw))
+}
+
+/// Moves this process into a new cgroup namespace, rooted at the cgroup it is in.
+pub(crate) fn unshare_cgroup() -> io::Result<()> {
+    // SAFETY: the flag changes what /proc shows, no memory and no descriptor.
+    check(c_long::from(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }))?;
+    Ok(())
+}
+
+/// Replaces the program. Returns only when it failed.
+pub(crate) fn execve(path: &CStr, argv: &[&CStr], env: &[&CStr]) -> io::Error {
+    let pointers = |list: &[&CStr]| -> Vec<*const c_char> {
+        list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: both lists end in NULL, and every string in them is NUL-terminated and outlives the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// `struct mount_attr` of mount_setattr(2).
+#[repr(C)]
+struct MountAttr {
+    attr_set: u64,
+    attr_clr: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+/// Attributes for [`mount_setattr`], by their kernel names.
+pub(crate) mod attr {
+    pub(crate) const RDONLY: u64 = 0x1;
+    pub(crate) const NOSUID: u64 = 0x2;
+    pub(crate) const NODEV: u64 = 0x4;
+    pub(crate) const NOEXEC: u64 = 0x8;
+    pub(crate) const IDMAP: u64 = 0x0010_0000;
+}
+
+/// Sets attributes on the mount at `tree` and, when asked, on everything mounted below it.
+pub(crate) fn mount_setattr(
+    tree: BorrowedFd<'_>,
+    set: u64,
+    recursive: bool,
+    userns: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let attr = MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: userns.map_or(0, descriptor) };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is an empty NUL-terminated string and `attr` is a mount_attr of the size passed.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<MountAttr>(),
+        )
+    })?;
+    Ok(())
+}
+
+/// Marks every descriptor from `first` on to be closed by the next execve.
+pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
+    // SAFETY: close_range takes three integers; setting CLOEXEC ends no descriptor somebody owns here.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, c_int::MAX, CLOSE_RANGE_CLOEXEC) })?;
+    Ok(())
+}
+
+/// Sets the interface `lo` of this network namespace up.
+pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = (*from).cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = 0x1 | 0x40; // IFF_UP | IFF_RUNNING
+    // SAFETY: `request` is an ifreq with a NUL-terminated name and lives until the call returned.
+    check(c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }))?;
+    Ok(())
+}
+
+/// Makes the terminal on `fd` the controlling one of this session leader.
+pub(crate) fn set_controlling_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: TIOCSCTTY takes an integer.
+    check(c_long::from(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY, 0) }))?;
+    Ok(())
+}
+
+/// What to do with a signal.
+#[derive(Clone, Copy)]
+pub(crate) enum Disposition {
+    /// As the kernel does.
+    Default,
+    /// Nothing.
+    Ignore,
+}
+
+/// Says what to do with a signal.
+pub(crate) fn set_signal(signal: c_int, disposition: Disposition) {
+    let handler = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignore => libc::SIG_IGN,
+    };
+    // SAFETY: SIG_DFL and SIG_IGN are no functions of ours, so no handler can run in a bad place.
+    unsafe { libc::signal(signal, handler) };
+}
+
+/// Blocks or unblocks every signal of this thread.
+pub(crate) fn block_signals(block: bool) {
+    // SAFETY: a zeroed sigset is valid memory for sigfillset, which then initialises it.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(
+            if block { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK },
+            &raw const all,
+            std::ptr::null_mut(),
+        );
+    }
+}
+
+/// A descriptor that becomes readable when a child ended. SIGCHLD must be blocked.
+pub(crate) fn child_signal_fd() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised by sigemptyset before it is used, and lives until the calls returned.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    let fd = check(c_long::from(fd))?;
+    // SAFETY: the kernel has just made this descriptor and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).map_err(io::Error::other)?) })
+}
+
+/// One child that ended.
+pub(crate) struct Reaped {
+    /// Its number.
+    pub(crate) pid: i32,
+    /// Exit code, unless a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// Processor time of it and its reaped children.
+    pub(crate) cpu_micros: u64,
+    /// Largest resident size.
+    pub(crate) peak_rss_bytes: u64,
+}
+
+/// Reaps one ended child; `None` when none has ended.
+pub(crate) fn reap() -> io::Result<Option<Reaped>> {
+    let mut status: c_int = 0;
+    // SAFETY: an all-zero rusage is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both out pointers live until the call returned.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    if pid == 0 || (pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)) {
+        return Ok(None);
+    }
+    check(c_long::from(pid))?;
+    let micros = |time: libc::timeval| (time.tv_sec * 1_000_000 + time.tv_usec).cast_unsigned();
+    Ok(Some(Reaped {
+        pid,
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        cpu_micros: micros(usage.ru_utime) + micros(usage.ru_stime),
+        peak_rss_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
+    }))
+}
+
+/// The version of Landlock this kernel speaks.
+pub(crate) fn landlock_version() -> io::Result<c_long> {
+    const LANDLOCK_CREATE_RULESET_VERSION: c_int = 1;
+    let nothing = std::ptr::null::<u8>();
+    // SAFETY: with this flag the kernel reads no attributes: the pointer is NULL and the size zero.
+    check(unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, LANDLOCK_CREATE_RULESET_VERSION)
+    })
+}
+
+/// Ends this process at once: no destructors, no exit handlers of the program it was cloned from.
+pub(crate) fn exit_now(code: c_int) -> ! {
+    // SAFETY: _exit touches no memory of ours.
+    unsafe { libc::_exit(code) }
+}
+
+/// Takes over a descriptor that the parent passed by number.
+pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD only asks.
+    check(c_long::from(unsafe { libc::fcntl(fd, libc::F_GETFD) }))?;
+    // SAFETY: the descriptor is open, and by the contract of the spawner's start nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets the soft and hard limit of a resource, never above the hard limit in force.
+pub(crate) fn lower_limit(resource: Resource, limit: u64) -> io::Result<()> {
+    let current = rustix::process::getrlimit(resource);
+    let limit = current.maximum.map_or(limit, |hard| hard.min(limit));
+    rustix::process::setrlimit(resource, rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) })?;
+    Ok(())
+}

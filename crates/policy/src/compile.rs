@@ -1,0 +1,221 @@
+//! Document to policy: every written value gets its meaning, or a finding that points at it.
+
+use std::collections::BTreeSet;
+
+use crate::allow::{AllowList, AllowLists};
+use crate::bound;
+use crate::deny::DenyList;
+use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
+use crate::finding::{Finding, PolicyError};
+use crate::gate::{Gate, Gates};
+use crate::key::Key;
+use crate::pattern::{Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, Pattern, ToolPattern, VariableName};
+use crate::policy::Policy;
+use crate::rule::{LayerName, RuleRef, Ruled};
+use crate::source::{Place, Source, Written};
+use crate::value::BadValue;
+
+/// A compiled layer: what it means, and which keys were written rather than left out.
+#[derive(Debug, Clone)]
+pub(crate) struct Compiled {
+    pub(crate) policy: Policy,
+    pub(crate) given: BTreeSet<Key>,
+}
+
+/// Compiles `document`; a key that is absent keeps the value it has in `absent`.
+pub(crate) fn compile(
+    source: &Source,
+    document: &Document,
+    layer: LayerName,
+    absent: &Policy,
+) -> Result<Compiled, PolicyError> {
+    let mut compiler = Compiler { source, layer, given: BTreeSet::new(), findings: Vec::new() };
+    let mut policy = absent.clone();
+    compiler.fs(document, &mut policy);
+    compiler.net(document, &mut policy);
+    compiler.limits(document, &mut policy);
+    if let Some(degrade) = &document.degrade {
+        compiler.degrade(degrade, &mut policy);
+    }
+    if let Some(list) = document.env.as_ref().and_then(|env| env.pass.as_ref()) {
+        policy.env = compiler.allow(Key::EnvPass, list, VariableName::parse);
+    }
+    if let Some(list) = document.models.as_ref().and_then(|models| models.allow.as_ref()) {
+        policy.models = compiler.allow(Key::ModelsAllow, list, NamePattern::parse);
+    }
+    if let Some(tools) = &document.tools {
+        compiler.tools(tools, &mut policy);
+    }
+    if compiler.findings.is_empty() {
+        Ok(Compiled { policy, given: compiler.given })
+    } else {
+        Err(PolicyError::new(source, compiler.findings))
+    }
+}
+
+struct Compiler<'a> {
+    source: &'a Source,
+    layer: LayerName,
+    given: BTreeSet<Key>,
+    findings: Vec<Finding>,
+}
+
+impl Compiler<'_> {
+    fn fs(&mut self, document: &Document, policy: &mut Policy) {
+        let Some(fs) = &document.fs else { return };
+        if let Some(mode) = &fs.workspace {
+            policy.fs.workspace = self.ruled(Key::FsWorkspace, mode.value, mode.place);
+        }
+        if let Some(list) = &fs.read {
+            policy.fs.read = self.allow(Key::FsRead, list, PathPrefix::parse);
+        }
+        if let Some(list) = &fs.write {
+            policy.fs.write = self.allow(Key::FsWrite, list, PathPrefix::parse);
+        }
+        if let Some(list) = &fs.deny_read {
+            policy.fs.deny_read = DenyList::new(self.entries(Key::FsDenyRead, list, PathGlob::parse));
+        }
+        if let Some(list) = &fs.deny_write {
+            policy.fs.deny_write = DenyList::new(self.entries(Key::FsDenyWrite, list, PathGlob::parse));
+        }
+    }
+
+    fn net(&mut self, document: &Document, policy: &mut Policy) {
+        let Some(net) = &document.net else { return };
+        if let Some(enabled) = &net.enabled {
+            policy.net.enabled = self.ruled(Key::NetEnabled, enabled.value, enabled.place);
+        }
+        if let Some(list) = &net.allowlist {
+            policy.net.allowlist = self.allow(Key::NetAllowlist, list, EndpointPattern::parse);
+        }
+        if let Some(list) = &net.denylist {
+            policy.net.denylist = DenyList::new(self.entries(Key::NetDenylist, list, Denied::parse));
+        }
+    }
+
+    fn limits(&mut self, document: &Document, policy: &mut Policy) {
+        let empty = Proc::default();
+        let proc = document.proc.as_ref().unwrap_or(&empty);
+        let models = document.models.as_ref();
+        let written = [
+            (Key::ProcCpus, proc.cpus.as_ref()),
+            (Key::ProcMemory, proc.memory.as_ref()),
+            (Key::ProcPids, proc.pids.as_ref()),
+            (Key::ProcTimeout, proc.timeout.as_ref()),
+            (Key::ProcOutput, proc.output.as_ref()),
+            (Key::ProcDisk, proc.disk.as_ref()),
+            (Key::ProcNofile, proc.nofile.as_ref()),
+            (Key::ModelsBudgetUsd, models.and_then(|models| models.budget_usd.as_ref())),
+            (Key::ModelsMaxRequests, models.and_then(|models| models.max_requests.as_ref())),
+        ];
+        for (key, text) in written {
+            let Some(text) = text else { continue };
+            match bound::parse(key, &text.value) {
+                Ok(value) => {
+                    let rule = self.rule(key, &bound::show(key, value), text.place);
+                    policy.bounds.insert(key, Ruled::new(value, rule));
+                }
+                Err(bad) => self.wrong(bad, text.place),
+            }
+            self.given.insert(key);
+        }
+    }
+
+    fn degrade(&mut self, degrade: &Degrade, policy: &mut Policy) {
+        let written = [
+            (Key::DegradeCpus, &degrade.cpus),
+            (Key::DegradeMemory, &degrade.memory),
+            (Key::DegradePids, &degrade.pids),
+            (Key::DegradeDisk, &degrade.disk),
+            (Key::DegradeLandlock, &degrade.landlock),
+        ];
+        for (key, means) in written {
+            let Some(means) = means else { continue };
+            if means.value == Means::Rlimit && matches!(key, Key::DegradeLandlock | Key::DegradeDisk) {
+                let bad = BadValue::new(format!("`{key}` cannot be enforced by `rlimit`"));
+                self.wrong(bad.with_help("means here: enforced, none"), means.place);
+            }
+            let ruled = self.ruled(key, means.value, means.place);
+            policy.degrade.insert(key, ruled);
+        }
+    }
+
+    /// A gate is built whole: an absent `allow` allows nothing in a base and has no opinion elsewhere.
+    fn tools(&mut self, tools: &Tools, policy: &mut Policy) {
+        if tools.allow.is_none() && tools.ask.is_none() && tools.deny.is_none() {
+            return;
+        }
+        let absent = policy.tools.gates().first().cloned();
+        let place = [&tools.allow, &tools.ask, &tools.deny].into_iter().flatten().next().map(|list| list.place);
+        let mut list =
+            |key, texts: &Option<Texts>| texts.as_ref().map(|texts| self.entries(key, texts, ToolPattern::parse));
+        let allow = list(Key::ToolsAllow, &tools.allow);
+        let ask = list(Key::ToolsAsk, &tools.ask);
+        let deny = list(Key::ToolsDeny, &tools.deny);
+        let count = allow.as_ref().map_or(0, Vec::len) + ask.as_ref().map_or(0, Vec::len);
+        let rule = self.rule_text(format!("tools names {}, none match", entries(count)), place.unwrap_or_default());
+        policy.tools = Gates::one(Gate {
+            allow: allow.or_else(|| absent.as_ref().and_then(|gate| gate.allow.clone())),
+            ask: ask.or_else(|| absent.as_ref().map(|gate| gate.ask.clone())).unwrap_or_default(),
+            deny: deny.or_else(|| absent.as_ref().map(|gate| gate.deny.clone())).unwrap_or_default(),
+            otherwise: Ruled::new((), rule),
+        });
+    }
+
+    fn allow<P: Pattern>(
+        &mut self,
+        key: Key,
+        list: &Texts,
+        parse: impl Fn(&str) -> Result<P, BadValue>,
+    ) -> AllowLists<P> {
+        let parsed = self.entries(key, list, parse);
+        let text = match parsed.len() {
+            0 => format!("{key} is empty"),
+            count => format!("{key} has {}, none match", entries(count)),
+        };
+        AllowLists::one(AllowList::new(parsed, self.rule_text(text, list.place)))
+    }
+
+    fn entries<P: ToString>(
+        &mut self,
+        key: Key,
+        list: &Texts,
+        parse: impl Fn(&str) -> Result<P, BadValue>,
+    ) -> Vec<Ruled<P>> {
+        self.given.insert(key);
+        let mut parsed = Vec::new();
+        for Written { value, place } in &list.value {
+            match parse(value) {
+                Ok(pattern) => {
+                    let rule = self.rule(key, &format!("\"{}\"", pattern.to_string()), *place);
+                    parsed.push(Ruled::new(pattern, rule));
+                }
+                Err(bad) => self.wrong(bad, *place),
+            }
+        }
+        parsed
+    }
+
+    fn ruled<T: ToString>(&mut self, key: Key, value: T, place: Place) -> Ruled<T> {
+        self.given.insert(key);
+        let rule = self.rule(key, &value.to_string(), place);
+        Ruled::new(value, rule)
+    }
+
+    fn rule(&self, key: Key, value: &str, place: Place) -> RuleRef {
+        self.rule_text(format!("{key}: {value}"), place)
+    }
+
+    fn rule_text(&self, text: String, place: Place) -> RuleRef {
+        let line = (place.line > 0).then_some(place.line);
+        RuleRef { file: self.source.name().to_owned(), line, text, layer: self.layer }
+    }
+
+    fn wrong(&mut self, bad: BadValue, place: Place) {
+        self.findings.push(Finding::new(self.source, bad.why).at(Some(place)).with_help(bad.help));
+    }
+}
+
+fn entries(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+}

@@ -1,0 +1,102 @@
+//! What may be asked, and the answer with the rule that gave it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::rule::RuleRef;
+
+/// Something an agent wants to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Connect to a host, as the request names it.
+    Net {
+        /// Name or address, unparsed: reading it strictly is part of the decision.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// Read a path as seen inside; a relative one is in the workspace.
+    Read(PathBuf),
+    /// Change, make or delete a path as seen inside.
+    Write(PathBuf),
+    /// Run a command by the agent's shell tool.
+    Exec(Vec<String>),
+    /// Call a tool.
+    Tool {
+        /// Its name.
+        name: String,
+        /// What the argument patterns are matched against: the command, the path.
+        argument: String,
+    },
+    /// Call a model.
+    Model(String),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net { host, port } => write!(f, "net {host}:{port}"),
+            Self::Read(path) => write!(f, "read {}", path.display()),
+            Self::Write(path) => write!(f, "write {}", path.display()),
+            Self::Exec(argv) => write!(f, "exec {}", argv.join(" ")),
+            Self::Tool { name, argument } => write!(f, "tool {name}({argument})"),
+            Self::Model(name) => write!(f, "model {name}"),
+        }
+    }
+}
+
+/// The answer, strictest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// No.
+    Deny,
+    /// A person decides.
+    Ask,
+    /// Yes.
+    Allow,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deny => "DENY",
+            Self::Ask => "ASK",
+            Self::Allow => "ALLOW",
+        })
+    }
+}
+
+/// An answer and the rule that gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    /// The answer.
+    pub allowed: Verdict,
+    /// The rule that decided.
+    pub rule: RuleRef,
+    /// What would have to be written for another answer, where a policy can give one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl Decision {
+    pub(crate) fn allow(rule: RuleRef) -> Self {
+        Self { allowed: Verdict::Allow, rule, help: None }
+    }
+
+    pub(crate) fn deny(rule: RuleRef) -> Self {
+        Self { allowed: Verdict::Deny, rule, help: None }
+    }
+
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Whether the answer is yes, without asking anyone.
+    pub fn is_allowed(&self) -> bool {
+        self.allowed == Verdict::Allow
+    }
+}

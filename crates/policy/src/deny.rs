@@ -1,0 +1,87 @@
+//! Deny-lists: any layer may add, none may take away.
+
+use std::path::Path;
+
+use globset::{GlobSet, GlobSetBuilder};
+
+use crate::pattern::PathGlob;
+use crate::rule::Ruled;
+
+/// Patterns that are denied whatever is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DenyList<P> {
+    entries: Vec<Ruled<P>>,
+}
+
+impl<P: Ord + Clone> DenyList<P> {
+    /// Denies nothing.
+    pub(crate) fn none() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    pub(crate) fn new(mut entries: Vec<Ruled<P>>) -> Self {
+        entries.sort_by(|left, right| left.value.cmp(&right.value));
+        entries.dedup_by(|later, first| later.value == first.value);
+        Self { entries }
+    }
+
+    pub(crate) fn meet(&self, other: &Self) -> Self {
+        Self::new(self.entries.iter().chain(&other.entries).cloned().collect())
+    }
+
+    /// The first entry that `hits`.
+    pub(crate) fn find(&self, hits: impl Fn(&P) -> bool) -> Option<&Ruled<P>> {
+        self.entries.iter().find(|entry| hits(&entry.value))
+    }
+
+    pub(crate) fn entries(&self) -> &[Ruled<P>] {
+        &self.entries
+    }
+
+    /// Whether `other` denies everything that is denied here.
+    pub(crate) fn within(&self, other: &Self) -> bool {
+        self.entries.iter().all(|entry| other.entries.contains(entry))
+    }
+}
+
+/// Globs of a deny-list, made ready to be asked about many paths.
+#[derive(Debug, Clone)]
+pub struct DenyGlobs {
+    globs: Vec<PathGlob>,
+    set: Option<GlobSet>,
+}
+
+impl DenyGlobs {
+    pub(crate) fn new(list: &DenyList<PathGlob>) -> Self {
+        let globs: Vec<PathGlob> = list.entries.iter().map(|entry| entry.value.clone()).collect();
+        let mut builder = GlobSetBuilder::new();
+        for glob in globs.iter().flat_map(PathGlob::globs) {
+            builder.add(glob.clone());
+        }
+        // A set too large to build as one is asked glob by glob: slower, never weaker.
+        Self { set: builder.build().ok(), globs }
+    }
+
+    /// Whether `path`, relative to the workspace, or a directory it lies in is denied.
+    pub fn matches(&self, path: &Path) -> bool {
+        match &self.set {
+            Some(set) => path.ancestors().any(|part| !part.as_os_str().is_empty() && set.is_match(part)),
+            None => self.globs.iter().any(|glob| glob.matches(path)),
+        }
+    }
+
+    /// Whether `path` itself is denied, its parents having been asked about before: for walks from the top.
+    pub fn matches_entry(&self, path: &Path) -> bool {
+        self.set.as_ref().map_or_else(|| self.matches(path), |set| set.is_match(path))
+    }
+
+    /// The globs as they are written.
+    pub fn patterns(&self) -> Vec<String> {
+        self.globs.iter().map(ToString::to_string).collect()
+    }
+
+    /// Whether nothing is denied.
+    pub fn is_empty(&self) -> bool {
+        self.globs.is_empty()
+    }
+}

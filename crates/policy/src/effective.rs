@@ -1,0 +1,231 @@
+//! What a session may do, after all layers met: plain values for those who enforce it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::decision::{Action, Decision};
+use crate::deny::DenyGlobs;
+use crate::document::{Means, WorkspaceMode};
+use crate::key::Key;
+use crate::pattern::Pattern;
+use crate::policy::Policy;
+
+/// The policy of one session.
+///
+/// Every getter is at least as strict as each layer that went in. A key no layer spoke of cannot occur,
+/// because a base fills in every key; were it to, the getter answers with the strictest value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    policy: Policy,
+}
+
+/// Files.
+#[derive(Debug, Clone)]
+pub struct Fs {
+    /// How the workspace is shown.
+    pub workspace_mode: WorkspaceMode,
+    /// Host paths shown read-only.
+    pub read_paths: Vec<PathBuf>,
+    /// Host paths shown writable.
+    pub write_paths: Vec<PathBuf>,
+    /// What in the workspace is hidden.
+    pub deny_read: DenyGlobs,
+    /// What in the workspace is never changed.
+    pub deny_write: DenyGlobs,
+}
+
+/// The network, in short; single connections are decided by [`Effective::decide`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Net {
+    /// Whether there is anything but the model gateway.
+    pub enabled: bool,
+    /// What can be reached, in the words of the policy file.
+    pub allowlist: Vec<String>,
+    /// What is never reached.
+    pub denylist: Vec<String>,
+}
+
+impl Net {
+    /// Whether the egress proxy has anything to do but refuse.
+    pub fn is_open(&self) -> bool {
+        self.enabled && !self.allowlist.is_empty()
+    }
+}
+
+/// What processes may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Thousandths of a processor.
+    pub cpu_millis: u64,
+    /// Memory of all processes together.
+    pub memory_bytes: u64,
+    /// Processes and threads alive at once.
+    pub pids: u64,
+    /// Wall time.
+    pub timeout: Duration,
+    /// Bytes kept of each of stdout and stderr.
+    pub output_bytes: u64,
+    /// Bytes that can be written.
+    pub disk_bytes: u64,
+    /// Open files of a process.
+    pub nofile: u64,
+}
+
+impl Limits {
+    /// Processors, as a number people know.
+    #[allow(clippy::cast_precision_loss)] // For show; a machine has fewer than 2⁵² thousandths of a processor.
+    pub fn cpus(&self) -> f64 {
+        self.cpu_millis as f64 / 1000.0
+    }
+}
+
+/// The weakest means accepted for each key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Degrade {
+    /// For processors.
+    pub cpus: Means,
+    /// For memory.
+    pub memory: Means,
+    /// For processes.
+    pub pids: Means,
+    /// For bytes written.
+    pub disk: Means,
+    /// For Landlock.
+    pub landlock: Means,
+}
+
+/// Models and money.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Models {
+    /// Lists of patterns; a model must be matched by each list.
+    pub allow: Vec<Vec<String>>,
+    /// What may be spent, in pico-dollars.
+    pub budget_picos: u64,
+    /// How many calls may be made.
+    pub max_requests: u64,
+}
+
+/// The tool gate of one layer; a call must pass every gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolRules {
+    /// Calls that pass; `None` when the layer has no opinion.
+    pub allow: Option<Vec<String>>,
+    /// Calls a person is asked about.
+    pub ask: Vec<String>,
+    /// Calls that never pass.
+    pub deny: Vec<String>,
+}
+
+impl Effective {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { policy }
+    }
+
+    /// The compiled policy, rules included.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Whether `action` may be done, and by which rule.
+    pub fn decide(&self, action: &Action) -> Decision {
+        self.policy.decide(action)
+    }
+
+    /// Whether an address that an allowed name was resolved to may be dialled.
+    pub fn decide_address(&self, address: IpAddr, port: u16) -> Decision {
+        self.policy.decide_address(address, port)
+    }
+
+    /// Files.
+    pub fn fs(&self) -> Fs {
+        let fs = &self.policy.fs;
+        let paths = |lists: &crate::allow::AllowLists<crate::pattern::PathPrefix>| -> Vec<PathBuf> {
+            let flat = lists.flatten().unwrap_or_default();
+            flat.iter().map(|entry| entry.value.as_path().to_owned()).collect()
+        };
+        Fs {
+            workspace_mode: fs.workspace.value,
+            read_paths: paths(&fs.read),
+            write_paths: paths(&fs.write),
+            deny_read: DenyGlobs::new(&fs.deny_read),
+            deny_write: DenyGlobs::new(&fs.deny_write),
+        }
+    }
+
+    /// The network.
+    pub fn net(&self) -> Net {
+        let net = &self.policy.net;
+        let allowed = net.allowlist.flatten().unwrap_or_default();
+        Net {
+            enabled: net.enabled.value,
+            allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
+            denylist: net.denylist.entries().iter().map(|entry| entry.value.to_string()).collect(),
+        }
+    }
+
+    /// What processes may use.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            cpu_millis: self.bound(Key::ProcCpus),
+            memory_bytes: self.bound(Key::ProcMemory),
+            pids: self.bound(Key::ProcPids),
+            timeout: Duration::from_millis(self.bound(Key::ProcTimeout)),
+            output_bytes: self.bound(Key::ProcOutput),
+            disk_bytes: self.bound(Key::ProcDisk),
+            nofile: self.bound(Key::ProcNofile),
+        }
+    }
+
+    /// The weakest means accepted for each key.
+    pub fn degrade(&self) -> Degrade {
+        let means = |key| self.policy.degrade.get(&key).map_or(Means::Enforced, |ruled| ruled.value);
+        Degrade {
+            cpus: means(Key::DegradeCpus),
+            memory: means(Key::DegradeMemory),
+            pids: means(Key::DegradePids),
+            disk: means(Key::DegradeDisk),
+            landlock: means(Key::DegradeLandlock),
+        }
+    }
+
+    /// Names of the variables passed from the host.
+    pub fn env_pass(&self) -> Vec<String> {
+        let flat = self.policy.env.flatten().unwrap_or_default();
+        flat.iter().map(|entry| entry.value.as_str().to_owned()).collect()
+    }
+
+    /// Models and money.
+    pub fn models(&self) -> Models {
+        let lists = self.policy.models.lists();
+        let patterns = |list: &crate::allow::AllowList<_>| list.entries().iter().map(show).collect();
+        Models {
+            allow: lists.iter().map(patterns).collect(),
+            budget_picos: self.bound(Key::ModelsBudgetUsd),
+            max_requests: self.bound(Key::ModelsMaxRequests),
+        }
+    }
+
+    /// The tool gates, one a layer.
+    pub fn tools(&self) -> Vec<ToolRules> {
+        let texts = |list: &Vec<_>| list.iter().map(show).collect();
+        let gates = self.policy.tools.gates().iter();
+        gates
+            .map(|gate| ToolRules {
+                allow: gate.allow.as_ref().map(texts),
+                ask: texts(&gate.ask),
+                deny: texts(&gate.deny),
+            })
+            .collect()
+    }
+
+    fn bound(&self, key: Key) -> u64 {
+        self.policy.bounds.get(&key).map_or(0, |ruled| ruled.value)
+    }
+}
+
+fn show<P: Pattern>(entry: &crate::rule::Ruled<P>) -> String {
+    entry.value.to_string()
+}

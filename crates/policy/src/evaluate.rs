@@ -1,0 +1,167 @@
+//! The evaluator: one place that answers, for `viv policy test` and for enforcement alike.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::decision::{Action, Decision, Verdict};
+use crate::document::WorkspaceMode;
+use crate::pattern::{Endpoint, Host, Location, SHELL, ToolCall, locate};
+use crate::policy::{FsRules, NetRules, Policy};
+use crate::rule::RuleRef;
+
+/// Where a program named without a slash is looked for inside.
+const SEARCH_PATH: [&str; 6] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+impl Policy {
+    /// Whether `action` may be done, and by which rule.
+    pub fn decide(&self, action: &Action) -> Decision {
+        match action {
+            Action::Net { host, port } => self.net.decide(host, *port),
+            Action::Read(path) => self.fs.decide_read(path),
+            Action::Write(path) => self.fs.decide_write(path),
+            Action::Exec(argv) => self.decide_exec(argv),
+            Action::Tool { name, argument } => self.decide_tool(name, argument),
+            Action::Model(name) => self.decide_model(name),
+        }
+    }
+
+    /// Whether an address that a name was resolved to may be dialled. Asked after `Net` was allowed.
+    pub fn decide_address(&self, address: IpAddr, port: u16) -> Decision {
+        let endpoint = Endpoint { host: Host::from(address), port };
+        match self.net.denylist.find(|denied| denied.matches(&endpoint)) {
+            Some(entry) => Decision::deny(entry.rule.clone()),
+            None => Decision::allow(RuleRef::built_in("the address is a public one")),
+        }
+    }
+
+    fn decide_exec(&self, argv: &[String]) -> Decision {
+        let Some(program) = argv.first() else {
+            return Decision::deny(RuleRef::built_in("there is no command"));
+        };
+        let visible = if program.contains('/') {
+            self.fs.decide_read(Path::new(program))
+        } else {
+            let places = SEARCH_PATH.iter().map(|directory| self.fs.decide_read(&Path::new(directory).join(program)));
+            best(places).unwrap_or_else(|| Decision::deny(RuleRef::built_in("there is no search path")))
+        };
+        // A line given as one word is a shell line; its program is judged by the tool gate alone.
+        let shell_line = argv.len() == 1 && program.contains(char::is_whitespace);
+        if !shell_line && !visible.is_allowed() {
+            return visible;
+        }
+        self.decide_tool(SHELL, &argv.join(" "))
+    }
+
+    fn decide_tool(&self, name: &str, argument: &str) -> Decision {
+        match self.tools.decide(&ToolCall::new(name, argument)) {
+            Some((Verdict::Deny, rule)) => {
+                Decision::deny(rule).with_help(format!("add `{name}` under `tools.allow` or `tools.ask`"))
+            }
+            Some((allowed, rule)) => Decision { allowed, rule, help: None },
+            None => Decision::allow(RuleRef::no_opinion()),
+        }
+    }
+
+    fn decide_model(&self, name: &str) -> Decision {
+        match self.models.decide(name) {
+            Ok(entry) => Decision::allow(entry.map_or_else(RuleRef::no_opinion, |entry| entry.rule.clone())),
+            Err(list) => Decision::deny(list.rule().clone()).with_help(format!("add `{name}` under `models.allow`")),
+        }
+    }
+}
+
+/// The most permissive of several answers.
+fn best(decisions: impl Iterator<Item = Decision>) -> Option<Decision> {
+    decisions.reduce(|best, next| if next.allowed > best.allowed { next } else { best })
+}
+
+impl NetRules {
+    fn decide(&self, host: &str, port: u16) -> Decision {
+        let host: Host = match host.parse() {
+            Ok(host) => host,
+            Err(error) => return Decision::deny(RuleRef::built_in(error.to_string())),
+        };
+        if port == 0 {
+            return Decision::deny(RuleRef::built_in("a port is a number from 1 to 65535"));
+        }
+        let endpoint = Endpoint { host, port };
+        if let Some(entry) = self.denylist.find(|denied| denied.matches(&endpoint)) {
+            return Decision::deny(entry.rule.clone());
+        }
+        if !self.enabled.value {
+            return Decision::deny(self.enabled.rule.clone())
+                .with_help(format!("set `net.enabled: true` and add \"{endpoint}\" under `net.allowlist`"));
+        }
+        match self.allowlist.decide(&endpoint) {
+            Ok(entry) => Decision::allow(entry.map_or_else(|| self.enabled.rule.clone(), |entry| entry.rule.clone())),
+            Err(list) => {
+                Decision::deny(list.rule().clone()).with_help(format!("add \"{endpoint}\" under `net.allowlist`"))
+            }
+        }
+    }
+}
+
+impl FsRules {
+    fn decide_read(&self, path: &Path) -> Decision {
+        match locate(path) {
+            Err(why) => Decision::deny(RuleRef::built_in(why)),
+            Ok(Location::Workspace(inside)) => match self.deny_read.find(|glob| glob.matches(&inside)) {
+                Some(entry) => Decision::deny(entry.rule.clone()),
+                None => Decision::allow(self.workspace.rule.clone()),
+            },
+            Ok(Location::Elsewhere(path)) => self.decide_read_elsewhere(&path),
+        }
+    }
+
+    fn decide_read_elsewhere(&self, path: &Path) -> Decision {
+        if let Some(rule) = own(path, &["/tmp", "/deps"]) {
+            return Decision::allow(rule);
+        }
+        let read = match self.read.decide(path) {
+            Ok(entry) => {
+                return Decision::allow(entry.map_or_else(RuleRef::no_opinion, |entry| entry.rule.clone()));
+            }
+            Err(list) => list.rule().clone(),
+        };
+        match self.write.decide(path) {
+            Ok(Some(entry)) => Decision::allow(entry.rule.clone()),
+            Ok(None) => Decision::allow(RuleRef::no_opinion()),
+            Err(_) => Decision::deny(read).with_help(format!("add `{}` under `fs.read`", path.display())),
+        }
+    }
+
+    fn decide_write(&self, path: &Path) -> Decision {
+        let inside = match locate(path) {
+            Err(why) => return Decision::deny(RuleRef::built_in(why)),
+            Ok(Location::Elsewhere(path)) => return self.decide_write_elsewhere(&path),
+            Ok(Location::Workspace(inside)) => inside,
+        };
+        if self.workspace.value == WorkspaceMode::Readonly {
+            return Decision::deny(self.workspace.rule.clone()).with_help("set `fs.workspace: overlay`");
+        }
+        // What is hidden cannot be changed either: a file made in its place would overwrite it when applied.
+        let denied = self.deny_write.find(|glob| glob.matches(&inside));
+        match denied.or_else(|| self.deny_read.find(|glob| glob.matches(&inside))) {
+            Some(entry) => Decision::deny(entry.rule.clone()),
+            None => Decision::allow(self.workspace.rule.clone()),
+        }
+    }
+
+    fn decide_write_elsewhere(&self, path: &Path) -> Decision {
+        if let Some(rule) = own(path, &["/tmp"]) {
+            return Decision::allow(rule);
+        }
+        match self.write.decide(path) {
+            Ok(entry) => Decision::allow(entry.map_or_else(RuleRef::no_opinion, |entry| entry.rule.clone())),
+            Err(list) => {
+                Decision::deny(list.rule().clone()).with_help(format!("add `{}` under `fs.write`", path.display()))
+            }
+        }
+    }
+}
+
+/// Directories the sandbox makes for itself: nothing of the host is in them.
+fn own(path: &Path, directories: &[&str]) -> Option<RuleRef> {
+    let directory = directories.iter().find(|directory| path.starts_with(directory))?;
+    Some(RuleRef::built_in(format!("`{directory}` is the sandbox's own")))
+}

@@ -1,0 +1,134 @@
+//! The three roles a policy file can play, and the one function that puts them together.
+
+use std::collections::BTreeSet;
+
+use crate::compile::compile;
+use crate::document::Document;
+use crate::effective::Effective;
+use crate::finding::{Finding, PolicyError};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::preset::{self, Preset};
+use crate::rule::LayerName;
+use crate::source::{Place, Source};
+
+/// Built-in rules and the organisation's: nothing passes it. An absent key is no opinion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ceiling(Policy);
+
+impl Ceiling {
+    /// The rules that hold on every machine.
+    pub fn built_in() -> Result<Self, PolicyError> {
+        let source = preset::ceiling();
+        let document = Document::parse(&source)?;
+        Ok(Self(compile(&source, &document, LayerName::Ceiling, &Policy::unrestricted())?.policy))
+    }
+
+    /// With the rules of an organisation's file on top.
+    pub fn and(&self, source: &Source) -> Result<Self, PolicyError> {
+        let document = Document::parse(source)?;
+        let theirs = compile(source, &document, LayerName::Ceiling, &Policy::unrestricted())?.policy;
+        Ok(Self(self.0.meet(&theirs)))
+    }
+
+    /// What it means.
+    pub fn policy(&self) -> &Policy {
+        &self.0
+    }
+}
+
+/// What the person chose. An absent key is the strictest value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base(Policy);
+
+impl Base {
+    /// Reads a policy text.
+    pub fn read(source: &Source) -> Result<Self, PolicyError> {
+        let strictest = preset::strictest();
+        let absent = Document::parse(&strictest)?;
+        let absent = compile(&strictest, &absent, LayerName::Base, &Policy::unrestricted())?.policy;
+        let document = Document::parse(source)?;
+        Ok(Self(compile(source, &document, LayerName::Base, &absent)?.policy))
+    }
+
+    /// A policy that comes with the program.
+    pub fn preset(preset: Preset) -> Result<Self, PolicyError> {
+        Self::read(&preset.source())
+    }
+
+    /// What it means.
+    pub fn policy(&self) -> &Policy {
+        &self.0
+    }
+}
+
+/// What only takes away. An absent key is no opinion.
+#[derive(Debug, Clone)]
+pub struct Narrowing {
+    pub(crate) policy: Policy,
+    pub(crate) given: BTreeSet<Key>,
+}
+
+impl Narrowing {
+    /// Reads a policy text: an untrusted project file, or what a session or a call asks for.
+    pub fn read(source: &Source) -> Result<Self, PolicyError> {
+        Self::compiled(source, &Document::parse(source)?)
+    }
+
+    /// Reads `key=value`, as in `proc.memory=512MiB`; lists are separated by commas.
+    pub fn assign(argument: &str) -> Result<Self, PolicyError> {
+        let (source, document) = assignment(argument)?;
+        Self::compiled(&source, &document)
+    }
+
+    fn compiled(source: &Source, document: &Document) -> Result<Self, PolicyError> {
+        let compiled = compile(source, document, LayerName::Narrowing, &Policy::unrestricted())?;
+        Ok(Self { policy: compiled.policy, given: compiled.given })
+    }
+
+    /// What it means.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The keys it speaks about.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        self.given.iter().copied()
+    }
+}
+
+/// Reads the argument of `--narrow`: `proc.memory=512MiB`, `net.allowlist=a.example.com:443,b.example.com`.
+pub fn narrow(argument: &str) -> Result<Narrowing, PolicyError> {
+    Narrowing::assign(argument)
+}
+
+/// What a session may do: what the ceiling, the base and every narrowing allow.
+///
+/// Where a narrowing asks for more, it simply does not get it; [`crate::resolve`] says so instead.
+pub fn effective(ceiling: &Ceiling, base: &Base, narrowings: &[Narrowing]) -> Effective {
+    let chosen = ceiling.0.meet(&base.0);
+    Effective::new(narrowings.iter().fold(chosen, |policy, narrowing| policy.meet(&narrowing.policy)))
+}
+
+/// A document with one key from `key=value`.
+pub(crate) fn assignment(argument: &str) -> Result<(Source, Document), PolicyError> {
+    let source = Source::new("--narrow", argument);
+    let place = |offset, length| Place { line: 1, offset, length };
+    let wrong = |finding: Finding| PolicyError::new(&source, vec![finding]);
+    let Some((name, value)) = argument.split_once('=') else {
+        let finding = Finding::new(&source, format!("`{argument}` is not `key=value`"));
+        return Err(wrong(
+            finding.at(Some(place(0, argument.len()))).with_help(Some("as in `proc.memory=512MiB`".into())),
+        ));
+    };
+    let key: Key = name.trim().parse().map_err(|unknown: crate::key::UnknownKey| {
+        let help = unknown.suggestion.map(|near| format!("did you mean `{near}`?"));
+        wrong(Finding::new(&source, format!("unknown key `{name}`")).at(Some(place(0, name.len()))).with_help(help))
+    })?;
+    let lead = value.len() - value.trim_start().len();
+    let at = place(name.len() + 1 + lead, value.trim().len());
+    match Document::with(key, value.trim(), at) {
+        Ok(document) => Ok((source, document)),
+        Err(bad) => Err(wrong(Finding::new(&source, bad.why).at(Some(at)).with_help(bad.help))),
+    }
+}

@@ -1,0 +1,125 @@
+//! Globs of `deny_read` and `deny_write`, relative to the workspace.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::path::Path;
+
+use globset::{Glob, GlobBuilder, GlobMatcher};
+
+use crate::value::BadValue;
+
+/// One glob. `*` stays within a name, `**` does not; letters are taken as they are.
+#[derive(Clone)]
+pub(crate) struct PathGlob {
+    text: String,
+    globs: Vec<Glob>,
+    matchers: Vec<GlobMatcher>,
+}
+
+impl PathGlob {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+        let bad = |why: &str| BadValue::new(format!("`{text}` is not a glob: {why}"));
+        let relative = "globs are relative to the workspace, as in `**/.env` or `.git/hooks/**`";
+        if text.is_empty() {
+            return Err(bad("it is empty").with_help(relative));
+        }
+        if text.starts_with('/') {
+            return Err(bad("it begins with `/`").with_help(relative));
+        }
+        if text.split('/').any(|part| part == ".." || part == ".") {
+            return Err(bad("it has a `.` or `..` in it").with_help(relative));
+        }
+        let text = text.trim_end_matches('/');
+        let mut globs = vec![build(text).map_err(|why| bad(&why))?];
+        // `hooks/**` must also keep `hooks` itself from being replaced by a link to somewhere else.
+        if let Some(directory) = text.strip_suffix("/**").filter(|directory| !directory.is_empty()) {
+            globs.push(build(directory).map_err(|why| bad(&why))?);
+        }
+        let matchers = globs.iter().map(Glob::compile_matcher).collect();
+        Ok(Self { text: text.to_owned(), globs, matchers })
+    }
+
+    /// Whether `path`, relative to the workspace, or a directory it lies in is matched.
+    pub(crate) fn matches(&self, path: &Path) -> bool {
+        path.ancestors()
+            .filter(|part| !part.as_os_str().is_empty())
+            .any(|part| self.matchers.iter().any(|matcher| matcher.is_match(part)))
+    }
+
+    pub(crate) fn globs(&self) -> &[Glob] {
+        &self.globs
+    }
+}
+
+fn build(text: &str) -> Result<Glob, String> {
+    GlobBuilder::new(text).literal_separator(true).build().map_err(|error| error.kind().to_string())
+}
+
+impl PartialEq for PathGlob {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for PathGlob {}
+
+impl PartialOrd for PathGlob {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PathGlob {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+/// The text alone: the automata behind it fill pages.
+impl fmt::Debug for PathGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl fmt::Display for PathGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::PathGlob;
+
+    #[track_caller]
+    fn check(glob: &str, path: &str, expected: bool) {
+        assert_eq!(PathGlob::parse(glob).unwrap().matches(Path::new(path)), expected, "{glob} on {path}");
+    }
+
+    #[test]
+    fn globs_match_as_the_reference_says() {
+        check("**/.env", ".env", true);
+        check("**/.env", "a/b/.env", true);
+        check("**/.env", "a/.env.d", false);
+        check("**/.env.*", "a/.env.local", true);
+        check("**/*.pem", "certs/key.PEM", false);
+        check("*.pem", "certs/key.pem", false);
+        check(".git/hooks/**", ".git/hooks/pre-commit", true);
+        check(".git/hooks/**", ".git/hooks", true);
+        check(".git/hooks/**", ".git", false);
+        check(".git/config", ".git/config", true);
+        check("secrets", "secrets/deep/file", true);
+        check("secrets/", "secrets", true);
+        check("{a,b}.txt", "b.txt", true);
+    }
+
+    #[test]
+    fn what_is_no_glob_is_refused() {
+        for text in ["", "/etc", "a/../b", "./a", "a[", "{a", "a{b"] {
+            assert!(PathGlob::parse(text).is_err(), "{text}");
+        }
+    }
+}

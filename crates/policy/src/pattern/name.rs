@@ -1,0 +1,98 @@
+//! Names with `*` (models) and names without (variables).
+
+use std::fmt;
+
+use super::{Intersect, Pattern, wildcard};
+use crate::value::BadValue;
+
+/// A model name in which `*` stands for any text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NamePattern(String);
+
+impl NamePattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+        let strange = text.chars().find(|c| c.is_control() || c.is_whitespace());
+        match strange {
+            _ if text.is_empty() => Err(BadValue::new("a name pattern cannot be empty").with_help("`*` is any name")),
+            Some(_) => Err(BadValue::new(format!("`{text}` has a blank in it")).with_help("names have no blanks")),
+            None => Ok(Self(wildcard::simplify(text))),
+        }
+    }
+}
+
+impl Pattern for NamePattern {
+    type Subject = str;
+
+    fn matches(&self, name: &str) -> bool {
+        wildcard::matches(&self.0, name)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        wildcard::matches(&self.0, &other.0)
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The name of an environment variable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct VariableName(String);
+
+/// Variables that hold what the agent must never hold, or that are ours to set.
+const NEVER_PASSED: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "LITELLM_API_KEY",
+    "LITELLM_MASTER_KEY",
+];
+
+impl VariableName {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+        let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        if !first || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(BadValue::new(format!("`{text}` is not the name of a variable"))
+                .with_help("name each variable; there are no patterns here, so that no secret passes by accident"));
+        }
+        if NEVER_PASSED.contains(&text) || text.starts_with("VIV_") {
+            return Err(BadValue::new(format!("`{text}` is never passed into a sandbox"))
+                .with_help("the agent gets a session token for the gateway instead; remove this line"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Pattern for VariableName {
+    type Subject = str;
+
+    fn matches(&self, name: &str) -> bool {
+        self.0 == name
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Intersect for VariableName {
+    fn intersect(&self, other: &Self) -> Option<Self> {
+        (self == other).then(|| self.clone())
+    }
+}
+
+impl fmt::Display for VariableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,98 @@
+//! A policy text and its name, and where in it something stands.
+
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A policy text with the name people know it by: a path, a preset, an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    name: Arc<str>,
+    text: Arc<str>,
+}
+
+impl Source {
+    /// A text under a name; the caller has read it.
+    pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+
+    /// The name shown in messages and rules.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text, byte for byte.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Where a value stands in its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Line, from 1; 0 when the value was not read from a text.
+    pub line: u32,
+    /// Byte offset of the value.
+    pub offset: usize,
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+impl Place {
+    pub(crate) fn of(location: serde_saphyr::Location) -> Option<Self> {
+        let span = location.span();
+        let offset = usize::try_from(span.byte_offset()?).ok()?;
+        let length = usize::try_from(span.byte_len()?).ok()?;
+        Some(Self { line: u32::try_from(location.line()).ok()?, offset, length })
+    }
+}
+
+/// A value as it was written, with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written<T> {
+    /// What was written.
+    pub value: T,
+    /// Where.
+    pub place: Place,
+}
+
+impl<T> Written<T> {
+    /// A value at a place.
+    pub fn at(value: T, place: Place) -> Self {
+        Self { value, place }
+    }
+
+    /// A value that stands in no text.
+    pub fn unplaced(value: T) -> Self {
+        Self::at(value, Place::default())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Written<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = serde_saphyr::Spanned::<T>::deserialize(deserializer)?;
+        Ok(Self::at(spanned.value, Place::of(spanned.referenced).unwrap_or_default()))
+    }
+}
+
+impl<T: Serialize> Serialize for Written<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Written<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}

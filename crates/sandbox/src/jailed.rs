@@ -1,0 +1,353 @@
+//! The default backend: a sandbox of our own, in milliseconds, with no daemon and no image.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, JailError, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
+use serde_json::{Map, Value, json};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::{oneshot, watch};
+
+use crate::system::System;
+use crate::{
+    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace,
+    WorkspaceMode,
+};
+
+/// Makes sandboxes with the kernel's own means.
+#[derive(Debug, Clone)]
+pub struct JailBackend {
+    spawner: Arc<Spawner>,
+    limiter: Arc<Limiter>,
+}
+
+impl JailBackend {
+    /// Uses `spawner`, which must have been started before the host had threads.
+    pub fn new(spawner: Arc<Spawner>) -> Result<Self, SandboxError> {
+        let limiter =
+            Limiter::probe().map_err(|source| SandboxError::Create { step: "look for cgroups".into(), source })?;
+        Ok(Self { spawner, limiter: Arc::new(limiter) })
+    }
+}
+
+impl Backend for JailBackend {
+    fn name(&self) -> &'static str {
+        "jail"
+    }
+
+    fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let made =
+                tokio::task::spawn_blocking(move || this.make(&spec)).await.map_err(|_| SandboxError::Gone)??;
+            Ok(Box::new(Jailed::watch(made)?) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+/// What `make` leaves for the async side.
+struct Built {
+    id: String,
+    made: jail::Made,
+    group: Cgroup,
+    layers: Option<Layers>,
+    effective: Map<String, Value>,
+}
+
+impl JailBackend {
+    fn make(&self, spec: &SandboxSpec) -> Result<Built, SandboxError> {
+        let kept = spec.limits.keep(&self.limiter)?;
+        let create = |step: &str| {
+            let step = step.to_owned();
+            move |source| SandboxError::Create { step, source }
+        };
+        let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
+        let tasks = group.tasks().map_err(create("open the limits"))?;
+        let v2 = group.v2_directory().map_err(create("open the limits"))?;
+        let plan = plan(spec, kept.process, tasks.len(), v2.is_some())?;
+        let since = SystemTime::now();
+        let cgroups: Vec<_> = tasks.iter().chain(&v2).map(AsFd::as_fd).collect();
+        let mut made = Jail::make(&self.spawner, &plan, &cgroups).map_err(setup_error)?;
+        let lower = plan.workspace.directory().cloned();
+        let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
+        let mut effective = kept.effective;
+        describe(&mut effective, spec.workspace.mode);
+        Ok(Built { id: spec.id.clone(), made, group, layers, effective })
+    }
+}
+
+fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool) -> Result<Plan, SandboxError> {
+    let mut system = System::of_this_host();
+    for (source, target) in &spec.mounts {
+        let source = canonical(source)?;
+        system.binds.push(Bind { source, target: target.clone(), writable: false });
+    }
+    system.files.extend(spec.files.iter().cloned());
+    Ok(Plan {
+        id: spec.id.clone(),
+        binds: system.binds,
+        links: system.links,
+        files: system.files,
+        workspace: workspace_plan(&spec.workspace)?,
+        disk_bytes: spec.limits.disk_bytes,
+        disk_inodes: spec.limits.disk_inodes,
+        process,
+        cgroup_tasks: tasks,
+        cgroup_v2: v2,
+    })
+}
+
+fn workspace_plan(workspace: &Workspace) -> Result<WorkspacePlan, SandboxError> {
+    let Some(directory) = &workspace.directory else { return Ok(WorkspacePlan::Empty) };
+    let directory = canonical(directory)?;
+    Ok(match workspace.mode {
+        WorkspaceMode::Overlay => WorkspacePlan::Overlay { directory, masks: Vec::new() },
+        WorkspaceMode::Bind => WorkspacePlan::Bind { directory, writable: true },
+        WorkspaceMode::ReadOnly => WorkspacePlan::Bind { directory, writable: false },
+    })
+}
+
+/// The path without links, as the caller meant it; the jail itself follows none.
+fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
+    path.canonicalize().map_err(|source| SandboxError::Create { step: format!("find `{}`", path.display()), source })
+}
+
+fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
+    let by = match mode {
+        WorkspaceMode::Overlay => "overlayfs",
+        WorkspaceMode::Bind => "bind mount",
+        WorkspaceMode::ReadOnly => "read-only mount",
+    };
+    for (key, by) in [
+        ("fs.workspace", by),
+        ("fs.read", "private root + landlock"),
+        ("fs.write", "private root + landlock"),
+        ("net.enabled", "network namespace + seccomp"),
+        ("env.pass", "explicit environment"),
+    ] {
+        effective.insert(key.to_owned(), json!({"state": "enforced", "by": by}));
+    }
+}
+
+/// Says what to do where the kernel refused the very first step.
+fn setup_error(error: JailError) -> SandboxError {
+    match error {
+        JailError::Setup { step: jail::Step::CloneNamespaces | jail::Step::MapIds, source, .. } => {
+            SandboxError::Unavailable {
+                missing: format!("this machine does not let this user make user namespaces ({source})"),
+                fix: "sudo sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1".to_owned(),
+            }
+        }
+        JailError::Setup { step, subject, source } => {
+            let subject = if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") };
+            SandboxError::Create { step: format!("{step}{subject}"), source }
+        }
+        other => SandboxError::Create { step: other.to_string(), source: io::Error::other(other) },
+    }
+}
+
+/// One sandbox.
+struct Jailed {
+    id: String,
+    jail: Arc<Jail>,
+    group: Mutex<Option<Cgroup>>,
+    models: Mutex<Option<TcpListener>>,
+    egress: Mutex<Option<TcpListener>>,
+    layers: Option<Layers>,
+    effective: Map<String, Value>,
+    commands: Arc<Commands>,
+    ended: watch::Receiver<bool>,
+}
+
+/// Commands whose news are awaited.
+#[derive(Default)]
+struct Commands {
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+}
+
+struct Waiting {
+    started: Option<oneshot::Sender<Result<(), i32>>>,
+    exited: oneshot::Sender<Exit>,
+}
+
+impl Jailed {
+    fn watch(built: Built) -> Result<Self, SandboxError> {
+        let exec = |source| SandboxError::Exec { doing: "watch", source };
+        let jail = Arc::new(built.made.jail);
+        let commands = Arc::new(Commands::default());
+        let (tell, ended) = watch::channel(false);
+        let control = UnixStream::from_std(jail.control().map_err(exec)?).map_err(exec)?;
+        tokio::spawn(hear(control, Arc::clone(&jail), Arc::clone(&commands), tell));
+        Ok(Self {
+            id: built.id,
+            jail,
+            group: Mutex::new(Some(built.group)),
+            models: Mutex::new(Some(built.made.models)),
+            egress: Mutex::new(Some(built.made.egress)),
+            layers: built.layers,
+            effective: built.effective,
+            commands,
+            ended,
+        })
+    }
+
+    async fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        let program = spec.command.first().cloned().unwrap_or_default();
+        let step = |doing| move |source| SandboxError::Exec { doing, source };
+        let (stdin, their_stdin) = pipe::pipe().map_err(step("connect"))?;
+        let (their_stdout, stdout) = pipe::pipe().map_err(step("connect"))?;
+        let (their_stderr, stderr) = pipe::pipe().map_err(step("connect"))?;
+        let theirs: [OwnedFd; 3] = [
+            their_stdin.into_blocking_fd().map_err(step("connect"))?,
+            their_stdout.into_blocking_fd().map_err(step("connect"))?,
+            their_stderr.into_blocking_fd().map_err(step("connect"))?,
+        ];
+        let exec = self.commands.next.fetch_add(1, Ordering::Relaxed);
+        let (started, on_start) = oneshot::channel();
+        let (exited, on_exit) = oneshot::channel();
+        lock(&self.commands.waiting).insert(exec, Waiting { started: Some(started), exited });
+        let fds = [theirs[0].as_fd(), theirs[1].as_fd(), theirs[2].as_fd()];
+        if self.jail.exec(exec_plan(exec, spec), fds).is_err() {
+            lock(&self.commands.waiting).remove(&exec);
+            return Err(SandboxError::Gone);
+        }
+        drop(theirs);
+        match on_start.await {
+            Ok(Ok(())) => {}
+            Ok(Err(errno)) => return Err(not_started(program, errno)),
+            Err(_) => return Err(SandboxError::Gone),
+        }
+        let jail = Arc::clone(&self.jail);
+        Ok(Process {
+            stdin: Some(Box::new(stdin)),
+            stdout: Box::new(stdout),
+            stderr: Box::new(stderr),
+            kill: Box::new(move || {
+                // A sandbox that is gone has no command left to kill.
+                let _ = jail.kill_exec(exec);
+            }),
+            exit: Box::pin(async move { on_exit.await.map_err(|_| SandboxError::Gone) }),
+        })
+    }
+}
+
+/// What a command has in its environment when nobody said.
+pub fn default_environment() -> BTreeMap<String, String> {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    [("PATH", path), ("HOME", HOME), ("LANG", "C.UTF-8"), ("USER", "agent")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
+fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
+    let env = if spec.env.is_empty() { default_environment() } else { spec.env };
+    let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
+    ExecPlan { exec, argv: spec.command, env, workdir, terminal: false }
+}
+
+fn not_started(program: String, errno: i32) -> SandboxError {
+    let source = io::Error::from_raw_os_error(errno);
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SandboxError::NotFound(program),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => SandboxError::NotExecutable(program),
+        _ if errno == 8 => SandboxError::NotExecutable(program),
+        _ => SandboxError::Exec { doing: "start", source },
+    }
+}
+
+/// Hands news to those who wait, until the sandbox has ended.
+async fn hear(control: UnixStream, jail: Arc<Jail>, commands: Arc<Commands>, tell: watch::Sender<bool>) {
+    while let Ok(Some(news)) = control.async_io(Interest::READABLE, || jail.news()).await {
+        commands.dispatch(news);
+    }
+    // The control socket closes when init exits; init's exit ends every process of the namespace, but the
+    // last of them may still be on its way out.
+    jail.kill();
+    let _ = tokio::task::spawn_blocking(move || jail.wait()).await;
+    for (_, waiting) in lock(&commands.waiting).drain() {
+        let _ = waiting.exited.send(Exit { signal: Some(9), ..Exit::default() });
+    }
+    let _ = tell.send(true);
+}
+
+impl Commands {
+    fn dispatch(&self, news: News) {
+        let mut waiting = lock(&self.waiting);
+        match news {
+            News::Started { exec } => {
+                if let Some(started) = waiting.get_mut(&exec).and_then(|waiting| waiting.started.take()) {
+                    let _ = started.send(Ok(()));
+                }
+            }
+            News::NotStarted { exec, errno } => {
+                if let Some(started) = waiting.remove(&exec).and_then(|waiting| waiting.started) {
+                    let _ = started.send(Err(errno));
+                }
+            }
+            News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
+                if let Some(waiting) = waiting.remove(&exec) {
+                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes });
+                }
+            }
+        }
+    }
+}
+
+impl Sandbox for Jailed {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn take_listener(&self, port: Port) -> Option<TcpListener> {
+        match port {
+            Port::Models => lock(&self.models).take(),
+            Port::Egress => lock(&self.egress).take(),
+        }
+    }
+
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
+        Box::pin(self.start(spec))
+    }
+
+    fn effective(&self) -> Value {
+        Value::Object(self.effective.clone())
+    }
+
+    fn layers(&self) -> Option<Layers> {
+        self.layers.clone()
+    }
+
+    fn destroy(&self) -> SandboxFuture<'_, ()> {
+        Box::pin(async move {
+            self.jail.kill();
+            let mut ended = self.ended.clone();
+            // A closed channel means that nobody is left to tell: the sandbox has ended.
+            drop(ended.wait_for(|ended| *ended).await);
+            let group = lock(&self.group).take();
+            if let Some(group) = group {
+                // Removing a group may wait some milliseconds for the kernel.
+                let _ = tokio::task::spawn_blocking(move || drop(group)).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Jailed {
+    fn drop(&mut self) {
+        self.jail.kill();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

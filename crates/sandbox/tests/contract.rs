@@ -1,0 +1,313 @@
+//! What every backend must keep, whichever runs the commands.
+//!
+//! The spawner is forked before any thread exists, so these tests bring their own `main`.
+#![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jail::Spawner;
+use libtest_mimic::{Arguments, Failed, Trial};
+use sandbox::{
+    Backend, ChangeKind, ExecResult, ExecSpec, JailBackend, LimitKey, Limits, OutputStream, Port, Sandbox,
+    SandboxError, SandboxSpec, Unconfined, Workspace, WorkspaceMode, run,
+};
+
+/// A backend under test, and what it can show of a workspace.
+#[derive(Clone)]
+struct Subject {
+    backend: Arc<dyn Backend>,
+    mode: WorkspaceMode,
+}
+
+type Test = fn(Subject) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|subject| Box::pin($name(subject))) as Test)),*] };
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let spawner = Arc::new(Spawner::fork().expect("spawner"));
+    let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime"));
+    let scratch = tempfile::tempdir().expect("scratch");
+    let jail = Subject { backend: Arc::new(JailBackend::new(spawner).expect("jail")), mode: WorkspaceMode::Overlay };
+    let unconfined =
+        Subject { backend: Arc::new(Unconfined::new(scratch.path().to_owned())), mode: WorkspaceMode::Bind };
+    let everywhere = tests![
+        output_and_exit_code_come_back,
+        arguments_are_words_never_a_shell_line,
+        standard_input_is_given_and_closed,
+        the_environment_is_only_what_was_given,
+        output_is_heard_as_it_comes,
+        output_over_the_limit_is_cut_and_said,
+        a_timeout_ends_the_whole_tree_and_says_so,
+        an_idle_timeout_spares_what_still_talks,
+        what_a_command_leaves_behind_is_not_waited_for,
+        a_program_that_is_not_there_is_told,
+        the_working_directory_is_honoured,
+        destroy_ends_everything_and_can_be_called_twice,
+        nothing_runs_after_destroy,
+    ];
+    let walled = tests![
+        changes_of_an_overlay_are_listed_deletions_first,
+        the_gateway_listener_is_passed_out_once,
+        limits_are_enforced_or_refused,
+        memory_over_the_limit_is_not_had,
+        processes_over_the_limit_are_not_had,
+        a_hundred_sandboxes_at_once_leave_nothing,
+    ];
+    let mut trials = Vec::new();
+    for (subject, tests) in [(&jail, &everywhere), (&unconfined, &everywhere), (&jail, &walled)] {
+        for (name, test) in tests.iter().copied() {
+            let (subject, runtime) = (subject.clone(), Arc::clone(&runtime));
+            let name = format!("{}::{name}", subject.backend.name());
+            trials.push(Trial::test(name, move || -> Result<(), Failed> {
+                runtime.block_on(test(subject));
+                Ok(())
+            }));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Limits that an ordinary user without cgroups can have too; every key is named.
+fn limits() -> Limits {
+    Limits { degrade: vec![LimitKey::Memory, LimitKey::Pids, LimitKey::Cpus], ..Limits::default() }
+}
+
+fn spec(subject: &Subject, directory: Option<PathBuf>) -> SandboxSpec {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let id = format!("sbx_{}", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let workspace = Workspace { directory, mode: subject.mode };
+    SandboxSpec { id, workspace, limits: limits(), ..SandboxSpec::default() }
+}
+
+async fn make(subject: &Subject) -> Box<dyn Sandbox> {
+    subject.backend.create(spec(subject, None)).await.expect("sandbox")
+}
+
+fn shell_spec(line: &str) -> ExecSpec {
+    ExecSpec { command: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(), ..ExecSpec::default() }
+}
+
+async fn shell(sandbox: &dyn Sandbox, line: &str) -> ExecResult {
+    run(sandbox, shell_spec(line), &mut |_, _| {}).await.expect("run")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+async fn output_and_exit_code_come_back(subject: Subject) {
+    let result = shell(&*make(&subject).await, "echo out; echo err >&2; exit 3").await;
+    assert_eq!((text(&result.stdout), text(&result.stderr)), ("out\n".into(), "err\n".into()));
+    assert_eq!((result.exit.code, result.exit.signal, result.timed_out), (Some(3), None, false));
+}
+
+async fn arguments_are_words_never_a_shell_line(subject: Subject) {
+    let command = ["/bin/echo", "$HOME; ls", "two words"].map(str::to_owned).to_vec();
+    let spec = ExecSpec { command, ..ExecSpec::default() };
+    let result = run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run");
+    assert_eq!(text(&result.stdout), "$HOME; ls two words\n");
+}
+
+async fn standard_input_is_given_and_closed(subject: Subject) {
+    let mut spec = shell_spec("cat; echo end");
+    spec.stdin = Some(b"given ".to_vec());
+    let result = run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run");
+    assert_eq!(text(&result.stdout), "given end\n");
+}
+
+async fn the_environment_is_only_what_was_given(subject: Subject) {
+    let mut spec = ExecSpec { command: vec!["/usr/bin/env".into()], ..ExecSpec::default() };
+    spec.env.insert("ONLY".into(), "this".into());
+    let result = run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run");
+    assert_eq!(text(&result.stdout), "ONLY=this\n");
+}
+
+async fn output_is_heard_as_it_comes(subject: Subject) {
+    let sandbox = make(&subject).await;
+    // The command goes on only when its first line was heard: told through a file it waits for.
+    let mut process = sandbox.exec(shell_spec("echo first; read answer; echo got $answer")).await.expect("exec");
+    let mut heard = [0; 6];
+    tokio::io::AsyncReadExt::read_exact(&mut process.stdout, &mut heard).await.expect("read");
+    let mut stdin = process.stdin.take().expect("stdin");
+    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"it\n").await.expect("write");
+    let mut rest = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut process.stdout, &mut rest).await.expect("read");
+    assert_eq!((&heard, rest.as_str()), (b"first\n", "got it\n"));
+}
+
+async fn output_over_the_limit_is_cut_and_said(subject: Subject) {
+    let mut spec = shell_spec("head -c 100000 /dev/zero; echo err >&2");
+    spec.output_limit = Some(1000);
+    let mut heard = 0;
+    let sandbox = make(&subject).await;
+    let result = run(&*sandbox, spec, &mut |stream, bytes| {
+        heard += if stream == OutputStream::Stdout { bytes.len() } else { 0 };
+    })
+    .await
+    .expect("run");
+    assert_eq!((result.stdout.len(), heard, result.truncated), (1000, 100_000, true));
+    assert_eq!(text(&result.stderr), "err\n");
+}
+
+async fn a_timeout_ends_the_whole_tree_and_says_so(subject: Subject) {
+    let mut spec = shell_spec("sleep 1000 & sleep 1000 & echo up; wait");
+    spec.timeout = Some(Duration::from_millis(200));
+    let sandbox = make(&subject).await;
+    let result = run(&*sandbox, spec, &mut |_, _| {}).await.expect("run");
+    assert!(result.timed_out, "{result:?}");
+    assert_eq!(result.exit.signal, Some(9));
+}
+
+async fn an_idle_timeout_spares_what_still_talks(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let mut spec = shell_spec("for i in 1 2 3 4 5 6; do echo $i; sleep 0.1; done");
+    spec.idle_timeout = Some(Duration::from_secs(5));
+    let result = run(&*sandbox, spec, &mut |_, _| {}).await.expect("run");
+    assert_eq!((result.timed_out, text(&result.stdout).lines().count()), (false, 6));
+    let mut spec = shell_spec("echo one; sleep 1000");
+    spec.idle_timeout = Some(Duration::from_millis(200));
+    assert!(run(&*sandbox, spec, &mut |_, _| {}).await.expect("run").timed_out);
+}
+
+async fn what_a_command_leaves_behind_is_not_waited_for(subject: Subject) {
+    let result = shell(&*make(&subject).await, "sleep 1000 & echo done").await;
+    assert_eq!((text(&result.stdout), result.exit.code), ("done\n".into(), Some(0)));
+}
+
+async fn a_program_that_is_not_there_is_told(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let spec = ExecSpec { command: vec!["/no/such/program".into()], ..ExecSpec::default() };
+    assert!(matches!(sandbox.exec(spec).await, Err(SandboxError::NotFound(name)) if name == "/no/such/program"));
+}
+
+async fn the_working_directory_is_honoured(subject: Subject) {
+    let mut spec = shell_spec("pwd");
+    spec.workdir = Some("/usr".into());
+    assert_eq!(text(&run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run").stdout), "/usr\n");
+}
+
+async fn destroy_ends_everything_and_can_be_called_twice(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let mut process = sandbox.exec(shell_spec("sleep 1000 & echo up; wait")).await.expect("exec");
+    let mut up = [0; 3];
+    tokio::io::AsyncReadExt::read_exact(&mut process.stdout, &mut up).await.expect("up");
+    sandbox.destroy().await.expect("destroy");
+    sandbox.destroy().await.expect("again");
+    // The pipe ends only when everything that held it is dead.
+    tokio::io::AsyncReadExt::read_to_end(&mut process.stdout, &mut Vec::new()).await.expect("end");
+    assert_eq!(process.exit.await.expect("exit").signal, Some(9));
+}
+
+async fn nothing_runs_after_destroy(subject: Subject) {
+    let sandbox = make(&subject).await;
+    sandbox.destroy().await.expect("destroy");
+    assert!(matches!(sandbox.exec(shell_spec("true")).await, Err(SandboxError::Gone)));
+}
+
+async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
+    let host = tempfile::tempdir().expect("host");
+    std::fs::create_dir_all(host.path().join("old/deep")).expect("dir");
+    for name in ["same", "edited", "removed", "old/deep/file"] {
+        std::fs::write(host.path().join(name), "before\n").expect("file");
+    }
+    let sandbox = subject.backend.create(spec(&subject, Some(host.path().to_owned()))).await.expect("sandbox");
+    let script = "echo after > edited; rm removed; rm -r old; mkdir old; echo x > old/new; ln -s /etc/passwd link";
+    assert_eq!(shell(&*sandbox, script).await.exit.code, Some(0));
+    sandbox.destroy().await.expect("destroy");
+    let layers = sandbox.layers().expect("layers");
+    let changes: Vec<_> = layers
+        .changes()
+        .expect("changes")
+        .into_iter()
+        .map(|change| (change.kind, text(change.path.as_os_str().as_encoded_bytes())))
+        .collect();
+    let expect = [
+        (ChangeKind::Deleted, "old/deep"),
+        (ChangeKind::Deleted, "removed"),
+        (ChangeKind::Modified, "edited"),
+        (ChangeKind::Added, "link"),
+        (ChangeKind::Added, "old/new"),
+    ];
+    assert_eq!(changes, expect.map(|(kind, path)| (kind, path.to_owned())));
+    assert_eq!(layers.after("edited".as_ref(), 100).expect("read"), Some(b"after\n".to_vec()));
+    assert_eq!(layers.before("edited".as_ref(), 100).expect("read"), Some(b"before\n".to_vec()));
+    assert_eq!(layers.after("link".as_ref(), 100).expect("a link is not followed"), None);
+}
+
+async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
+    let sandbox = make(&subject).await;
+    assert!(sandbox.take_listener(Port::Models).is_some() && sandbox.take_listener(Port::Egress).is_some());
+    assert!(sandbox.take_listener(Port::Models).is_none());
+}
+
+/// Whether this machine and user can enforce every limit.
+async fn enforceable(subject: &Subject) -> bool {
+    let mut strict = spec(subject, None);
+    strict.limits.degrade.clear();
+    subject.backend.create(strict).await.is_ok()
+}
+
+async fn limits_are_enforced_or_refused(subject: Subject) {
+    let mut strict = spec(&subject, None);
+    strict.limits.degrade.clear();
+    match subject.backend.create(strict).await {
+        Ok(sandbox) => {
+            let effective = sandbox.effective();
+            for key in ["proc.memory", "proc.pids", "proc.cpus", "proc.disk", "proc.nofile"] {
+                assert_eq!(effective[key]["state"], "enforced", "{key} in {effective}");
+            }
+        }
+        Err(SandboxError::Unavailable { missing, fix }) => {
+            assert!(missing.contains("proc.memory") && fix.contains("degrade"), "{missing} / {fix}");
+            let effective = make(&subject).await.effective();
+            assert_eq!(effective["proc.memory"]["state"], "weaker", "{effective}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+async fn memory_over_the_limit_is_not_had(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.limits.memory_bytes = 64 << 20;
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    let result = shell(&*sandbox, "head -c 200000000 /dev/zero | tail -c 150000000 | wc -c").await;
+    assert_ne!(text(&result.stdout).trim(), "150000000", "{result:?}");
+}
+
+async fn processes_over_the_limit_are_not_had(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.limits.pids = 20;
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    let result = shell(&*sandbox, "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; echo all").await;
+    assert!(text(&result.stderr).contains("fork"), "{result:?}");
+}
+
+async fn a_hundred_sandboxes_at_once_leave_nothing(subject: Subject) {
+    let before = leftovers(&subject).await;
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let subject = subject.clone();
+        running.spawn(async move {
+            let sandbox = make(&subject).await;
+            let result = shell(&*sandbox, "echo $$").await;
+            sandbox.destroy().await.expect("destroy");
+            result.exit.code
+        });
+    }
+    while let Some(code) = running.join_next().await {
+        assert_eq!(code.expect("task"), Some(0));
+    }
+    assert_eq!(leftovers(&subject).await, before);
+}
+
+/// Mounts and control groups of this process's sandboxes that a dead sandbox must not leave.
+async fn leftovers(subject: &Subject) -> (usize, bool) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts").lines().count();
+    (mounts, enforceable(subject).await)
+}

@@ -1,0 +1,27 @@
+//! What every model call costs: held before it is sent, charged after, never lost and never twice.
+//!
+//! A call goes `intent → sent → streaming → settled | failed | unknown`. Its hold counts against every limit
+//! from the moment it is granted until the call is settled or failed; of an unknown call it counts until
+//! somebody finds out. All sums are integers in pico-dollars.
+//!
+//! Not here: what a token costs, or which limits a session has (`gateway`, `policy`).
+
+mod book;
+mod error;
+mod hold;
+mod lease;
+mod limit;
+mod port;
+mod recovery;
+mod report;
+mod schema;
+mod sqlite;
+mod totals;
+mod writer;
+
+pub use error::{LedgerError, Refusal};
+pub use hold::{Charge, Hold, Progress, Source};
+pub use limit::{Limit, Most, Scope, Window};
+pub use port::{Ledger, Reply};
+pub use report::{Audit, By, UnknownCall, UsageRow};
+pub use sqlite::{Durability, OpenedLedger, SqliteLedger};

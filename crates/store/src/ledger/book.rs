@@ -1,0 +1,201 @@
+//! The steps of a call, each inside a transaction that somebody else opened.
+
+use protocol::{CallId, Usage};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, named_params, params};
+
+use super::hold::{Charge, Hold, Progress, checked};
+use super::totals::{self, Difference, Parties};
+use super::{LedgerError, Window};
+use crate::OwnerId;
+
+/// No call has so many tokens; a vendor that says so must not make the sums overflow.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// Who writes, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hand<'a> {
+    pub(super) owner: &'a OwnerId,
+    pub(super) boot: &'a str,
+    pub(super) now_ms: i64,
+}
+
+/// Checks the limits of `hold`, and sets its sum aside.
+pub(super) fn hold(connection: &Connection, hand: Hand<'_>, hold: &Hold) -> Result<(), LedgerError> {
+    let picos = checked(hold.picos)?;
+    let parties = Parties { session: hold.session.as_str(), account: hold.account.as_str(), key: hold.key.as_deref() };
+    totals::check(connection, parties, &hold.limits, hold.picos, hand.now_ms)?;
+    let day = Window::Day.number(hand.now_ms);
+    insert(connection, hand, hold, picos, day)?;
+    totals::add(connection, parties, day, Difference { held: picos, requests: 1, spent: 0 })?;
+    totals::count_minutes(connection, parties, &hold.limits, hand.now_ms)
+}
+
+fn insert(connection: &Connection, hand: Hand<'_>, hold: &Hold, picos: i64, day: i64) -> Result<(), LedgerError> {
+    let sql = "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent, model,
+            price_hash, state, held_picos, day, created_ms, changed_ms, owner, boot)
+        VALUES (:call, :system, :reference, :session, :account, :user, :key, :agent, :model,
+            :price_hash, :state, :picos, :day, :now, :now, :owner, :boot)";
+    let values = named_params! {
+        ":call": hold.call.as_str(),
+        ":system": hold.source.system,
+        ":reference": hold.source.reference(&hold.call),
+        ":session": hold.session.as_str(),
+        ":account": hold.account,
+        ":user": hold.user,
+        ":key": hold.key,
+        ":agent": hold.agent,
+        ":model": hold.model,
+        ":price_hash": hold.price_hash,
+        ":state": if hold.sent { "sent" } else { "intent" },
+        ":picos": picos,
+        ":day": day,
+        ":now": hand.now_ms,
+        ":owner": hand.owner.as_str(),
+        ":boot": hand.boot,
+    };
+    match connection.prepare_cached(sql)?.execute(values) {
+        Ok(_) => Ok(()),
+        Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::ConstraintViolation => {
+            Err(LedgerError::Duplicate(hold.call.clone()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Notes how far `call` got.
+pub(super) fn advance(
+    connection: &Connection,
+    hand: Hand<'_>,
+    call: &CallId,
+    progress: Progress,
+) -> Result<(), LedgerError> {
+    let found = find(connection, call)?;
+    let (state, before): (_, &[&str]) = match progress {
+        Progress::Sent => ("sent", &["intent"]),
+        Progress::Streaming => ("streaming", &["intent", "sent"]),
+    };
+    if found.state == state {
+        return Ok(());
+    }
+    if !before.contains(&found.state.as_str()) {
+        return Err(found.out_of_order(call, state));
+    }
+    let sql = "UPDATE call SET state = ?1, changed_ms = ?2 WHERE call_id = ?3";
+    connection.prepare_cached(sql)?.execute(params![state, hand.now_ms, call.as_str()])?;
+    Ok(())
+}
+
+/// Ends `call` with what it cost.
+pub(super) fn settle(
+    connection: &Connection,
+    hand: Hand<'_>,
+    call: &CallId,
+    charge: &Charge,
+) -> Result<(), LedgerError> {
+    let (found, picos, usage) = (find(connection, call)?, checked(charge.picos)?, bounded(charge.usage));
+    if found.state == "settled" && found.spent == picos && found.usage == usage {
+        return Ok(());
+    }
+    if found.is_over() {
+        return Err(found.out_of_order(call, "settled"));
+    }
+    let sql = "UPDATE call SET state = 'settled', held_picos = 0, spent_picos = ?1, changed_ms = ?2,
+            input_tokens = ?3, output_tokens = ?4, cache_read_tokens = ?5, cache_write_tokens = ?6,
+            cache_write_1h_tokens = ?7
+        WHERE call_id = ?8";
+    connection.prepare_cached(sql)?.execute(params![
+        picos,
+        hand.now_ms,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+        call.as_str()
+    ])?;
+    let difference = Difference { held: -found.held, spent: picos, requests: 0 };
+    totals::add(connection, found.parties(), found.day, difference)
+}
+
+/// Ends `call` without a charge.
+pub(super) fn fail(connection: &Connection, hand: Hand<'_>, call: &CallId, reason: &str) -> Result<(), LedgerError> {
+    let found = find(connection, call)?;
+    match found.state.as_str() {
+        "failed" => Ok(()),
+        "settled" => Err(found.out_of_order(call, "failed")),
+        _ => {
+            let sql =
+                "UPDATE call SET state = 'failed', held_picos = 0, reason = ?1, changed_ms = ?2 WHERE call_id = ?3";
+            connection.prepare_cached(sql)?.execute(params![reason, hand.now_ms, call.as_str()])?;
+            let difference = Difference { held: -found.held, ..Difference::default() };
+            totals::add(connection, found.parties(), found.day, difference)
+        }
+    }
+}
+
+/// A call as the next step needs it.
+struct Found {
+    session: String,
+    account: String,
+    key: Option<String>,
+    state: String,
+    held: i64,
+    spent: i64,
+    usage: Usage,
+    day: i64,
+}
+
+impl Found {
+    fn parties(&self) -> Parties<'_> {
+        Parties { session: &self.session, account: &self.account, key: self.key.as_deref() }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "settled" | "failed")
+    }
+
+    fn out_of_order(self, call: &CallId, wanted: &'static str) -> LedgerError {
+        LedgerError::OutOfOrder { call: call.clone(), state: self.state, wanted }
+    }
+}
+
+fn find(connection: &Connection, call: &CallId) -> Result<Found, LedgerError> {
+    let sql = "SELECT session, account, key, state, held_picos, spent_picos, day, input_tokens, output_tokens,
+            cache_read_tokens, cache_write_tokens, cache_write_1h_tokens
+        FROM call WHERE call_id = ?1";
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Found {
+            session: row.get(0)?,
+            account: row.get(1)?,
+            key: row.get(2)?,
+            state: row.get(3)?,
+            held: row.get(4)?,
+            spent: row.get(5)?,
+            day: row.get(6)?,
+            usage: read_usage(row, 7)?,
+        })
+    };
+    let found = connection.prepare_cached(sql)?.query_row([call.as_str()], read).optional()?;
+    found.ok_or_else(|| LedgerError::NotFound(call.clone()))
+}
+
+/// Five columns of tokens, from `first` on.
+pub(super) fn read_usage(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Usage> {
+    Ok(Usage {
+        input_tokens: row.get(first)?,
+        output_tokens: row.get(first + 1)?,
+        cache_read_tokens: row.get(first + 2)?,
+        cache_write_tokens: row.get(first + 3)?,
+        cache_write_1h_tokens: row.get(first + 4)?,
+    })
+}
+
+fn bounded(usage: Usage) -> Usage {
+    Usage {
+        input_tokens: usage.input_tokens.min(MAX_TOKENS),
+        output_tokens: usage.output_tokens.min(MAX_TOKENS),
+        cache_read_tokens: usage.cache_read_tokens.min(MAX_TOKENS),
+        cache_write_tokens: usage.cache_write_tokens.min(MAX_TOKENS),
+        cache_write_1h_tokens: usage.cache_write_1h_tokens.min(MAX_TOKENS),
+    }
+}

@@ -1,0 +1,57 @@
+//! The ledger as a port.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use protocol::CallId;
+use tokio::sync::oneshot;
+
+use super::report::{By, UnknownCall, UsageRow};
+use super::{Charge, Hold, LedgerError, Progress};
+
+/// Where calls are held and charged.
+///
+/// An answer means that the step is as durable as the ledger was asked to be: a call must not be sent before
+/// its hold and its [`Progress::Sent`] were answered. Limits hold whatever the number of callers. A step that
+/// was answered with an error left nothing behind.
+pub trait Ledger: Send + Sync {
+    /// Sets aside what a call may cost at most, if every limit of the hold allows it.
+    fn hold(&self, hold: Hold) -> Reply;
+    /// Notes how far a call got.
+    fn advance(&self, call: CallId, progress: Progress) -> Reply;
+    /// Ends a call with what it cost. The same charge a second time changes nothing; another one is refused.
+    fn settle(&self, call: CallId, charge: Charge) -> Reply;
+    /// Ends a call that cost nothing, and says why.
+    fn fail(&self, call: CallId, reason: String) -> Reply;
+    /// Calls whose host died after they were sent, oldest first. They are settled or failed like any other.
+    fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError>;
+    /// What was used since a time in milliseconds, one row a name.
+    fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError>;
+}
+
+/// An answer that comes when the step is durable. Dropping it does not undo the step.
+#[must_use = "the step is durable only once it was answered"]
+pub struct Reply(oneshot::Receiver<Answer>);
+
+/// What became of a step.
+pub(super) type Answer = Result<(), LedgerError>;
+
+impl Reply {
+    pub(super) fn new() -> (oneshot::Sender<Answer>, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (sender, Self(receiver))
+    }
+
+    /// Waits for the answer; for threads, not for async tasks.
+    pub fn wait(self) -> Result<(), LedgerError> {
+        self.0.blocking_recv().unwrap_or(Err(LedgerError::Stopped))
+    }
+}
+
+impl Future for Reply {
+    type Output = Result<(), LedgerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+    }
+}

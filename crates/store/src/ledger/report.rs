@@ -1,0 +1,153 @@
+//! What the ledger can be asked.
+
+use protocol::{CallId, SessionId, Usage};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row};
+
+use super::LedgerError;
+use super::book::read_usage;
+
+/// What usage is summed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum By {
+    Session,
+    Account,
+    User,
+    Agent,
+    Model,
+    /// The day a call was held on, in UTC, as `2026-11-15`.
+    Day,
+}
+
+impl By {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Account => "account",
+            Self::User => "coalesce(user, '')",
+            Self::Agent => "coalesce(agent, '')",
+            Self::Model => "model",
+            Self::Day => "date(day * 86400, 'unixepoch')",
+        }
+    }
+}
+
+/// What one session, account, user, agent, model or day used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageRow {
+    /// Which one; empty where calls named none.
+    pub name: String,
+    /// Calls that were not released unsent.
+    pub calls: u64,
+    /// Tokens of settled calls.
+    pub usage: Usage,
+    /// Charged, in pico-dollars.
+    pub spent_picos: u64,
+    /// Set aside for calls that are not finished or unknown.
+    pub held_picos: u64,
+    /// Calls nobody knows the end of.
+    pub unknown: u64,
+}
+
+/// A call whose host died after it was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownCall {
+    /// The call.
+    pub call: CallId,
+    /// Its session.
+    pub session: SessionId,
+    /// The account that pays.
+    pub account: String,
+    /// The model asked for.
+    pub model: String,
+    /// Hash of the price table it was held with.
+    pub price_hash: String,
+    /// Still set aside.
+    pub held_picos: u64,
+    /// When it was held.
+    pub created_ms: i64,
+    /// Why it is unknown.
+    pub reason: Option<String>,
+}
+
+/// The sums of the ledger, and whether they are the sums of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Audit {
+    /// Calls in the ledger.
+    pub calls: u64,
+    /// Charged, in pico-dollars.
+    pub spent_picos: u64,
+    /// Set aside.
+    pub held_picos: u64,
+    /// Sums that are not what the calls add up to. Anything but 0 is a defect.
+    pub wrong_totals: u64,
+}
+
+pub(super) fn usage(connection: &Connection, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
+    let sql = format!(
+        "SELECT {} AS name, sum(counted), sum(spent_picos), sum(held_picos), sum(state = 'unknown'), sum(input_tokens),
+            sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cache_write_1h_tokens)
+         FROM call WHERE created_ms >= ?1 GROUP BY 1 ORDER BY 1",
+        by.column()
+    );
+    let read = |row: &Row<'_>| {
+        Ok(UsageRow {
+            name: row.get(0)?,
+            calls: row.get(1)?,
+            spent_picos: row.get(2)?,
+            held_picos: row.get(3)?,
+            unknown: row.get(4)?,
+            usage: read_usage(row, 5)?,
+        })
+    };
+    let mut statement = connection.prepare_cached(&sql)?;
+    Ok(statement.query_map([since_ms], read)?.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn unknowns(connection: &Connection) -> Result<Vec<UnknownCall>, LedgerError> {
+    let sql = "SELECT call_id, session, account, model, price_hash, held_picos, created_ms, reason
+        FROM call WHERE state = 'unknown' ORDER BY created_ms, call_id";
+    let read = |row: &Row<'_>| {
+        Ok(UnknownCall {
+            call: id(row, 0)?,
+            session: id(row, 1)?,
+            account: row.get(2)?,
+            model: row.get(3)?,
+            price_hash: row.get(4)?,
+            held_picos: row.get(5)?,
+            created_ms: row.get(6)?,
+            reason: row.get(7)?,
+        })
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_map([], read)?.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn audit(connection: &Connection) -> Result<Audit, LedgerError> {
+    let expected = ["everything", "session", "account", "key"].map(|scope| {
+        let name = if scope == "everything" { "''".to_owned() } else { format!("coalesce({scope}, '')") };
+        format!(
+            "SELECT '{scope}', {name}, 'ever', 0, sum(held_picos), sum(spent_picos), sum(counted) FROM call GROUP BY 2
+             UNION ALL
+             SELECT '{scope}', {name}, 'day', day, sum(held_picos), sum(spent_picos), sum(counted) FROM call GROUP BY 2, 4"
+        )
+    });
+    let sql = format!(
+        "WITH expected AS ({}), found AS (SELECT * FROM total WHERE span <> 'minute')
+         SELECT (SELECT count(*) FROM call), (SELECT coalesce(sum(spent_picos), 0) FROM call),
+            (SELECT coalesce(sum(held_picos), 0) FROM call),
+            (SELECT count(*) FROM (SELECT * FROM expected EXCEPT SELECT * FROM found))
+            + (SELECT count(*) FROM (SELECT * FROM found EXCEPT SELECT * FROM expected))",
+        expected.join(" UNION ALL ")
+    );
+    let read = |row: &Row<'_>| {
+        Ok(Audit { calls: row.get(0)?, spent_picos: row.get(1)?, held_picos: row.get(2)?, wrong_totals: row.get(3)? })
+    };
+    Ok(connection.query_row(&sql, [], read)?)
+}
+
+fn id<T: TryFrom<String, Error = protocol::IdError>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    T::try_from(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
+}

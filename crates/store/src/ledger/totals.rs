@@ -1,0 +1,132 @@
+//! The sums that limits are held against.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::limit::{Limit, Most, Scope, Window};
+use super::{LedgerError, Refusal};
+
+/// Sums of money are kept for these; of a minute only the requests are, and only where a limit asks.
+const KEPT: [Window; 2] = [Window::Ever, Window::Day];
+
+/// Whose sums a call changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parties<'a> {
+    pub(super) session: &'a str,
+    pub(super) account: &'a str,
+    pub(super) key: Option<&'a str>,
+}
+
+impl Parties<'_> {
+    fn name(&self, scope: Scope) -> &str {
+        match scope {
+            Scope::Everything => "",
+            Scope::Session => self.session,
+            Scope::Account => self.account,
+            Scope::Key => self.key.unwrap_or(""),
+        }
+    }
+}
+
+/// What changes in a sum.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Difference {
+    pub(super) held: i64,
+    pub(super) spent: i64,
+    pub(super) requests: i64,
+}
+
+/// Adds `difference` to every sum of `parties`, in the windows of the day the call was held on.
+pub(super) fn add(
+    connection: &Connection,
+    parties: Parties<'_>,
+    day: i64,
+    difference: Difference,
+) -> Result<(), LedgerError> {
+    for scope in Scope::ALL {
+        for window in KEPT {
+            let number = if window == Window::Day { day } else { 0 };
+            add_one(connection, scope, parties.name(scope), (window, number), difference)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts one request in the minute of each limit that asks for it, and forgets the minutes before.
+pub(super) fn count_minutes(
+    connection: &Connection,
+    parties: Parties<'_>,
+    limits: &[Limit],
+    now_ms: i64,
+) -> Result<(), LedgerError> {
+    let mut counted = Vec::new();
+    for limit in limits.iter().filter(|limit| limit.window == Window::Minute) {
+        if counted.contains(&limit.scope) {
+            continue;
+        }
+        counted.push(limit.scope);
+        let (name, minute) = (parties.name(limit.scope), Window::Minute.number(now_ms));
+        let old = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
+        connection.prepare_cached(old)?.execute(params![limit.scope.as_str(), name, minute])?;
+        let one = Difference { requests: 1, ..Difference::default() };
+        add_one(connection, limit.scope, name, (Window::Minute, minute), one)?;
+    }
+    Ok(())
+}
+
+/// Refuses a call that would pass one of `limits`.
+pub(super) fn check(
+    connection: &Connection,
+    parties: Parties<'_>,
+    limits: &[Limit],
+    asked_picos: u64,
+    now_ms: i64,
+) -> Result<(), LedgerError> {
+    for limit in limits {
+        let number = limit.window.number(now_ms);
+        let sum = read(connection, limit.scope, parties.name(limit.scope), (limit.window, number))?;
+        let (spent, held, asked) = match limit.most {
+            Most::Picos(_) => (sum.spent, sum.held, asked_picos),
+            Most::Requests(_) => (sum.requests, 0, 1),
+        };
+        let (spent, held) = (spent.unsigned_abs(), held.unsigned_abs());
+        if spent.saturating_add(held).saturating_add(asked) > limit.most.amount() {
+            return Err(Refusal { limit: limit.clone(), spent, held, asked }.into());
+        }
+    }
+    Ok(())
+}
+
+fn add_one(
+    connection: &Connection,
+    scope: Scope,
+    name: &str,
+    (window, number): (Window, i64),
+    difference: Difference,
+) -> Result<(), LedgerError> {
+    let Difference { held, spent, requests } = difference;
+    // The row that is added to is made first, so that a difference below zero is checked as a sum.
+    let make = "INSERT OR IGNORE INTO total VALUES (?1, ?2, ?3, ?4, 0, 0, 0)";
+    let add = "UPDATE total SET held_picos = held_picos + ?5, spent_picos = spent_picos + ?6, requests = requests + ?7
+        WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
+    let place = params![scope.as_str(), name, window.as_str(), number, held, spent, requests];
+    if connection.prepare_cached(add)?.execute(place)? == 0 {
+        connection.prepare_cached(make)?.execute(params![scope.as_str(), name, window.as_str(), number])?;
+        connection.prepare_cached(add)?.execute(place)?;
+    }
+    Ok(())
+}
+
+fn read(
+    connection: &Connection,
+    scope: Scope,
+    name: &str,
+    (window, number): (Window, i64),
+) -> Result<Difference, LedgerError> {
+    let sql = "SELECT held_picos, spent_picos, requests FROM total
+        WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
+    let place = params![scope.as_str(), name, window.as_str(), number];
+    let sum = connection
+        .prepare_cached(sql)?
+        .query_row(place, |row| Ok(Difference { held: row.get(0)?, spent: row.get(1)?, requests: row.get(2)? }));
+    Ok(sum.optional()?.unwrap_or_default())
+}

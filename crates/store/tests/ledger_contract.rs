@@ -1,0 +1,207 @@
+//! What every ledger keeps, however durable.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use protocol::{SessionId, Usage};
+use store::{By, Charge, Durability, Hold, Ledger, LedgerError, Most, Progress, Refusal, Scope, Source, Window};
+use support::calls::{DAY, Place, call, charge, hold, limit};
+
+#[track_caller]
+fn refusal(answer: Result<(), LedgerError>) -> Refusal {
+    match answer.unwrap_err() {
+        LedgerError::Refused(refusal) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs `check` against a new ledger of each durability; whatever it did, the sums must be right after it.
+#[track_caller]
+fn check_each(check: impl Fn(&Place)) {
+    for durability in [Durability::Full, Durability::Lease, Durability::Normal] {
+        let place = Place::new(durability);
+        check(&place);
+        assert_eq!(place.ledger.audit().unwrap().wrong_totals, 0, "{durability:?}");
+    }
+}
+
+#[test]
+fn a_call_is_held_then_charged() {
+    check_each(|Place { ledger, .. }| {
+        ledger.hold(hold("1", 100, &[])).wait().unwrap();
+        ledger.advance(call("1"), Progress::Sent).wait().unwrap();
+        ledger.advance(call("1"), Progress::Streaming).wait().unwrap();
+        let audit = ledger.audit().unwrap();
+        assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (1, 100, 0));
+        ledger.settle(call("1"), charge(30)).wait().unwrap();
+        let audit = ledger.audit().unwrap();
+        assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (1, 0, 30));
+    });
+}
+
+#[test]
+fn a_step_that_does_not_follow_is_refused_and_the_same_step_twice_changes_nothing() {
+    check_each(|Place { ledger, .. }| {
+        assert!(matches!(ledger.settle(call("1"), charge(1)).wait(), Err(LedgerError::NotFound(_))));
+        ledger.hold(hold("1", 100, &[])).wait().unwrap();
+        assert!(matches!(ledger.hold(hold("1", 100, &[])).wait(), Err(LedgerError::Duplicate(_))));
+        (0..2).for_each(|_| ledger.advance(call("1"), Progress::Sent).wait().unwrap());
+        (0..2).for_each(|_| ledger.settle(call("1"), charge(30)).wait().unwrap());
+        for answer in [
+            ledger.settle(call("1"), charge(31)).wait(),
+            ledger.fail(call("1"), "late".into()).wait(),
+            ledger.advance(call("1"), Progress::Sent).wait(),
+        ] {
+            assert!(matches!(answer, Err(LedgerError::OutOfOrder { .. })), "{answer:?}");
+        }
+        ledger.hold(hold("2", 50, &[])).wait().unwrap();
+        (0..2).for_each(|_| ledger.fail(call("2"), "the upstream said no".into()).wait().unwrap());
+        assert!(matches!(ledger.settle(call("2"), charge(1)).wait(), Err(LedgerError::OutOfOrder { .. })));
+        let audit = ledger.audit().unwrap();
+        assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (2, 0, 30));
+    });
+}
+
+#[test]
+fn the_same_source_is_never_held_twice() {
+    check_each(|Place { ledger, .. }| {
+        let source = |attempt| Source { system: "gateway".into(), run: "r1".into(), attempt };
+        ledger.hold(Hold { source: source(1), ..hold("1", 1, &[]) }).wait().unwrap();
+        ledger.hold(Hold { source: source(2), ..hold("2", 1, &[]) }).wait().unwrap();
+        let again = Hold { source: source(2), ..hold("2", 1, &[]) };
+        assert!(matches!(ledger.hold(again).wait(), Err(LedgerError::Duplicate(_))));
+        assert_eq!(ledger.audit().unwrap().held_picos, 2);
+    });
+}
+
+#[test]
+fn a_budget_counts_what_is_held_and_what_is_spent() {
+    check_each(|Place { ledger, .. }| {
+        let budget = limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(100));
+        let limits = [budget.clone()];
+        ledger.hold(hold("1", 60, &limits)).wait().unwrap();
+        let refused = refusal(ledger.hold(hold("2", 41, &limits)).wait());
+        assert_eq!(refused, Refusal { limit: budget, spent: 0, held: 60, asked: 41 });
+        assert_eq!(refused.to_string(), "`budget_usd` allows 100 pico-dollars; 0 spent, 60 held, 41 asked");
+        ledger.settle(call("1"), charge(30)).wait().unwrap();
+        ledger.hold(hold("3", 70, &limits)).wait().unwrap();
+        let refused = refusal(ledger.hold(hold("4", 1, &limits)).wait());
+        assert_eq!((refused.spent, refused.held, refused.asked), (30, 70, 1));
+        ledger.fail(call("3"), "no".into()).wait().unwrap();
+        ledger.hold(hold("5", 70, &limits)).wait().unwrap();
+        // More than was held is still money that was spent.
+        ledger.settle(call("5"), charge(90)).wait().unwrap();
+        let refused = refusal(ledger.hold(hold("6", 0, &limits)).wait());
+        assert_eq!((refused.spent, refused.held), (120, 0));
+    });
+}
+
+#[test]
+fn each_limit_counts_its_own_scope() {
+    check_each(|Place { ledger, .. }| {
+        let other_session = SessionId::new("s2").unwrap();
+        let only = |scope| [limit("l", scope, Window::Ever, Most::Picos(10))];
+        ledger.hold(hold("1", 10, &[])).wait().unwrap();
+        refusal(ledger.hold(hold("2", 1, &only(Scope::Session))).wait());
+        refusal(ledger.hold(hold("2", 1, &only(Scope::Account))).wait());
+        refusal(ledger.hold(hold("2", 1, &only(Scope::Key))).wait());
+        refusal(ledger.hold(hold("2", 1, &only(Scope::Everything))).wait());
+        ledger.hold(Hold { session: other_session, ..hold("2", 1, &only(Scope::Session)) }).wait().unwrap();
+        ledger.hold(Hold { account: "a2".into(), ..hold("3", 1, &only(Scope::Account)) }).wait().unwrap();
+        ledger.hold(Hold { key: None, ..hold("4", 1, &only(Scope::Key)) }).wait().unwrap();
+        let both = [only(Scope::Account), only(Scope::Everything)].concat();
+        let refused = refusal(ledger.hold(Hold { account: "a3".into(), ..hold("5", 1, &both) }).wait());
+        assert_eq!(refused.limit.scope, Scope::Everything);
+    });
+}
+
+#[test]
+fn a_day_and_a_minute_begin_again() {
+    check_each(|Place { ledger, clock, .. }| {
+        let day = [limit("daily_usd", Scope::Account, Window::Day, Most::Picos(100))];
+        let minute = [limit("requests_per_minute", Scope::Key, Window::Minute, Most::Requests(2))];
+        ledger.hold(hold("1", 100, &day)).wait().unwrap();
+        refusal(ledger.hold(hold("2", 1, &day)).wait());
+        ledger.hold(hold("3", 0, &minute)).wait().unwrap();
+        ledger.hold(hold("4", 0, &minute)).wait().unwrap();
+        let refused = refusal(ledger.hold(hold("5", 0, &minute)).wait());
+        assert_eq!((refused.spent, refused.held, refused.asked), (2, 0, 1));
+        clock.set(20_000 * DAY + 60);
+        ledger.hold(hold("6", 0, &minute)).wait().unwrap();
+        refusal(ledger.hold(hold("7", 1, &day)).wait());
+        clock.set(20_001 * DAY);
+        ledger.hold(hold("8", 100, &day)).wait().unwrap();
+        // Settled a day later, it counts on the day it was held.
+        ledger.settle(call("1"), charge(100)).wait().unwrap();
+        let refused = refusal(ledger.hold(hold("9", 1, &day)).wait());
+        assert_eq!((refused.spent, refused.held), (0, 100));
+    });
+}
+
+#[test]
+fn requests_are_counted_failed_ones_too() {
+    check_each(|Place { ledger, .. }| {
+        let limits = [limit("max_requests", Scope::Session, Window::Ever, Most::Requests(2))];
+        ledger.hold(hold("1", 5, &limits)).wait().unwrap();
+        ledger.fail(call("1"), "no".into()).wait().unwrap();
+        ledger.hold(hold("2", 5, &limits)).wait().unwrap();
+        assert_eq!(refusal(ledger.hold(hold("3", 5, &limits)).wait()).spent, 2);
+    });
+}
+
+#[test]
+fn sums_cannot_be_made_to_overflow() {
+    check_each(|Place { ledger, .. }| {
+        for picos in [u64::MAX, i64::MAX.unsigned_abs(), 10_000_000_000_000_001] {
+            assert!(matches!(ledger.hold(hold("1", picos, &[])).wait(), Err(LedgerError::TooMuch(_))));
+        }
+        let replies: Vec<_> =
+            (0..1_000).map(|n| ledger.hold(hold(&format!("{n}"), 10_000_000_000_000_000, &[]))).collect();
+        let granted = replies.into_iter().filter_map(|reply| reply.wait().ok()).count();
+        assert!(granted < 1_000, "{granted} of the largest holds were added up");
+        assert_eq!(ledger.audit().unwrap().calls, granted as u64);
+        let usage = Usage { input_tokens: u64::MAX, ..Usage::default() };
+        let replies: Vec<_> =
+            (0..granted).map(|n| ledger.settle(call(&format!("{n}")), Charge { usage, picos: 1 })).collect();
+        for reply in replies {
+            reply.wait().unwrap();
+        }
+        assert_eq!(ledger.usage(By::Model, 0).unwrap()[0].spent_picos, granted as u64);
+    });
+}
+
+#[test]
+fn usage_is_summed_by_what_is_asked() {
+    check_each(|Place { ledger, clock, .. }| {
+        let second = |name: &str| Hold {
+            session: SessionId::new("s2").unwrap(),
+            account: "a2".into(),
+            user: None,
+            agent: Some("claude".into()),
+            model: "m2".into(),
+            ..hold(name, 7, &[])
+        };
+        ledger.hold(hold("1", 50, &[])).wait().unwrap();
+        ledger.settle(call("1"), charge(30)).wait().unwrap();
+        clock.set(20_001 * DAY);
+        ledger.hold(second("2")).wait().unwrap();
+        ledger.hold(second("3")).wait().unwrap();
+        ledger.settle(call("3"), charge(4)).wait().unwrap();
+        let names = |by, since| -> Vec<(String, u64, u64, u64, u64)> {
+            let rows = ledger.usage(by, since).unwrap().into_iter();
+            rows.map(|row| (row.name, row.calls, row.spent_picos, row.held_picos, row.usage.input_tokens)).collect()
+        };
+        for (by, first, other) in [
+            (By::Session, "s1", "s2"),
+            (By::Account, "a1", "a2"),
+            (By::Model, "m1", "m2"),
+            (By::Day, "2024-10-04", "2024-10-05"),
+        ] {
+            assert_eq!(names(by, 0), [(first.into(), 1, 30, 0, 10), (other.into(), 2, 4, 7, 10)], "{by:?}");
+        }
+        assert_eq!(names(By::User, 0), [(String::new(), 2, 4, 7, 10), ("u1".into(), 1, 30, 0, 10)]);
+        assert_eq!(names(By::Agent, 0), [("claude".into(), 2, 4, 7, 10), ("mock".into(), 1, 30, 0, 10)]);
+        assert_eq!(names(By::Session, 20_001 * DAY * 1_000), [("s2".into(), 2, 4, 7, 10)]);
+    });
+}

@@ -1,0 +1,103 @@
+//! What a ledger is after its host died, the power went, or the disk was full.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::path::Path;
+
+use store::{Durability, Hold, Ledger, LedgerError, Most, Owner, Progress, Scope, Window};
+use support::calls::{Place, call, charge, hold, limit, open};
+
+#[test]
+fn what_a_dead_host_left_is_released_or_unknown() {
+    for durability in [Durability::Full, Durability::Lease, Durability::Normal] {
+        let place = Place::new(durability);
+        let budget = [limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(100))];
+        let gone = Owner::claim(&place.directory()).unwrap();
+        let theirs = place.again(&gone, durability).ledger;
+        theirs.hold(hold("intent", 40, &budget)).wait().unwrap();
+        theirs.hold(hold("sent", 20, &budget)).wait().unwrap();
+        theirs.advance(call("sent"), Progress::Sent).wait().unwrap();
+        theirs.hold(Hold { sent: true, ..hold("streaming", 30, &budget) }).wait().unwrap();
+        theirs.advance(call("streaming"), Progress::Streaming).wait().unwrap();
+        place.ledger.hold(hold("mine", 10, &budget)).wait().unwrap();
+        let again = || place.again(&place.owner, Durability::Full);
+
+        let opened = again();
+        assert_eq!((opened.released, opened.unknown), (0, 0), "the host still lives");
+        drop((theirs, gone));
+        let opened = again();
+        assert_eq!((opened.released, opened.unknown), (1, 2));
+        let opened = again();
+        assert_eq!((opened.released, opened.unknown), (0, 0));
+
+        let unknowns = opened.ledger.unknowns().unwrap();
+        assert_eq!(unknowns.iter().map(|call| call.call.as_str()).collect::<Vec<_>>(), ["call_sent", "call_streaming"]);
+        let Err(LedgerError::Refused(refused)) = place.ledger.hold(hold("more", 41, &budget)).wait() else { panic!() };
+        assert_eq!((refused.spent, refused.held), (0, 60));
+        place.ledger.settle(call("sent"), charge(20)).wait().unwrap();
+        place.ledger.fail(call("streaming"), "nothing came".into()).wait().unwrap();
+        assert!(place.ledger.unknowns().unwrap().is_empty());
+        place.ledger.hold(hold("more", 70, &budget)).wait().unwrap();
+        assert_eq!(place.ledger.audit().unwrap().wrong_totals, 0);
+    }
+}
+
+#[test]
+fn after_a_power_cut_the_rest_of_a_lease_is_held() {
+    let place = Place::new(Durability::Normal);
+    let gone = Owner::claim(&place.directory()).unwrap();
+    let theirs = place.again(&gone, Durability::Lease).ledger;
+    theirs.hold(hold("1", 10, &[])).wait().unwrap();
+    theirs.settle(call("1"), charge(10)).wait().unwrap();
+    theirs.hold(hold("2", 10, &[])).wait().unwrap();
+    // What a cut leaves behind: leases and open calls of a kernel that no longer runs, and their owner gone.
+    let database = rusqlite::Connection::open(place.directory().ledger()).unwrap();
+    let granted: u64 = database.query_row("SELECT granted_picos FROM lease", [], |row| row.get(0)).unwrap();
+    assert!(granted > 20);
+    database.execute_batch("CREATE TEMP TABLE kept AS SELECT * FROM lease").unwrap();
+    drop((theirs, gone));
+    database.execute_batch("INSERT INTO lease SELECT * FROM kept").unwrap();
+    database.execute_batch("UPDATE lease SET boot = 'before'; UPDATE call SET boot = 'before'").unwrap();
+
+    let opened = place.again(&place.owner, Durability::Lease);
+    assert_eq!((opened.released, opened.unknown), (0, 2));
+    let audit = opened.ledger.audit().unwrap();
+    assert_eq!((audit.spent_picos, audit.held_picos, audit.wrong_totals), (10, 10 + granted - 20, 0));
+    let unknowns = opened.ledger.unknowns().unwrap();
+    let lost = unknowns.iter().find(|call| call.model == "unrecorded").unwrap();
+    opened.ledger.fail(lost.call.clone(), "reconciled".into()).wait().unwrap();
+    assert_eq!(opened.ledger.audit().unwrap().held_picos, 10);
+}
+
+#[test]
+fn a_full_disk_charges_nothing_and_is_forgotten_when_there_is_room() {
+    const NAME: &str = "a_full_disk_charges_nothing_and_is_forgotten_when_there_is_room";
+    if let Some(place) = support::child_place() {
+        return fill_the_disk(&place);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let output = support::again_with_small_files(NAME, place.path(), 400).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn fill_the_disk(place: &Path) {
+    let (_owner, opened) = open(place, Durability::Full);
+    let ledger = opened.ledger;
+    let mut kept = 0;
+    let error = loop {
+        match ledger.hold(hold(&format!("{kept}"), 1, &[])).wait() {
+            Ok(()) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, LedgerError::Database(_)), "{error:?}");
+    assert!(kept > 3);
+    support::lift_the_limit();
+    let audit = ledger.audit().unwrap();
+    assert_eq!((audit.calls, audit.held_picos, audit.wrong_totals), (kept, kept, 0));
+    ledger.hold(hold(&format!("{kept}"), 1, &[])).wait().unwrap();
+    ledger.settle(call("0"), charge(1)).wait().unwrap();
+    assert_eq!(ledger.audit().unwrap().spent_picos, 1);
+}

@@ -1,0 +1,27 @@
+//! How long `viv` takes before it does anything: paid by every command a person types.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use super::Sample;
+use crate::step::quietly;
+use crate::workspace;
+
+const ROUNDS: usize = 200;
+
+/// Times `viv --version` beside a program that does nothing.
+pub(super) fn run() -> Result<Vec<Sample>> {
+    quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
+    let viv = workspace::target_directory()?.join("release/viv");
+    let mut nothing = || start(Path::new("/bin/true"));
+    let mut version = || start(&viv);
+    Sample::in_turns(ROUNDS, &mut [("/bin/true", &mut nothing), ("viv --version", &mut version)])
+}
+
+fn start(program: &Path) -> Result<()> {
+    let status = Command::new(program).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    ensure!(status.success(), "{} --version: {status}", program.display());
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Everything that must be green before a change lands, in the order in which it fails soonest.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::step::Steps;
+use crate::workspace::cargo;
+use crate::{identity, install, tidy, transcript, viv, workspace};
+
+/// Every check, after installing what they need.
+pub(crate) fn run_all() -> Result<()> {
+    let mut steps = Steps::start();
+    steps.step("install", || install::run(install::TESTS).map(|()| install::note(install::TESTS)))?;
+    without_running(&mut steps)?;
+    steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
+    steps.command("tests", cargo(&["test", "--locked", "--workspace"]))?;
+    steps.step("tests as the other user", || identity::run_tests_as_other(identity::BOTH))?;
+    let program = built_viv()?;
+    steps.step("commands that documents name", || viv::check_documents(&program))?;
+    steps.step("transcripts in documents", || transcript::run_documents(&program))?;
+    steps.finish();
+    Ok(())
+}
+
+/// What is worth running after every edit.
+pub(crate) fn run_fast() -> Result<()> {
+    let mut steps = Steps::start();
+    without_running(&mut steps)?;
+    steps.command("unit tests", cargo(&["test", "--workspace", "--lib"]))?;
+    steps.finish();
+    Ok(())
+}
+
+/// The checks that only read.
+fn without_running(steps: &mut Steps) -> Result<()> {
+    steps.command("format", cargo(&["fmt", "--all", "--check"]))?;
+    steps.step("tidy", || tidy::run().map(|()| String::new()))?;
+    steps.command("clippy", cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn built_viv() -> Result<PathBuf> {
+    Ok(workspace::target_directory()?.join("debug/viv"))
+}

@@ -1,0 +1,106 @@
+//! What the checks need on a fresh Debian or Ubuntu machine, and nothing more.
+//!
+//! Only what is missing is installed. What is downloaded is kept in a folder of the user's cache whose
+//! name says for which system it is good, so that a second machine with the same cache downloads nothing.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{identity, workspace};
+
+/// A Debian package, and why we need it.
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// What `cargo xtask test` uses.
+pub(crate) const TESTS: &[Package] = &[
+    Package { name: "git", reason: "tidy asks it which files are tracked" },
+    Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
+    Package { name: "util-linux", reason: "setpriv becomes that user" },
+];
+
+/// Installs what is missing of `wanted`, showing progress.
+pub(crate) fn run(wanted: &[Package]) -> Result<()> {
+    let missing: Vec<&Package> = wanted.iter().filter(|package| !is_installed(package.name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for package in &missing {
+        println!("  {}: {}", package.name, package.reason);
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    let archives = cache_folder(&system()?)?.join("archives");
+    std::fs::create_dir_all(archives.join("partial")).context("cannot make the cache folder")?;
+    // The lists may be there already; fetching them takes longer than most packages.
+    if !apt(&["install"], &archives, &names)? {
+        apt(&["update"], &archives, &[])?;
+        if !apt(&["install"], &archives, &names)? {
+            bail!("cannot install {}\n  help: sudo apt-get install {}", names.join(", "), names.join(" "));
+        }
+    }
+    Ok(())
+}
+
+/// A word on what `run` found, for the line of the step.
+pub(crate) fn note(wanted: &[Package]) -> String {
+    format!("{} packages present", wanted.len())
+}
+
+fn is_installed(package: &str) -> bool {
+    let query = workspace::output(Command::new("dpkg-query").args(["-W", "-f=${db:Status-Status}", package]));
+    query.is_ok_and(|status| status.trim() == "installed")
+}
+
+/// Runs apt-get as root; whether it succeeded.
+fn apt(action: &[&str], archives: &std::path::Path, packages: &[&str]) -> Result<bool> {
+    let mut command = identity::as_root("apt-get");
+    let keep = format!("Dir::Cache::archives={}", archives.display());
+    command.args(["-y", "--no-install-recommends", "-o", &keep, "-o", "APT::Keep-Downloaded-Packages=true"]);
+    command.args(action).args(packages).env("DEBIAN_FRONTEND", "noninteractive");
+    let status = command.status().context("cannot run apt-get: this needs Debian or Ubuntu, and root or sudo")?;
+    Ok(status.success())
+}
+
+/// The folder of the user's cache for what is good for `key` only.
+pub(crate) fn cache_folder(key: &str) -> Result<PathBuf> {
+    let given = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = given.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(cache.join("viv-test").join(key))
+}
+
+/// Distribution, version and architecture, as in `debian-12-amd64`.
+fn system() -> Result<String> {
+    let release = std::fs::read_to_string("/etc/os-release").context("cannot tell the distribution")?;
+    let architecture = workspace::output(Command::new("dpkg").arg("--print-architecture"))?;
+    Ok(system_key(&release, architecture.trim()))
+}
+
+fn system_key(release: &str, architecture: &str) -> String {
+    let field = |name: &str| {
+        let line = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or("unknown").trim_matches('"').to_owned()
+    };
+    format!("{}-{}-{architecture}", field("ID"), field("VERSION_ID"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_keyed_by_system() {
+        let release = "PRETTY_NAME=\"Debian\"\nVERSION_ID=\"12\"\nID=debian\n";
+        assert_eq!(system_key(release, "amd64"), "debian-12-amd64");
+        assert!(cache_folder("debian-12-amd64").unwrap().ends_with("viv-test/debian-12-amd64"));
+    }
+
+    #[test]
+    fn a_package_nobody_made_is_not_installed() {
+        assert!(!is_installed("viv-no-such-package"));
+    }
+}

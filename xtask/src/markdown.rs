@@ -1,0 +1,110 @@
+//! The parts of a Markdown document that can be wrong about the repository.
+
+/// A part of a document, with the line it stands on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Part<'a> {
+    pub(crate) line: usize,
+    pub(crate) kind: Kind<'a>,
+}
+
+/// What a part is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    /// Between backticks.
+    Code(&'a str),
+    /// The target of a link.
+    Link(&'a str),
+    /// A heading, with its level.
+    Heading(usize, &'a str),
+    /// A line of a fenced block, with the words after the fence.
+    Fenced(&'a str, &'a str),
+    /// The end of a fenced block.
+    FenceEnd,
+}
+
+/// Takes a document apart, in order.
+pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut fence: Option<(&str, &str)> = None;
+    for (index, content) in text.lines().enumerate() {
+        let line = index + 1;
+        let trimmed = content.trim_start();
+        let ticks = &trimmed[..trimmed.len() - trimmed.trim_start_matches('`').len()];
+        match fence {
+            Some((open, _)) if ticks.len() >= open.len() && trimmed.trim_end() == ticks => {
+                parts.push(Part { line, kind: Kind::FenceEnd });
+                fence = None;
+            }
+            Some((_, info)) => parts.push(Part { line, kind: Kind::Fenced(info, content) }),
+            None if ticks.len() >= 3 => fence = Some((ticks, trimmed[ticks.len()..].trim())),
+            None => {
+                let found = heading(content).into_iter().chain(inline(content));
+                parts.extend(found.map(|kind| Part { line, kind }));
+            }
+        }
+    }
+    parts
+}
+
+/// The anchor a heading gets: lower case, blanks as dashes, no other marks.
+pub(crate) fn anchor(heading: &str) -> String {
+    let letters = heading.trim().to_lowercase();
+    let kept = letters.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+fn heading(line: &str) -> Option<Kind<'_>> {
+    let level = line.len() - line.trim_start_matches('#').len();
+    let title = line[level..].strip_prefix(' ')?;
+    (level > 0).then(|| Kind::Heading(level, title.trim()))
+}
+
+fn inline(line: &str) -> Vec<Kind<'_>> {
+    let mut found = Vec::new();
+    for (index, piece) in line.split('`').enumerate() {
+        if index % 2 == 1 {
+            found.push(Kind::Code(piece));
+        } else {
+            found.extend(links(piece));
+        }
+    }
+    found
+}
+
+fn links(piece: &str) -> impl Iterator<Item = Kind<'_>> {
+    piece.match_indices("](").filter_map(|(at, open)| {
+        let target = &piece[at + open.len()..];
+        target.split_once(')').map(|(target, _)| Kind::Link(target.trim()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<Kind<'_>> {
+        parts(text).into_iter().map(|part| part.kind).collect()
+    }
+
+    #[test]
+    fn a_line_gives_its_code_and_its_links() {
+        assert_eq!(
+            kinds("see `a b` and [`x`](docs/x.md), [y](#z)"),
+            [Kind::Code("a b"), Kind::Code("x"), Kind::Link("docs/x.md"), Kind::Link("#z")]
+        );
+    }
+
+    #[test]
+    fn a_fence_keeps_its_words_and_its_lines() {
+        assert_eq!(
+            kinds("```console exit=5\n$ viv `x`\n```\n# T"),
+            [Kind::Fenced("console exit=5", "$ viv `x`"), Kind::FenceEnd, Kind::Heading(1, "T")]
+        );
+    }
+
+    #[test]
+    fn anchors_are_those_a_reader_can_follow() {
+        assert_eq!(anchor("Where state lives"), "where-state-lives");
+        assert_eq!(anchor("`session_not_found`"), "session_not_found");
+    }
+}

@@ -1,0 +1,200 @@
+//! The console blocks of documents are run, so that what a reader pastes works.
+//!
+//! A line that begins with `$ ` is run by a shell, with the built `viv` first in PATH, in an empty folder
+//! and with an empty data directory that all blocks of one document share. It must end with 0, the last
+//! one of a block with the code that the fence names (`console exit=5`). Lines below it are held against
+//! what it printed: `…` stands for anything in a line, and alone for any number of lines.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::markdown::{self, Kind};
+use crate::tree::Tree;
+use crate::workspace;
+
+/// How long one command may take.
+const LIMIT_SECS: &str = "120";
+
+/// One command of a document and what should come of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    line: usize,
+    command: String,
+    exit: i32,
+    expected: Vec<String>,
+}
+
+/// Runs the blocks of every document; a word on how many commands there were.
+pub(crate) fn run_documents(viv: &Path) -> Result<String> {
+    let tree = Tree::read(workspace::root())?;
+    let mut count = 0;
+    for (path, text) in tree.documents() {
+        let calls = calls(path, text)?;
+        if calls.is_empty() {
+            continue;
+        }
+        let place = Place::new(path)?;
+        for call in &calls {
+            place.run(viv, call).with_context(|| format!("{path}:{}: `{}`", call.line, call.command))?;
+        }
+        count += calls.len();
+    }
+    Ok(format!("{count} commands"))
+}
+
+/// The commands of one document, in order.
+fn calls(path: &str, text: &str) -> Result<Vec<Call>> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut block = None;
+    for part in markdown::parts(text) {
+        let line = part.line;
+        match part.kind {
+            Kind::Fenced(info, content) if info.split_whitespace().next() == Some("console") => {
+                let first = *block.get_or_insert(calls.len());
+                if let Some(command) = content.strip_prefix("$ ") {
+                    calls.push(Call { line, command: command.to_owned(), exit: 0, expected: Vec::new() });
+                } else if calls.len() > first {
+                    calls.iter_mut().last().into_iter().for_each(|call| call.expected.push(content.to_owned()));
+                } else {
+                    bail!("{path}:{line}: a console block begins with `$ ` and a command");
+                }
+                let wanted = exit_of(info).with_context(|| format!("{path}:{line}: cannot read `{info}`"))?;
+                calls.iter_mut().skip(first).for_each(|call| call.exit = 0);
+                calls.iter_mut().last().into_iter().for_each(|call| call.exit = wanted);
+            }
+            Kind::FenceEnd => block = None,
+            _ => {}
+        }
+    }
+    Ok(calls)
+}
+
+/// The exit code a fence names; 0 when it names none.
+fn exit_of(info: &str) -> Result<i32> {
+    match info.split_whitespace().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => Ok(0),
+        [word] => Ok(word.strip_prefix("exit=").context("only `exit=N` is known")?.parse()?),
+        _ => bail!("only `exit=N` is known"),
+    }
+}
+
+/// An empty folder for one document.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(document: &str) -> Result<Self> {
+        let name = document.replace(['/', '.'], "-");
+        let place = Self(std::env::temp_dir().join(format!("viv-doc-{}-{name}", std::process::id())));
+        std::fs::create_dir_all(place.0.join("here")).context("cannot make a folder for the document")?;
+        Ok(place)
+    }
+
+    fn run(&self, viv: &Path, call: &Call) -> Result<()> {
+        let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+        let mut child = self.shell(viv, &call.command)?.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+        let said = std::io::read_to_string(reader).context("cannot read what it said")?;
+        let status = child.wait()?;
+        if status.code() != Some(call.exit) {
+            bail!("ended with {status}, not with {}\n{said}", call.exit);
+        }
+        if !matches(&call.expected, &said) {
+            bail!("printed\n{said}\nbut the document says\n{}", call.expected.join("\n"));
+        }
+        Ok(())
+    }
+
+    fn shell(&self, viv: &Path, command: &str) -> Result<Command> {
+        let mut folders = vec![viv.parent().context("`viv` is in no folder")?.to_owned()];
+        folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut shell = Command::new("timeout");
+        shell.args(["--kill-after=5", LIMIT_SECS, "sh", "-c", command]).current_dir(self.0.join("here"));
+        for name in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"] {
+            shell.env_remove(name);
+        }
+        shell.env("PATH", std::env::join_paths(folders)?).env("HOME", &self.0).env("NO_COLOR", "1");
+        shell.env("VIV_DATA_DIR", self.0.join("data")).stdin(Stdio::null());
+        Ok(shell)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("warning: cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+/// Whether `said` is what `expected` allows; nothing expected allows all.
+fn matches(expected: &[String], said: &str) -> bool {
+    let said: Vec<&str> = said.trim_end().lines().map(str::trim_end).collect();
+    let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
+    expected.is_empty() || lines_match(&expected, &said)
+}
+
+fn lines_match(expected: &[&str], said: &[&str]) -> bool {
+    match expected {
+        [] => said.is_empty(),
+        ["…", rest @ ..] => (0..=said.len()).any(|skipped| lines_match(rest, &said[skipped..])),
+        [line, rest @ ..] => {
+            said.first().is_some_and(|first| line_matches(line, first)) && lines_match(rest, &said[1..])
+        }
+    }
+}
+
+fn line_matches(expected: &str, said: &str) -> bool {
+    let Some((start, rest)) = expected.split_once('…') else { return expected == said };
+    let Some(mut left) = said.strip_prefix(start) else { return false };
+    let pieces: Vec<&str> = rest.split('…').collect();
+    let Some((last, middle)) = pieces.split_last() else { return true };
+    for piece in middle {
+        match left.find(piece) {
+            Some(at) => left = &left[at + piece.len()..],
+            None => return false,
+        }
+    }
+    left.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str) -> Result<()> {
+        // Each test has a thread of its own, and so a folder of its own.
+        let place = Place::new(&format!("{:?}", std::thread::current().id()))?;
+        calls("t.md", text)?.iter().try_for_each(|call| place.run(Path::new("/nowhere/viv"), call))
+    }
+
+    #[test]
+    fn a_block_is_run_and_its_output_compared() {
+        run("```console\n$ echo one; echo two\none\ntwo\n$ printf 'a\\nb\\nc\\n'\n…\nc\n```").unwrap();
+        let error = run("```console\n$ echo two\none\n```").unwrap_err().to_string();
+        assert!(error.contains("printed\ntwo"), "{error}");
+    }
+
+    #[test]
+    fn an_exit_code_must_be_the_one_that_is_named() {
+        run("```console exit=5\n$ true\n$ exit 5\n```").unwrap();
+        assert!(run("```console\n$ exit 5\n```").is_err());
+        assert!(run("```console exit=5\n$ exit 5\n$ exit 5\n```").is_err());
+        assert!(run("```console ecit=5\n$ exit 5\n```").is_err());
+    }
+
+    #[test]
+    fn blocks_of_a_document_share_a_folder_that_is_empty_at_first() {
+        run(
+            "```console\n$ ls\n$ touch a; test -n \"$VIV_DATA_DIR\"\n```\n```sh\nexit 1\n```\n```console\n$ ls\na\n```",
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn wildcards_stand_for_a_part_of_a_line_or_for_lines() {
+        assert!(line_matches("done in … s · … calls", "done in 0.6 s · 3 calls"));
+        assert!(!line_matches("done in … s · … calls", "done in 0.6 s · 3 call"));
+        assert!(lines_match(&["…", "end"], &["a", "b", "end"]) && !lines_match(&["…", "end"], &["a", "b"]));
+    }
+}
