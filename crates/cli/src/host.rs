@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::policy::Effective;
+use egress::Egress;
 use gateway::{Gateway, GatewayConfig, Script, Scripted};
 use jail::Spawner;
 use protocol::Code;
@@ -86,6 +87,7 @@ pub(crate) async fn open_sessions(
         roster: Roster::default().with(&agents::MockAgent, program),
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
         gateway: Gateway::new(GatewayConfig::default()),
+        egress: Egress::default(),
         upstream: Arc::new(scripted(config)?),
         limits: gateway::Limits::default(),
         policy,

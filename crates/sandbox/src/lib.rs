@@ -18,7 +18,7 @@ mod unconfined;
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
 pub use jailed::{JailBackend, default_environment};
 pub use overlay::{Change, ChangeKind, Layers};
-pub use port::{Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
+pub use port::{Backend, EGRESS_PORT, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
 pub use review::{
     ChangeStat, Entry, LineCount, SavedChange, SavedChanges, Stamp, UnsavedReason, discard, render_diff, render_stat,
 };

@@ -73,7 +73,10 @@ pub enum SessionError {
     Index(#[source] SessionIndexError),
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
-    Directories(#[from] DataDirError),
+    DataDir(#[from] DataDirError),
+    /// What the agent changed could not be kept.
+    #[error("cannot keep the changes of the workspace")]
+    Changes(#[source] std::io::Error),
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
@@ -99,11 +102,12 @@ impl SessionError {
             Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
-            Self::Directories(error) => error.code(),
             Self::Sandbox(_) => Code::SandboxCreateError,
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
+            Self::DataDir(error) => error.code(),
+            Self::Changes(_) => Code::JournalUnavailable,
             Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }

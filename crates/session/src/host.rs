@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use protocol::SessionId;
 use sandbox::Backend;
@@ -22,6 +23,7 @@ pub(crate) struct Host {
     pub(crate) roster: Roster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) gateway: Gateway,
+    pub(crate) egress: Egress,
     pub(crate) upstream: Arc<dyn Upstream>,
     pub(crate) limits: Limits,
     pub(crate) policy: Arc<policy::Effective>,
@@ -38,6 +40,7 @@ impl Host {
             roster: parts.roster,
             backend: parts.backend,
             gateway: parts.gateway,
+            egress: parts.egress,
             upstream: parts.upstream,
             limits: parts.limits,
             policy: parts.policy,

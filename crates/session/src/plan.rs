@@ -117,7 +117,7 @@ impl Plan {
             permission_mode: self.permission_mode.clone(),
             native_session_id: self.native_session_id.clone(),
             program: enlisted.program.clone(),
-            node: None,
+            node: enlisted.node.cloned(),
         }
     }
 

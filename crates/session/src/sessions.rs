@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
 use protocol::{
@@ -40,6 +41,8 @@ pub struct Parts {
     pub backend: Arc<dyn Backend>,
     /// Their way to models.
     pub gateway: Gateway,
+    /// Their way to everything else that is allowed.
+    pub egress: Egress,
     /// The model behind it.
     pub upstream: Arc<dyn Upstream>,
     /// What one session may use of it.

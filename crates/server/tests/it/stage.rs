@@ -63,6 +63,7 @@ pub(crate) fn config() -> ServerConfig {
 pub(crate) fn open(directory: &Path) -> Sessions {
     let parts = Parts {
         policy: policy(),
+        egress: egress::Egress::default(),
         directory: DataDir::open(directory.join("data")).unwrap(),
         clock: Arc::new(SystemClock),
         roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
@@ -70,6 +71,7 @@ pub(crate) fn open(directory: &Path) -> Sessions {
         gateway: Gateway::new(GatewayConfig::default()),
         upstream: Arc::new(Scripted::demo().unwrap()),
         limits: Limits::default(),
+        sandbox_limits: sandbox::Limits::default(),
         timing: Timing::default(),
     };
     Sessions::open(parts).unwrap()

@@ -1,13 +1,15 @@
 //! How a session's sandbox is made and its agent started: for the first time, or again.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use agents::{Dialogue as _, Normalized};
-use gateway::{Attachment, Identity, SessionToken};
+use egress::LivePolicy;
+use gateway::{Identity, SessionToken};
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
-use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
+use sandbox::{EGRESS_PORT, ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
 use store::FileJournal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,7 +19,7 @@ use super::{Actor, Quiet, Ready};
 use crate::SessionError;
 use crate::command::Command;
 use crate::host::Host;
-use crate::live::Live;
+use crate::live::{Doors, Live};
 use crate::pending::Pending;
 use crate::plan::{self, Plan};
 use crate::receipts::Receipts;
@@ -120,6 +122,7 @@ impl Actor {
             turns: 0,
             woken: false,
             torn: false,
+            told_changes: None,
         }
     }
 
@@ -138,14 +141,14 @@ impl Actor {
     /// Puts the agent into its sandbox and tells what that sandbox enforces.
     async fn move_in(&mut self, sandbox: Box<dyn Sandbox>, token: String) -> Result<(), SessionError> {
         let moved = self.start_agent(&*sandbox, token).await;
-        let (dialogue, attachment, process) = match moved {
+        let (dialogue, doors, process) = match moved {
             Ok(parts) => parts,
             Err(error) => {
                 sandbox.destroy().await?;
                 return Err(error);
             }
         };
-        let live = Live::new(dialogue, sandbox, attachment, process, self.host.timing.exit_grace);
+        let live = Live::new(dialogue, sandbox, doors, process, self.host.timing.exit_grace);
         let live = self.live.insert(live);
         self.woken = true;
         let outputs = live.dialogue.open();
@@ -159,7 +162,7 @@ impl Actor {
         &mut self,
         sandbox: &dyn Sandbox,
         token: String,
-    ) -> Result<(Normalized, Option<Attachment>, sandbox::Process), SessionError> {
+    ) -> Result<(Normalized, Doors, sandbox::Process), SessionError> {
         let (backend, keys) = (self.host.backend.name().to_owned(), sandbox.effective());
         self.recorder.daemon(EventBody::PolicyEffective(PolicyEffective { backend, keys }))?;
         self.recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
@@ -167,18 +170,23 @@ impl Actor {
             sandbox_id: sandbox.id().to_owned(),
             task_name: self.plan.options.task_name.clone(),
         }))?;
-        let attachment = self.attach(sandbox, &token)?;
+        let doors = Doors { models: self.attach(sandbox, &token)?, egress: self.attach_egress(sandbox)? };
         let enlisted = self.plan.enlisted(&self.host.roster)?;
         let context = self.plan.context(enlisted, token);
-        let launch = enlisted.agent.plan(&context)?;
+        let mut launch = enlisted.agent.plan(&context)?;
+        if doors.egress.is_some() {
+            let address = (Ipv4Addr::LOCALHOST, EGRESS_PORT).into();
+            let variables = egress::proxy_environment(address);
+            launch.env.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        }
         let dialogue = Normalized::new(enlisted.agent.native(&context));
         let spec =
             ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;
-        Ok((dialogue, attachment, process))
+        Ok((dialogue, doors, process))
     }
 
-    fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<Attachment>, SessionError> {
+    fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<gateway::Attachment>, SessionError> {
         let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
         let identity = Identity {
             session: self.plan.id.clone(),
@@ -191,9 +199,26 @@ impl Actor {
             limits: self.host.limits.clone(),
         };
         let attached = self.host.gateway.attach(listener, identity);
-        let step = "serve the model gateway's port".to_owned();
-        attached.map(Some).map_err(|source| SessionError::Sandbox(SandboxError::Create { step, source }))
+        attached.map(Some).map_err(|source| not_served("the model gateway's port", source))
     }
+
+    fn attach_egress(&self, sandbox: &dyn Sandbox) -> Result<Option<egress::Attachment>, SessionError> {
+        let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
+        let turn = self.recorder.turn.clone();
+        let identity = egress::Identity {
+            session: self.plan.id.clone(),
+            journal: self.recorder.journal().clone(),
+            turn: Arc::new(move || turn.get()),
+            policy: LivePolicy::new((*self.plan.policy).clone()),
+            limits: egress::Limits::default(),
+        };
+        let attached = self.host.egress.attach(listener, identity);
+        attached.map(Some).map_err(|source| not_served("the egress port", source))
+    }
+}
+
+fn not_served(port: &str, source: std::io::Error) -> SessionError {
+    SessionError::Sandbox(SandboxError::Create { step: format!("serve {port}"), source })
 }
 
 /// Makes the sandbox of a plan, and the token its agent will hold.

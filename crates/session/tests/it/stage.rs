@@ -38,6 +38,7 @@ impl Stage {
             upstream: Arc::new(Scripted::demo().unwrap()),
             limits: Limits::default(),
             policy: policy(),
+            egress: egress::Egress::default(),
             timing,
         });
         Self { directory, sessions: sessions.unwrap() }
