@@ -59,6 +59,7 @@ impl Backend for JailBackend {
 /// What `make` leaves for the async side.
 struct Built {
     id: String,
+    spawner: Arc<Spawner>,
     made: jail::Made,
     group: Cgroup,
     layers: Option<Layers>,
@@ -83,7 +84,7 @@ impl JailBackend {
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
         describe(&mut effective, spec.policy.fs().workspace_mode);
-        Ok(Built { id: spec.id.clone(), made, group, layers, effective })
+        Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
     }
 }
 
@@ -164,6 +165,8 @@ fn setup_error(error: JailError) -> SandboxError {
 /// One sandbox.
 struct Jailed {
     id: String,
+    /// When the last handle to it is gone, every sandbox it made ends.
+    _spawner: Arc<Spawner>,
     jail: Arc<Jail>,
     group: Mutex<Option<Cgroup>>,
     models: Mutex<Option<TcpListener>>,
@@ -196,6 +199,7 @@ impl Jailed {
         tokio::spawn(hear(control, Arc::clone(&jail), Arc::clone(&commands), tell));
         Ok(Self {
             id: built.id,
+            _spawner: built.spawner,
             jail,
             group: Mutex::new(Some(built.group)),
             models: Mutex::new(Some(built.made.models)),
