@@ -107,8 +107,7 @@ impl SessionError {
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
-            Self::Changes(_) => Code::JournalUnavailable,
-            Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::Changes(_) | Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
 

@@ -8,12 +8,13 @@ use sandbox::{ChangeKind, Layers, SavedChanges};
 
 use super::Actor;
 use crate::SessionError;
+use crate::live::Live;
 use crate::shelf::blocking;
 
 impl Actor {
     /// Saves what the running sandbox holds.
     pub(super) async fn keep_changes(&mut self) -> Result<(), SessionError> {
-        match self.live.as_ref().and_then(|live| live.layers()) {
+        match self.live.as_ref().and_then(Live::layers) {
             Some(layers) => self.keep(move |into| SavedChanges::save(&layers, into)).await,
             None => Ok(()),
         }
