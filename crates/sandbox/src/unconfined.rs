@@ -2,7 +2,9 @@
 //!
 //! Nothing is enforced and `effective` says it, key by key. What would need a wall to be true (an overlay,
 //! a read-only workspace) is refused. All a sandbox of this kind still keeps is the promise that its
-//! processes die with it, as far as they stay in their process group.
+//! processes die with it: all that descend from a command that still runs.
+
+mod descent;
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -16,6 +18,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::descent::{Dying, kill_family};
 use crate::{
     Backend, ExecSpec, Exit, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
 };
@@ -73,11 +76,9 @@ struct Group {
 }
 
 impl Group {
-    fn kill(&self) {
+    fn kill(&self) -> Dying {
         // Once the leader is reaped its number may be somebody else's.
-        if self.exit.borrow().is_none() {
-            let _ = kill_process_group(self.leader, Signal::KILL);
-        }
+        if self.exit.borrow().is_none() { kill_family(self.leader) } else { Dying::default() }
     }
 }
 
@@ -141,7 +142,7 @@ impl Open {
             stdin: Some(Box::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
-            kill: Box::new(move || group.kill()),
+            kill: Box::new(move || drop(group.kill())),
             exit,
         })
     }
@@ -175,13 +176,16 @@ impl Sandbox for Open {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
-            let mut waits = {
+            let (mut waits, dying) = {
                 let mut running = lock(&self.running);
                 running.destroyed = true;
-                running.groups.drain(..).for_each(|group| group.kill());
-                std::mem::take(&mut running.waits)
+                let mut dying = Dying::default();
+                running.groups.drain(..).for_each(|group| dying.extend(group.kill()));
+                (std::mem::take(&mut running.waits), dying)
             };
             while waits.join_next().await.is_some() {}
+            // A thread that went away with the runtime has nobody left to wait for.
+            let _ = tokio::task::spawn_blocking(|| dying.wait()).await;
             match std::fs::remove_dir_all(&self.directory) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     Err(SandboxError::Create { step: "remove its directory".to_owned(), source })
@@ -194,7 +198,7 @@ impl Sandbox for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        lock(&self.running).groups.iter().for_each(Group::kill);
+        lock(&self.running).groups.iter().for_each(|group| drop(group.kill()));
     }
 }
 
@@ -352,7 +356,8 @@ mod tests {
     async fn destroying_it_ends_children_of_children_and_leaves_nothing() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        let line = "sleep 1000 & echo $!; exec sleep 1000";
+        // With job control each job has a group of its own.
+        let line = "set -m; sh -c 'sleep 1000 & echo $!; wait' & wait";
         let command = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
         let mut process = sandbox.exec(ExecSpec { command, ..ExecSpec::default() }).await.unwrap();
         let mut first = String::new();

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use protocol::SessionId;
 
@@ -17,6 +18,10 @@ use super::stamp::Stamp;
 use super::walk::{Region, Start, Walk};
 use super::{Flaw, JournalError};
 use crate::Digest;
+
+/// How long a lock may seem held before it is.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// So many of the last records are found without the sidecar: live readers ask for nothing else.
 const RECENT: usize = 64;
@@ -187,9 +192,15 @@ fn open_locked(path: &Path) -> Result<File, JournalError> {
     }
     let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
     let file = opened.map_err(JournalError::io("open", path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(JournalError::InUse(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(JournalError::io("lock", path)(error)),
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            // A process that is just being started holds copies of our descriptors until it execs, and with
+            // them a lock that we let go a moment ago.
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(JournalError::io("lock", path)(error)),
+        }
     }
 }
