@@ -12,7 +12,10 @@ use std::{
 
 use egress::Internet;
 use futures_util::future::BoxFuture;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
 
 /// The internet of a test, which also remembers what was asked of it.
 #[derive(Default)]
@@ -22,6 +25,7 @@ pub(crate) struct World {
     own: Mutex<Vec<IpAddr>>,
     looked_up: Mutex<Vec<String>>,
     called: Mutex<Vec<SocketAddr>>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl World {
@@ -41,6 +45,11 @@ impl World {
     /// Makes an address one of the machine the proxy runs on.
     pub(crate) fn own(&self, address: &str) {
         self.own.lock().unwrap().push(address.parse().unwrap());
+    }
+
+    /// Runs a host until the end of the test.
+    pub(crate) fn run(&self, host: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().unwrap().spawn(host);
     }
 
     /// The names that were looked up so far.
