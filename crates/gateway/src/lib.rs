@@ -26,6 +26,7 @@ mod tasks;
 mod tee;
 mod till;
 mod token;
+mod translate;
 mod upstream;
 mod vendor;
 mod wire;
