@@ -37,7 +37,7 @@ pub use attachment::Attachment;
 pub use bodies::{BodyStore, MemoryBodies};
 pub use endpoint::{Dialect, Endpoint};
 pub use identity::{CurrentTurn, Identity, Limits};
-pub use price::{Price, Prices};
+pub use price::{Price, PriceTableError, Prices, Rates};
 pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
 pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway::{GatewayConfig, Limits, Price, Prices, Secret, Vendor, VendorConfig, VendorKind};
+use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,13 +14,13 @@ fn desk(kind: VendorKind, vendor: &StubVendor, base_path: &str) -> Desk {
     let mut config = VendorConfig::new("stub", kind, format!("{}{base_path}", vendor.url()));
     config.key = Some(Secret::new("sk-1"));
     config.model = Some("their-model".into());
-    let price = Price {
-        input_picos: 1,
-        output_picos: 1_000,
-        cache_read_picos: 1_000_000,
-        cache_write_picos: 1_000_000_000,
-        ..Price::FREE
-    };
+    let price = Price::flat(Rates {
+        input: 1,
+        output: 1_000,
+        cache_read: 1_000_000,
+        cache_write: 1_000_000_000,
+        ..Rates::default()
+    });
     let prices = Prices::default().with("their-model", price);
     Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
 }
