@@ -6,5 +6,6 @@ mod door;
 mod messages;
 mod script;
 mod support;
+mod translation;
 mod upstreams;
 mod vendor;
