@@ -34,6 +34,8 @@ pub(crate) enum Notice {
     Error,
     /// The model's side failed, and is asked again.
     Retrying,
+    /// Something that a person may want to know.
+    Warning,
 }
 
 /// What an answer of the agent will be about.
@@ -127,11 +129,19 @@ impl AcpDialogue {
         let told = error["message"].as_str().unwrap_or("a request failed");
         // One agent hands on the body that its vendor's server answered.
         let body: Value = serde_json::from_str(told).unwrap_or_default();
-        let message = body.pointer("/error/message").and_then(Value::as_str).unwrap_or(told);
+        let message = body.pointer("/error/message").or(error.pointer("/data/details")).and_then(Value::as_str);
+        let message = message.unwrap_or(told);
         self.settle_refused();
         if request == Request::Prompt {
             self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
             return self.end_turn(TurnOutcome::Failed);
+        }
+        if request == Request::Session && self.resume.take().is_some() {
+            // One agent cannot load what it saved itself: better a session without memory that says so.
+            self.replaying = false;
+            let words = format!("the agent cannot go on with its old session and has forgotten it: {message}");
+            self.transcript.error(words, None, Some(error.clone()));
+            return self.open_session();
         }
         // Without a session nothing works, and a mode that was not set would leave the agent freer than
         // the person asked for.

@@ -119,6 +119,23 @@ fn a_session_that_cannot_be_opened_fails_every_prompt_and_hangs_none() {
 }
 
 #[test]
+fn an_old_session_that_cannot_be_loaded_is_left_behind_aloud() {
+    let context = LaunchContext { native_session_id: Some("old".to_owned()), ..LaunchContext::default() };
+    let mut dialogue = by_name("gemini").unwrap().dialogue(&context);
+    dialogue.open();
+    dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    dialogue.prompt(&Prompt::text("hi"));
+    let refusal = json!({ "jsonrpc": "2.0", "id": 2, "error": { "message": "no", "data": { "details": "gone" } } });
+    let outputs = dialogue.line(refusal.to_string().as_bytes());
+    assert_eq!(outcomes(&outputs), []);
+    assert_eq!(skeleton(&outputs), ["error"]);
+    assert_eq!(sent(&outputs)[0]["method"], "session/new");
+    let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":3,"result":{"sessionId":"new"}}"#);
+    assert_eq!(opened[0], Output::NativeSession("new".to_owned()));
+    assert_eq!(sent(&opened)[0]["params"]["sessionId"], "new");
+}
+
+#[test]
 fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
     for agent in ["gemini", "codex"] {
         let mut dialogue = dialogue(agent, "default");
