@@ -34,6 +34,8 @@ pub(crate) enum Notice {
     Error,
     /// The model's side failed, and is asked again.
     Retrying,
+    /// Something that a person may want to know.
+    Warning,
 }
 
 /// What an answer of the agent will be about.
@@ -56,6 +58,8 @@ pub(crate) struct AcpDialogue {
     /// While an old session is loaded, the agent tells all of it again.
     replaying: bool,
     prompts: VecDeque<String>,
+    /// Why no session could be opened: every prompt fails with it.
+    broken: Option<String>,
     requests: HashMap<u64, Request>,
     last_request: u64,
     permissions: HashMap<PermissionId, ask::Asked>,
@@ -75,6 +79,7 @@ impl AcpDialogue {
             session: None,
             replaying: false,
             prompts: VecDeque::new(),
+            broken: None,
             requests: HashMap::new(),
             last_request: 0,
             permissions: HashMap::new(),
@@ -124,14 +129,39 @@ impl AcpDialogue {
         let told = error["message"].as_str().unwrap_or("a request failed");
         // One agent hands on the body that its vendor's server answered.
         let body: Value = serde_json::from_str(told).unwrap_or_default();
-        let message = body.pointer("/error/message").and_then(Value::as_str).unwrap_or(told);
+        let message = body.pointer("/error/message").or(error.pointer("/data/details")).and_then(Value::as_str);
+        let message = message.unwrap_or(told);
         self.settle_refused();
-        self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
-        // A mode that was not set would leave the agent freer than the person asked for.
-        self.end_turn(TurnOutcome::Failed);
-        if request != Request::Prompt {
-            self.session = None;
+        if request == Request::Prompt {
+            self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
+            return self.end_turn(TurnOutcome::Failed);
         }
+        if request == Request::Session && self.resume.take().is_some() {
+            // One agent cannot load what it saved itself: better a session without memory that says so.
+            self.replaying = false;
+            let words = format!("the agent cannot go on with its old session and has forgotten it: {message}");
+            self.transcript.error(words, None, Some(error.clone()));
+            return self.open_session();
+        }
+        // Without a session nothing works, and a mode that was not set would leave the agent freer than
+        // the person asked for.
+        self.session = None;
+        self.broken = Some(message.to_owned());
+        if self.waiting() {
+            self.fail(message);
+        }
+    }
+
+    /// Whether a prompt was handed over whose turn has not ended.
+    fn waiting(&self) -> bool {
+        !self.prompts.is_empty() || self.requests.values().any(|request| *request == Request::Prompt)
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.prompts.clear();
+        self.requests.clear();
+        self.transcript.error(message, Some("agent_process_exited"), None);
+        self.end_turn(TurnOutcome::Failed);
     }
 
     fn open_session(&mut self) {
@@ -201,9 +231,10 @@ impl Dialogue for AcpDialogue {
 
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         let text = prompt.with_attachments_named();
-        match &self.session {
-            Some(_) => self.start_prompt(&text),
-            None => self.prompts.push_back(text),
+        match (&self.session, self.broken.clone()) {
+            (_, Some(reason)) => self.fail(&reason),
+            (Some(_), None) => self.start_prompt(&text),
+            (None, None) => self.prompts.push_back(text),
         }
         self.transcript.take()
     }
@@ -231,6 +262,9 @@ impl Dialogue for AcpDialogue {
             self.transcript.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
             // The protocol wants every open request answered as cancelled.
             self.cancel_permissions();
+        } else if !self.prompts.is_empty() {
+            self.prompts.clear();
+            self.end_turn(TurnOutcome::Interrupted);
         }
         self.transcript.take()
     }

@@ -47,14 +47,38 @@ impl Agent for CopilotAgent {
     }
 }
 
-/// It ends a turn that failed like any other and tells the failure as if the model had said it; these
-/// are the words it uses.
+/// It ends a turn that failed like any other and tells the failure, and other things, as if the model had
+/// said them; these are the words it uses.
 fn notice(words: &str) -> Option<Notice> {
     if words == "Info: Request failed due to a transient API error. Retrying..." {
         return Some(Notice::Retrying);
+    }
+    if words.starts_with("Warning: No token count multiplier is known") {
+        return Some(Notice::Warning);
     }
     let error = words.strip_prefix("Error: ")?;
     let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
     let known = ["Authentication failed with provider", "Failed to get response from the AI model"];
     (status || known.iter().any(|known| error.starts_with(known))).then_some(Notice::Error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_words_are_notices() {
+        for (words, expected) in [
+            ("Error: 400 no", Some(Notice::Error)),
+            ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(Notice::Error)),
+            ("Error: Failed to get response from the AI model; retried 5 times", Some(Notice::Error)),
+            ("Info: Request failed due to a transient API error. Retrying...", Some(Notice::Retrying)),
+            ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Warning)),
+            ("Error: your function returns too early", None),
+            ("Error: 4000 lines", None),
+            ("Info: /workspace/a.txt", None),
+        ] {
+            assert_eq!(notice(words), expected, "{words}");
+        }
+    }
 }

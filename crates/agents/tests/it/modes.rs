@@ -1,7 +1,7 @@
 //! Modes that a dialogue keeps in the agent's place, and answers that last.
 
-use agents::{Dialogue, LaunchContext, Output, by_name, skeleton};
-use protocol::{EventBody, PermissionId, PermissionReply};
+use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
+use protocol::{EventBody, PermissionId, PermissionReply, TurnOutcome};
 use serde_json::{Value, json};
 
 fn dialogue(agent: &str, mode: &str) -> Box<dyn Dialogue> {
@@ -91,6 +91,63 @@ fn what_an_old_session_was_is_not_told_again() {
     assert_eq!(dialogue.line(chunk).len(), 2);
 }
 
+fn outcomes(outputs: &[Output]) -> Vec<TurnOutcome> {
+    let ends = outputs.iter().filter_map(|output| match output {
+        Output::TurnEnded(outcome) => Some(*outcome),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_fails_every_prompt_and_hangs_none() {
+    for agent in ["gemini", "codex"] {
+        let refusal = br#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"no such session"}}"#;
+        let mut early = dialogue(agent, "default");
+        early.open();
+        early.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!(early.prompt(&Prompt::text("hi")), []);
+        assert_eq!(outcomes(&early.line(refusal)), [TurnOutcome::Failed], "{agent}");
+        assert_eq!(outcomes(&early.prompt(&Prompt::text("hi"))), [TurnOutcome::Failed], "{agent}");
+
+        let mut late = dialogue(agent, "default");
+        late.open();
+        late.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!(outcomes(&late.line(refusal)), [], "{agent} has no turn to end");
+        assert_eq!(outcomes(&late.prompt(&Prompt::text("hi"))), [TurnOutcome::Failed], "{agent}");
+    }
+}
+
+#[test]
+fn an_old_session_that_cannot_be_loaded_is_left_behind_aloud() {
+    let context = LaunchContext { native_session_id: Some("old".to_owned()), ..LaunchContext::default() };
+    let mut dialogue = by_name("gemini").unwrap().dialogue(&context);
+    dialogue.open();
+    dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    dialogue.prompt(&Prompt::text("hi"));
+    let refusal = json!({ "jsonrpc": "2.0", "id": 2, "error": { "message": "no", "data": { "details": "gone" } } });
+    let outputs = dialogue.line(refusal.to_string().as_bytes());
+    assert_eq!(outcomes(&outputs), []);
+    assert_eq!(skeleton(&outputs), ["error"]);
+    assert_eq!(sent(&outputs)[0]["method"], "session/new");
+    let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":3,"result":{"sessionId":"new"}}"#);
+    assert_eq!(opened[0], Output::NativeSession("new".to_owned()));
+    assert_eq!(sent(&opened)[0]["params"]["sessionId"], "new");
+}
+
+#[test]
+fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
+    for agent in ["gemini", "codex"] {
+        let mut dialogue = dialogue(agent, "default");
+        dialogue.open();
+        dialogue.prompt(&Prompt::text("hi"));
+        assert_eq!(dialogue.interrupt(), [Output::TurnEnded(TurnOutcome::Interrupted)], "{agent}");
+        dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s","thread":{"id":"s"}}}"#);
+        assert_eq!(opened, [Output::NativeSession("s".to_owned())], "{agent}");
+    }
+}
+
 #[test]
 fn what_a_sub_agent_does_is_below_its_call() {
     let mut dialogue = dialogue("claude", "default");
@@ -110,7 +167,7 @@ fn what_a_sub_agent_does_is_below_its_call() {
 fn gemini_is_told_to_plan_before_its_first_prompt() {
     let mut dialogue = dialogue("gemini", "plan");
     dialogue.open();
-    dialogue.prompt(&agents::Prompt::text("hi"));
+    dialogue.prompt(&Prompt::text("hi"));
     dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     let lines = sent(&dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}"#));
     assert_eq!(lines[0]["method"], "session/set_mode");
@@ -168,7 +225,7 @@ fn codex_is_stopped_as_soon_as_its_turn_has_a_name() {
     dialogue.open();
     dialogue.line(br#"{"id":1,"result":{}}"#);
     dialogue.line(br#"{"id":2,"result":{"thread":{"id":"t"}}}"#);
-    dialogue.prompt(&agents::Prompt::text("hi"));
+    dialogue.prompt(&Prompt::text("hi"));
     assert_eq!(dialogue.interrupt(), []);
     let lines = sent(&dialogue.line(br#"{"id":3,"result":{"turn":{"id":"u"}}}"#));
     assert_eq!(lines[0]["method"], "turn/interrupt");
