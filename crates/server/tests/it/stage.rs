@@ -71,7 +71,6 @@ pub(crate) fn open(directory: &Path) -> Sessions {
         gateway: Gateway::new(GatewayConfig::default()),
         upstream: Arc::new(Scripted::demo().unwrap()),
         limits: Limits::default(),
-        sandbox_limits: sandbox::Limits::default(),
         timing: Timing::default(),
     };
     Sessions::open(parts).unwrap()
