@@ -50,7 +50,7 @@ impl AcpDialogue {
                 self.transcript.finish_speech(ItemStatus::Failed);
                 return self.transcript.status("Retrying", Some(words.to_owned()), Vec::new());
             }
-            Some(Notice::Warning) => return self.transcript.status("Warning", Some(words.to_owned()), Vec::new()),
+            Some(Notice::Status(label)) => return self.transcript.status(label, Some(words.to_owned()), Vec::new()),
             None => {}
         }
         let kind = if speech == Speech::Thought { "thought" } else { "message" };
