@@ -9,7 +9,7 @@
 mod ask;
 mod update;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ pub(crate) enum Notice {
     Error,
     /// The model's side failed, and is asked again.
     Retrying,
-    /// Something that a person may want to know.
-    Warning,
+    /// Something that a person may want to know, under this label.
+    Status(&'static str),
 }
 
 /// What an answer of the agent will be about.
@@ -62,9 +62,9 @@ pub(crate) struct AcpDialogue {
     broken: Option<String>,
     requests: HashMap<u64, Request>,
     last_request: u64,
-    permissions: HashMap<PermissionId, ask::Asked>,
+    permissions: BTreeMap<PermissionId, ask::Asked>,
     /// Calls that a person refused and whose end was not told yet: one agent never tells it.
-    refused: HashSet<String>,
+    refused: BTreeSet<String>,
     /// The program itself said that the model failed.
     model_failed: bool,
 }
@@ -82,8 +82,8 @@ impl AcpDialogue {
             broken: None,
             requests: HashMap::new(),
             last_request: 0,
-            permissions: HashMap::new(),
-            refused: HashSet::new(),
+            permissions: BTreeMap::new(),
+            refused: BTreeSet::new(),
             model_failed: false,
         }
     }

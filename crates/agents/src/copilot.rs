@@ -54,7 +54,7 @@ fn notice(words: &str) -> Option<Notice> {
         return Some(Notice::Retrying);
     }
     if words.starts_with("Warning: No token count multiplier is known") {
-        return Some(Notice::Warning);
+        return Some(Notice::Status("Warning"));
     }
     let error = words.strip_prefix("Error: ")?;
     let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
@@ -73,7 +73,7 @@ mod tests {
             ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(Notice::Error)),
             ("Error: Failed to get response from the AI model; retried 5 times", Some(Notice::Error)),
             ("Info: Request failed due to a transient API error. Retrying...", Some(Notice::Retrying)),
-            ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Warning)),
+            ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Status("Warning"))),
             ("Error: your function returns too early", None),
             ("Error: 4000 lines", None),
             ("Info: /workspace/a.txt", None),

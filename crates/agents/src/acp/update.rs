@@ -40,23 +40,29 @@ impl AcpDialogue {
         let Some(words) = update["content"]["text"].as_str() else {
             return self.transcript.unknown(update.clone());
         };
-        match self.quirks.notice.filter(|_| speech == Speech::Message).and_then(|notice| notice(words)) {
-            Some(Notice::Error) => {
-                self.model_failed = true;
-                self.transcript.finish_speech(ItemStatus::Failed);
-                return self.transcript.error(words, Some("upstream_error"), None);
-            }
-            Some(Notice::Retrying) => {
-                self.transcript.finish_speech(ItemStatus::Failed);
-                return self.transcript.status("Retrying", Some(words.to_owned()), Vec::new());
-            }
-            Some(Notice::Warning) => return self.transcript.status("Warning", Some(words.to_owned()), Vec::new()),
-            None => {}
+        let notice = self.quirks.notice.filter(|_| speech == Speech::Message).and_then(|notice| notice(words));
+        if let Some(notice) = notice {
+            return self.take_notice(notice, words);
         }
         let kind = if speech == Speech::Thought { "thought" } else { "message" };
         let key = format!("{kind}:{}", update["messageId"].as_str().unwrap_or_default());
         self.transcript.finish_other_speech(&key);
         self.transcript.say(&key, speech, None, words);
+    }
+
+    fn take_notice(&mut self, notice: Notice, words: &str) {
+        match notice {
+            Notice::Error => {
+                self.model_failed = true;
+                self.transcript.finish_speech(ItemStatus::Failed);
+                self.transcript.error(words, Some("upstream_error"), None);
+            }
+            Notice::Retrying => {
+                self.transcript.finish_speech(ItemStatus::Failed);
+                self.transcript.status("Retrying", Some(words.to_owned()), Vec::new());
+            }
+            Notice::Status(label) => self.transcript.status(label, Some(words.to_owned()), Vec::new()),
+        }
     }
 
     fn call(&mut self, update: &Value) {
