@@ -74,22 +74,19 @@ impl JailBackend {
             move |source| SandboxError::Create { step, source }
         };
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
-        let tasks = group.tasks().map_err(create("open the limits"))?;
-        let v2 = group.v2_directory().map_err(create("open the limits"))?;
-        let plan = plan(spec, kept.process, tasks.len(), v2.is_some())?;
+        let fs = spec.policy.fs();
+        let plan = plan(spec, &fs, kept.process)?;
         let since = SystemTime::now();
-        let cgroups: Vec<_> = tasks.iter().chain(&v2).map(AsFd::as_fd).collect();
-        let mut made = Jail::make(&self.spawner, &plan, &cgroups).map_err(setup_error)?;
+        let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(setup_error)?;
         let lower = plan.workspace.directory().cloned();
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
-        describe(&mut effective, spec.policy.fs().workspace_mode);
+        describe(&mut effective, fs.workspace_mode);
         Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
     }
 }
 
-fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool) -> Result<Plan, SandboxError> {
-    let fs = spec.policy.fs();
+fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: jail::ProcessLimits) -> Result<Plan, SandboxError> {
     let limits = spec.policy.limits();
     let mut system = System::showing(&fs.read_paths);
     for path in &fs.write_paths {
@@ -104,12 +101,10 @@ fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool
         binds: system.binds,
         links: system.links,
         files: system.files,
-        workspace: workspace_plan(spec.workspace.as_deref(), &fs)?,
+        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
-        cgroup_tasks: tasks,
-        cgroup_v2: v2,
     })
 }
 
