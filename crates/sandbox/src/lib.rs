@@ -13,6 +13,7 @@ mod overlay;
 mod port;
 mod review;
 mod system;
+mod tree;
 mod unconfined;
 
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
@@ -23,6 +24,7 @@ pub use port::{
     Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
 };
 pub use review::{
-    ChangeStat, Entry, LineCount, SavedChange, SavedChanges, Stamp, UnsavedReason, discard, render_diff, render_stat,
+    Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
+    Stamp, UnsavedReason, apply, discard, finish, render_diff, render_stat, undo,
 };
 pub use unconfined::Unconfined;
