@@ -53,6 +53,9 @@ async fn tls_goes_through_a_tunnel_and_is_recorded_when_it_ends() {
     assert!(bytes_sent > 3 << 20 && bytes - bytes_sent > 3 << 20, "{data}");
     assert!(data["duration_micros"].as_u64().unwrap() > 0 && data["error"].is_null(), "{data}");
     assert_eq!(sandbox.world.called(), ["203.0.113.10:443"]);
+    let totals = sandbox.egress.totals();
+    assert_eq!((totals.allowed, totals.failed, totals.denied), (1, 0, 0));
+    assert_eq!((totals.bytes_sent, totals.bytes_received), (bytes_sent, bytes - bytes_sent));
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ pub(crate) struct Sandbox {
     pub(crate) proxy: SocketAddr,
     pub(crate) world: Arc<World>,
     pub(crate) policy: LivePolicy,
+    pub(crate) egress: Egress,
     journal: Arc<dyn Journal>,
     attachment: Attachment,
 }
@@ -51,8 +52,9 @@ impl Sandbox {
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
         let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), limits };
         let world = Arc::new(World::default());
-        let attachment = Egress::new(world.clone()).attach(listener, identity).unwrap();
-        Self { proxy, world, policy, journal, attachment }
+        let egress = Egress::new(world.clone());
+        let attachment = egress.attach(listener, identity).unwrap();
+        Self { proxy, world, policy, egress, journal, attachment }
     }
 
     /// A connection from inside.
