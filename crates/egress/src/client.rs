@@ -128,8 +128,8 @@ impl Desk {
     /// Decides, looks up, judges and calls, in that order.
     async fn open(&self, attempt: &mut Attempt, (host, port): (&str, u16)) -> Result<(TcpStream, Endpoint), Refusal> {
         let (endpoint, rule) = self.gate.decide(host, port)?;
-        let addresses = self.gate.addresses(&endpoint).await?;
         attempt.allow(&endpoint, &rule);
+        let addresses = self.gate.addresses(&endpoint).await?;
         let (stream, address) = self.gate.connect(&addresses).await?;
         attempt.dial(address);
         if let Err(error) = stream.set_nodelay(true) {

@@ -51,7 +51,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1024,
+            connections: 512,
             lookups: 16,
             head_bytes: 32 << 10,
             header_lines: 100,

@@ -165,6 +165,16 @@ async fn what_is_allowed_but_not_there_is_said_to_be_so() {
 }
 
 #[tokio::test]
+async fn an_allowed_name_that_does_not_exist_is_on_the_record_too() {
+    let sandbox = Sandbox::new(allowing(&["*.example.com:80"]));
+    let answer = sandbox.say("GET http://gone.example.com/ HTTP/1.1\r\nHost: gone.example.com\r\n\r\n").await;
+    assert_eq!(answer.status(), Some(502));
+    let data = sandbox.record("egress.allowed").await;
+    assert_eq!((&data["host"], &data["address"]), (&json!("gone.example.com"), &json!(null)));
+    assert_eq!(data["error"], "its name was not found (no such name)");
+}
+
+#[tokio::test]
 async fn a_listed_address_is_reached_without_a_server_name() {
     let sandbox = Sandbox::new(allowing(&["203.0.113.10:443"]));
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
