@@ -136,6 +136,12 @@ async fn another_protocol_is_refused() {
             400,
         ),
         case("FTP fetched by the proxy", format!("GET ftp://files.example.com/ HTTP/1.1\r\n{HOST}\r\n"), &good, 400),
+        case(
+            "a method in small letters",
+            format!("connect http://files.example.com/ HTTP/1.1\r\n{HOST}\r\n"),
+            &good,
+            400,
+        ),
         case("the whole server", format!("OPTIONS * HTTP/1.1\r\n{HOST}\r\n"), &good, 400),
         case("SSH", "SSH-2.0-OpenSSH_9.2\r\n\r\n", &good, 400),
         case("TRACE-like garbage", "\u{1}\u{2}\u{3}\r\n\r\n", &good, 400),
