@@ -74,6 +74,9 @@ pub enum SessionError {
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
     DataDir(#[from] DataDirError),
+    /// Its journal is damaged, or cannot be opened.
+    #[error("what session `{0}` left cannot be read")]
+    Unreadable(SessionId),
     /// Another process of this data directory runs it.
     #[error("session `{0}` is run by another process")]
     RunElsewhere(SessionId),
@@ -100,7 +103,7 @@ impl SessionError {
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
-            Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
 
