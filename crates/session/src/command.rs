@@ -23,3 +23,18 @@ pub(crate) enum Command {
     /// The host goes away; the session stays.
     Close,
 }
+
+impl Command {
+    /// Answers it with an error.
+    pub(crate) fn refuse(self, error: SessionError) {
+        // Whoever asked may have left.
+        let _ = match self {
+            Self::Send(_, reply) => reply.send(Err(error)).is_err(),
+            Self::Interrupt(reply)
+            | Self::Permission(_, _, reply)
+            | Self::Question(_, _, reply)
+            | Self::Terminate(reply) => reply.send(Err(error)).is_err(),
+            Self::Close => false,
+        };
+    }
+}

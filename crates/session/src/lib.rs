@@ -10,6 +10,7 @@ mod actor;
 mod command;
 mod error;
 mod host;
+mod left;
 mod line;
 mod live;
 mod message;

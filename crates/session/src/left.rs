@@ -1,0 +1,124 @@
+//! What a journal that broke off left open, and how it is closed.
+//!
+//! Reading is a fold over events, so whatever was written last, what comes out is the same for a host
+//! that was killed, a disk that was full, and a test.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use protocol::{
+    Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply, Question,
+    QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
+};
+use serde_json::{Value, json};
+use store::{Journal, JournalError};
+
+use crate::actor::{Queued, resolved_permission, resolved_question};
+use crate::{Accepted, Message};
+
+/// So many events are read at a time.
+const PAGE: usize = 1000;
+
+/// What a journal left open.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// What the session was started as; none if it never was.
+    pub(crate) started: Option<SessionStarted>,
+    /// `session.ended` was recorded.
+    pub(crate) ended: bool,
+    /// Messages that were taken and never started.
+    pub(crate) queued: VecDeque<Queued>,
+    /// Messages by the name their client gave them, oldest first.
+    pub(crate) named: Vec<(String, Accepted)>,
+    turn: Option<TurnId>,
+    permissions: BTreeMap<PermissionId, Permission>,
+    questions: BTreeMap<QuestionId, Question>,
+    items: BTreeMap<ItemId, Item>,
+}
+
+impl Left {
+    /// Reads a journal to its end.
+    pub(crate) fn read(journal: &dyn Journal) -> Result<Self, JournalError> {
+        let (mut left, mut seen) = (Self::default(), 0);
+        loop {
+            let page = journal.after(seen, PAGE)?;
+            let Some(last) = page.last() else { return Ok(left) };
+            seen = last.sequence;
+            for event in page {
+                left.observe(event);
+            }
+        }
+    }
+
+    /// Closes what is open and says that it did; `torn_bytes` were cut from the end of the file.
+    pub(crate) fn close(&mut self, journal: &dyn Journal, reason: &str, torn_bytes: u64) -> Result<(), JournalError> {
+        let interrupted = self.named_open();
+        let turn = self.turn.take();
+        let append = |body| journal.append(Draft::daemon(body).synthetic().in_turn(turn.clone())).map(drop);
+        for (_, mut item) in std::mem::take(&mut self.items) {
+            item.status = ItemStatus::Failed;
+            append(EventBody::ItemCompleted(ItemEvent { item }))?;
+        }
+        for (_, asked) in std::mem::take(&mut self.permissions) {
+            let resolved = resolved_permission(&asked, PermissionReply::Reject, Some("expired"));
+            append(EventBody::PermissionResolved(resolved))?;
+        }
+        for (_, asked) in std::mem::take(&mut self.questions) {
+            append(EventBody::QuestionResolved(resolved_question(&asked, None, Some("expired"))))?;
+        }
+        if turn.is_some() {
+            let (outcome, metadata) = (Some(TurnOutcome::Interrupted), Some(json!({"reason": reason})));
+            append(EventBody::TurnEnded(Turn { phase: TurnPhase::Ended, turn_id: turn.clone(), outcome, metadata }))?;
+        }
+        journal.append(Draft::daemon(EventBody::SessionRecovered(SessionRecovered { interrupted, torn_bytes })))?;
+        Ok(())
+    }
+
+    fn named_open(&self) -> Vec<String> {
+        let turn = self.turn.iter().map(TurnId::to_string);
+        let permissions = self.permissions.keys().map(PermissionId::to_string);
+        let questions = self.questions.keys().map(QuestionId::to_string);
+        turn.chain(permissions).chain(questions).collect()
+    }
+
+    fn observe(&mut self, event: Event) {
+        let sequence = event.sequence;
+        match event.draft.body {
+            EventBody::SessionStarted(started) => self.started = Some(started),
+            EventBody::SessionEnded(_) => self.ended = true,
+            EventBody::MessageQueued(queued) => {
+                let client_message_id = queued.client_message_id;
+                self.name(client_message_id.clone(), &queued.turn_id, sequence, true);
+                let (text, attachments) = (queued.message, queued.attachments);
+                let message = Message { text, attachments, client_message_id, ..Message::default() };
+                self.queued.push_back(Queued { turn: queued.turn_id, message });
+            }
+            EventBody::TurnStarted(turn) => self.turn_started(turn, sequence),
+            EventBody::TurnEnded(_) => self.turn = None,
+            EventBody::ItemStarted(ItemEvent { item }) => drop(self.items.insert(item.item_id.clone(), item)),
+            EventBody::ItemCompleted(ItemEvent { item }) => drop(self.items.remove(&item.item_id)),
+            EventBody::PermissionRequested(asked) => {
+                self.permissions.insert(asked.permission_id.clone(), asked);
+            }
+            EventBody::PermissionResolved(asked) => drop(self.permissions.remove(&asked.permission_id)),
+            EventBody::QuestionRequested(asked) => drop(self.questions.insert(asked.question_id.clone(), asked)),
+            EventBody::QuestionResolved(asked) => drop(self.questions.remove(&asked.question_id)),
+            _ => {}
+        }
+    }
+
+    fn turn_started(&mut self, turn: Turn, sequence: u64) {
+        let Some(id) = turn.turn_id else { return };
+        let was_queued = self.queued.iter().any(|queued| queued.turn == id);
+        self.queued.retain(|queued| queued.turn != id);
+        let named = turn.metadata.as_ref().and_then(|metadata| metadata.get("client_message_id"));
+        if !was_queued {
+            self.name(named.and_then(Value::as_str).map(str::to_owned), &id, sequence, false);
+        }
+        self.turn = Some(id);
+    }
+
+    fn name(&mut self, client_message_id: Option<String>, turn: &TurnId, sequence: u64, queued: bool) {
+        let Some(id) = client_message_id else { return };
+        self.named.push((id, Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }));
+    }
+}
