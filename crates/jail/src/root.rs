@@ -14,6 +14,7 @@ use rustix::mount::{
 };
 
 use crate::error::{During, Failure, Step};
+use crate::mask;
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
@@ -169,9 +170,7 @@ impl Root {
         let shown = rustix::fs::statat(&self.scratch, "lower", AtFlags::empty())?;
         rustix::fs::chmodat(&self.scratch, "upper", Mode::from_raw_mode(shown.st_mode & 0o777), AtFlags::empty())?;
         let mask = openat(&self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        for path in masks {
-            whiteout(&mask, path)?;
-        }
+        mask::hide(&mask, lower, masks)?;
         let base = "/tmp/.scratch";
         let layers = if masks.is_empty() { format!("{base}/lower") } else { format!("{base}/mask:{base}/lower") };
         let merged = new_fs(
@@ -298,21 +297,6 @@ fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
 fn write_at(dir: impl AsFd, path: &str, content: &str) -> io::Result<()> {
     let file = openat(dir, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     std::fs::File::from(file).write_all(content.as_bytes())
-}
-
-/// Marks `path` as not existing in the layers below; its parents become ordinary directories that merge.
-fn whiteout(mask: &OwnedFd, path: &Path) -> io::Result<()> {
-    let mut made = PathBuf::new();
-    for part in path.parent().into_iter().flat_map(Path::components) {
-        made.push(part);
-        match mkdirat(mask, &made, Mode::from_raw_mode(0o755)) {
-            Err(rustix::io::Errno::EXIST) | Ok(()) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let nothing = rustix::fs::makedev(0, 0);
-    rustix::fs::mknodat(mask, path, rustix::fs::FileType::CharacterDevice, Mode::empty(), nothing)?;
-    Ok(())
 }
 
 /// A borrowed descriptor of the current directory's root, for Landlock rules.

@@ -183,12 +183,25 @@ fn overlay(spawner: &Spawner) -> Outcome {
 }
 
 fn masks(spawner: &Spawner) -> Outcome {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let repository = repository();
     std::fs::create_dir_all(repository.path().join("deep/er"))?;
     std::fs::write(repository.path().join(".env"), "SECRET=1")?;
     std::fs::write(repository.path().join("deep/er/.env"), "SECRET=2")?;
     let masks = vec![".env".into(), "deep/er/.env".into()];
+    let seen_from = |directory: &Path, path: &str| {
+        let metadata = std::fs::metadata(directory.join(path)).expect("metadata");
+        format!("{:o} {}", metadata.permissions().mode() & 0o7777, metadata.mtime())
+    };
+    std::fs::set_permissions(repository.path().join("deep"), std::fs::Permissions::from_mode(0o711))?;
+    std::fs::set_permissions(repository.path().join("deep/er"), std::fs::Permissions::from_mode(0o2750))?;
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    std::fs::File::open(repository.path().join("deep"))?.set_modified(long_ago)?;
     let made = make(spawner, WorkspacePlan::Overlay { directory: canonical(&repository), masks });
+    let (shown, _) = shell(&made.jail, "stat -c '%a %Y' deep deep/er; stat -c '%u' deep deep/er kept.txt | uniq");
+    let expected: String =
+        ["deep", "deep/er"].map(|path| seen_from(repository.path(), path) + "\n").concat() + "1000\n";
+    assert_eq!(shown, expected, "a directory above a hidden file looks as it does on the host");
     let attack = "cat .env deep/er/.env; mv deep other; cat other/er/.env; cp -a other again; ls -a . again/er; cat again/er/.env";
     let (text, _) = shell(&made.jail, attack);
     assert!(!text.contains("SECRET"), "{text}");

@@ -9,6 +9,7 @@ mod beneath;
 mod exec;
 mod jailed;
 mod limits;
+mod mask;
 mod overlay;
 mod port;
 mod review;
@@ -19,6 +20,7 @@ mod unconfined;
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run};
 pub use jailed::JailBackend;
 pub use limits::{LimitKey, Limits};
+pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{
     Backend, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace, WorkspaceMode,
