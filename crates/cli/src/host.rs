@@ -28,7 +28,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Agent { .. } => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
         Command::Exec(exec) => exec::carry_out(exec, &config, Spawner::fork()?, json),
-        Command::Policy(command) => carry_out_policy(command, &config, json),
+        Command::Policy(command) => Ok(carry_out_policy(command, &config, json)),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
@@ -45,15 +45,15 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> ExitCode {
     let setting = policy::Setting::of(config, json);
     let mut people = anstream::stderr();
     match policy::run(command, &setting, &mut anstream::stdout(), &mut people) {
-        Ok(code) => Ok(code),
+        Ok(code) => code,
         Err(failure) => {
             // Nobody is left to tell when standard error is closed too.
             let _ = failure.report(&mut people);
-            Ok(ExitCode::from(failure.code().exit()))
+            ExitCode::from(failure.code().exit())
         }
     }
 }

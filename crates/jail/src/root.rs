@@ -176,7 +176,7 @@ impl Root {
         let shown = rustix::fs::statat(&self.scratch, "lower", AtFlags::empty())?;
         rustix::fs::chmodat(&self.scratch, "upper", Mode::from_raw_mode(shown.st_mode & 0o777), AtFlags::empty())?;
         let (upper, work) = (format!("{SCRATCH}/upper"), format!("{SCRATCH}/work"));
-        let merged = self.merge(&[("lowerdir", &layers), ("upperdir", &upper), ("workdir", &work)])?;
+        let merged = merge(&[("lowerdir", &layers), ("upperdir", &upper), ("workdir", &work)])?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok((merged, openat(&self.scratch, "upper", flags, Mode::empty())?))
     }
@@ -184,7 +184,7 @@ impl Root {
     /// `mask : workspace` with nothing above: it cannot be written.
     fn masked(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<OwnedFd> {
         let layers = self.lower_layers(lower, masks)?;
-        self.merge(&[("lowerdir", &layers)])
+        merge(&[("lowerdir", &layers)])
     }
 
     /// Attaches the layers below for the moment of the merge.
@@ -197,15 +197,6 @@ impl Root {
         mask::hide(&mask, lower, masks)?;
         let lower = format!("{SCRATCH}/lower");
         Ok(if masks.is_empty() { lower } else { format!("{SCRATCH}/mask:{lower}") })
-    }
-
-    /// Overlay clones its layers when it is made, so the place the host's one is attached at is taken away again.
-    fn merge(&self, options: &[(&str, &str)]) -> io::Result<OwnedFd> {
-        let options: Vec<_> = options.iter().copied().chain([("source", "workspace")]).collect();
-        let merged = new_fs("overlay", &["userxattr"], &options)?;
-        sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
-        unmount(format!("{SCRATCH}/lower"), UnmountFlags::DETACH)?;
-        Ok(merged)
     }
 
     /// Makes the new root the only one, and read-only. The scratch space stays reachable only through
@@ -262,6 +253,15 @@ impl Root {
         let file = openat(&self.top, inside(path), flags, Mode::from_raw_mode(0o644))?;
         std::fs::File::from(file).write_all(content)
     }
+}
+
+/// Overlay clones its layers when it is made, so the place the host's one is attached at is taken away again.
+fn merge(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let options: Vec<_> = options.iter().copied().chain([("source", "workspace")]).collect();
+    let merged = new_fs("overlay", &["userxattr"], &options)?;
+    sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
+    unmount(format!("{SCRATCH}/lower"), UnmountFlags::DETACH)?;
+    Ok(merged)
 }
 
 /// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
