@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -20,7 +21,10 @@ use hyper_util::rt::TokioIo;
 use protocol::{Draft, Event, EventBody, SessionId, TurnId};
 use serde_json::Value;
 use store::{Journal, JournalError};
-use tokio::{net::TcpStream, sync::watch, task::JoinSet};
+use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
+
+/// A test that waits longer than this has failed; nothing is expected to take a fraction of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A journal in memory, which can be made to fail.
 pub(crate) struct Notes {
@@ -176,10 +180,13 @@ impl Desk {
 
     /// Sends a request and reads the whole answer.
     pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Answer {
-        let mut client = Client::connect(self.address).await;
-        let (parts, body) = client.send(request).await.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status, headers: parts.headers, body }
+        let exchange = async {
+            let mut client = Client::connect(self.address).await;
+            let (parts, body) = client.send(request).await.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Answer { status: parts.status, headers: parts.headers, body }
+        };
+        timeout(PATIENCE, exchange).await.unwrap()
     }
 
     /// Sends a body to a path and reads the whole answer.
@@ -194,10 +201,15 @@ impl Desk {
 
     /// Waits until an event of that name is written and returns its data.
     pub(crate) async fn event(&self, name: &str) -> Value {
+        let found = timeout(PATIENCE, self.wait_for(name)).await;
+        found.unwrap_or_else(|_| panic!("no `{name}` came, only {:?}", self.notes.names()))
+    }
+
+    async fn wait_for(&self, name: &str) -> Value {
         let mut last = self.notes.last();
         loop {
-            let found = self.events().into_iter().map(|body| serde_json::to_value(body).unwrap());
-            if let Some(event) = found.into_iter().find(|event| event["type"] == name) {
+            let mut written = self.events().into_iter().map(|body| serde_json::to_value(body).unwrap());
+            if let Some(event) = written.find(|event| event["type"] == name) {
                 return event["data"].clone();
             }
             last.changed().await.unwrap();
