@@ -112,7 +112,7 @@ impl SavedChanges {
 /// Forgets saved changes, and the originals of an apply with them: nothing can be undone afterwards.
 /// Refused while an apply is unfinished, whose originals may be the only copy.
 pub fn discard(directory: &Path) -> io::Result<()> {
-    let lock = match Lock::take(directory) {
+    let _lock = match Lock::take(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
@@ -120,6 +120,5 @@ pub fn discard(directory: &Path) -> io::Result<()> {
         let why = "an apply of these changes stopped halfway: finish or undo it first";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
     }
-    drop(lock);
     std::fs::remove_dir_all(directory)
 }

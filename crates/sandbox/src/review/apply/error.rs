@@ -43,8 +43,8 @@ pub enum ApplyError {
         /// What failed.
         source: io::Error,
     },
-    /// A step failed, and so did putting things back; undo can be tried again.
-    #[error("cannot put back `{}`: changes are applied in part, undo them when it is mended", quoted(.path))]
+    /// Finishing or undoing stopped here, and can be tried again.
+    #[error("stopped at `{}`: changes are applied in part, finish or undo them when it is mended", quoted(.path))]
     HalfApplied {
         /// Relative to the workspace.
         path: PathBuf,
@@ -73,7 +73,7 @@ impl ApplyError {
         }
     }
 
-    /// For a step back that could not be taken.
+    /// For a step that could not be taken, where those before it stay.
     pub(crate) fn half_applied(path: &Path, stop: Stop) -> Self {
         let path = path.to_owned();
         let source = match stop {

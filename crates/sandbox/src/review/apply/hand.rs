@@ -23,7 +23,7 @@ pub(crate) struct Hand<'a> {
     pub(crate) contents: Contents,
     originals: OwnedFd,
     id: &'a str,
-    /// Called before each single change to a disk; tests stop here.
+    /// Called before each single change to a disk, and before each look at what came of one; tests stop here.
     before_each: &'a dyn Fn(),
 }
 
@@ -60,7 +60,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// The next change is about to be made.
+    /// The next change, or look, is about to be made.
     pub(crate) fn next(&self) {
         (self.before_each)();
     }

@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 
 use self::check::check;
-use self::hand::Hand;
+use self::hand::{Hand, Stop};
 use self::select::select;
 use self::step::{Step, run, steps};
 use super::journal::{Journal, State};
@@ -88,6 +88,9 @@ pub(crate) fn apply_stepwise(
     if !refusals.is_empty() {
         return Err(ApplyError::Refused(refusals));
     }
+    if changes.is_empty() {
+        return Ok(Applied { changes });
+    }
     if let Some(last) = last {
         last.remove(&saved.directory)?;
     }
@@ -95,7 +98,7 @@ pub(crate) fn apply_stepwise(
     let mut journal = Journal { id, workspace, state: State::Started, changes };
     before_each();
     journal.write(&saved.directory)?;
-    match complete(&saved.directory, &mut journal, before_each) {
+    match complete(&saved.directory, &mut journal, before_each, ApplyError::stopped) {
         Ok(manifest) => saved.manifest = manifest,
         Err(error) => {
             take_back(&saved.directory, &mut journal, before_each)?;
@@ -112,7 +115,7 @@ pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Resul
     match journal.state {
         State::Done => {}
         State::Undoing => return Err(ApplyError::Undoing),
-        State::Started => drop(complete(directory, &mut journal, before_each)?),
+        State::Started => drop(complete(directory, &mut journal, before_each, ApplyError::half_applied)?),
     }
     Ok(Applied { changes: journal.changes })
 }
@@ -125,10 +128,15 @@ pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<
 }
 
 /// Takes every step that is left and records the result.
-fn complete(saved: &Path, journal: &mut Journal, before_each: &dyn Fn()) -> Result<Manifest, ApplyError> {
+fn complete(
+    saved: &Path,
+    journal: &mut Journal,
+    before_each: &dyn Fn(),
+    stopped: fn(&Path, Stop) -> ApplyError,
+) -> Result<Manifest, ApplyError> {
     let hand = Hand::open(saved, journal, before_each)?;
     let steps = steps(&journal.changes);
-    run(&hand, &steps).map_err(|(path, stop)| ApplyError::stopped(path, stop))?;
+    run(&hand, &steps).map_err(|(path, stop)| stopped(path, stop))?;
     hand.sync_names(&paths_of(&steps))?;
     let mut manifest = Manifest::read(saved)?;
     forget_applied(&mut manifest, &hand, &journal.changes)?;

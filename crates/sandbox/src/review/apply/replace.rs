@@ -48,7 +48,9 @@ impl Replace<'_> {
     pub(crate) fn stage(&self, hand: &Hand<'_>) -> Result<Option<File>, Stop> {
         let Some(spot) = self.spot_unless_done(hand)? else { return Ok(None) };
         let taken = self.is_taken(&spot)?;
-        self.give_back_foreign(hand, &spot, taken)?;
+        if !taken && self.give_back_foreign(hand, &spot)? {
+            return Err(Stop::Conflict(Difference::Changed));
+        }
         let Some(after) = self.after else { return Ok(None) };
         if taken || (self.before.is_none() && spot.target.holds(after)?) {
             return Ok(None);
@@ -86,11 +88,10 @@ impl Replace<'_> {
             Err(error) if beneath::is_absence(error) => return Err(Stop::Conflict(Difference::Gone)),
             Err(error) => return Err(error.into()),
         };
-        let taken = self.is_taken(&spot)?;
-        self.give_back_foreign(hand, &spot, taken)?;
         match self.before {
             None => self.vanish(hand, &spot),
-            Some(before) if taken => self.restore(hand, &spot, &before),
+            Some(before) if self.is_taken(&spot)? => self.restore(hand, &spot, &before),
+            Some(_) if self.give_back_foreign(hand, &spot)? => Ok(()),
             Some(_) => {
                 hand.next();
                 Ok(spot.beside.remove()?)
@@ -135,24 +136,24 @@ impl Replace<'_> {
     }
 
     /// After a crash between an exchange and the look at what came out, a file of somebody else may lie
-    /// beside the target.
-    fn give_back_foreign(&self, hand: &Hand<'_>, spot: &Spot, taken: bool) -> Result<(), Stop> {
-        if taken || self.before.is_none() || spot.beside.stamp()?.is_none() {
-            return Ok(());
+    /// beside the target. Whether it did, and went back.
+    fn give_back_foreign(&self, hand: &Hand<'_>, spot: &Spot) -> Result<bool, Stop> {
+        if self.before.is_none() || spot.beside.stamp()?.is_none() {
+            return Ok(false);
         }
         match self.after {
-            Some(after) if spot.target.holds(after)? => {
+            Some(after) if !spot.target.holds(after)? => return Ok(false),
+            Some(_) => {
                 hand.next();
                 spot.beside.exchange(&spot.target)?;
                 spot.beside.remove()?;
             }
-            Some(_) => return Ok(()),
             None => {
                 hand.next();
                 spot.beside.move_to(&spot.target)?;
             }
         }
-        Err(Stop::Conflict(Difference::Changed))
+        Ok(true)
     }
 
     /// Removes what was new. What is there but not ours was there before, or is somebody's by now.
@@ -205,6 +206,7 @@ fn exchange(hand: &Hand<'_>, spot: &Spot, expected: impl Fn(&Place) -> io::Resul
         Errno::NOENT => Stop::Conflict(Difference::Gone),
         error => error.into(),
     })?;
+    hand.next();
     if expected(&spot.beside)? {
         return Ok(());
     }
@@ -220,6 +222,7 @@ fn take_away(hand: &Hand<'_>, spot: &Spot, before: &Stamp) -> Result<(), Stop> {
         Errno::NOENT => Stop::Conflict(Difference::Gone),
         error => error.into(),
     })?;
+    hand.next();
     if is_file(&spot.beside, before)? {
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! An apply killed before each of its changes to a disk can be finished and undone, byte for byte.
 
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::os::unix::fs::symlink;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -233,6 +234,53 @@ fn a_file_that_changes_under_our_hands_is_left_and_everything_put_back() {
         let moments = (0..1000).take_while(|moment| meddled(file, *moment, &before)).count();
         assert!(moments > 40, "only {moments} moments were tried");
     }
+}
+
+/// Somebody writes `file` before change number `moment` of an apply, which is killed right after that
+/// change; whether that moment came.
+fn meddled_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
+    let desk = desk(&places()[0]);
+    let mut saved = desk.save();
+    let count = Cell::new(0);
+    let meddle_and_die = || {
+        match count.get().cmp(&moment) {
+            Ordering::Less => {}
+            Ordering::Equal => desk.host_file(file, "theirs\n"),
+            Ordering::Greater => resume_unwind(Box::new("killed")),
+        }
+        count.set(count.get() + 1);
+    };
+    let apply = || apply_stepwise(&mut saved, &desk.host(""), None, &|_| None, &meddle_and_die);
+    // Killed while it puts things back, it may also have seen the file.
+    let _ = catch_unwind(AssertUnwindSafe(apply));
+    let undone = undo_stepwise(&desk.saved(), &|| ());
+    let now = tree(&desk.host(""));
+    if count.get() > moment {
+        assert_eq!(now[Path::new(file)].2, b"theirs\n", "{file} at {moment}");
+    }
+    match undone {
+        Ok(_) => assert_eq!(without(&now, file), without(before, file), "{file} at {moment}"),
+        // It was ours when they wrote it, or had not begun.
+        Err(ApplyError::Refused(_) | ApplyError::NothingApplied) => {}
+        Err(error) => panic!("{file} at {moment}: {error:?}"),
+    }
+    count.get() > moment
+}
+
+#[test]
+fn a_file_swapped_out_in_the_moment_of_a_crash_is_given_back() {
+    let (before, _) = both_ends(&places()[0]);
+    for file in ["edited", "gone", "dir/new"] {
+        let moments = (0..1000).take_while(|moment| meddled_and_killed(file, *moment, &before)).count();
+        assert!(moments > 40, "only {moments} moments were tried");
+    }
+}
+
+fn without(tree: &Tree, file: &str) -> Tree {
+    tree.iter()
+        .filter(|(path, _)| *path != Path::new(file))
+        .map(|(path, entry)| (path.clone(), entry.clone()))
+        .collect()
 }
 
 fn nothing(error: ApplyError) -> Result<(), ApplyError> {

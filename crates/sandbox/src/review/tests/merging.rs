@@ -142,7 +142,9 @@ proptest! {
         apply(&mut saved, &desk.host(""), None, &|_| None).unwrap();
         prop_assert_eq!(tree(&desk.host("")), tree(&picture.host("")));
         prop_assert_eq!(listed(&desk.save()), [""; 0]);
-        undo(&desk.saved()).unwrap();
+        if tree(&desk.host("")) != before {
+            undo(&desk.saved()).unwrap();
+        }
         prop_assert_eq!(tree(&desk.host("")), before);
     }
 }

@@ -165,3 +165,25 @@ fn a_tampered_list_leads_nowhere_else() {
         assert_eq!(refusals(&desk, &mut saved), [(path.to_owned(), Reason::BadPath)]);
     }
 }
+
+#[test]
+fn a_refusal_names_the_rule_and_the_difference() {
+    let desk = Desk::with_host(&["edited"]);
+    desk.upper_file("edited", "mine\n");
+    desk.upper_file(".git/hooks/pre-commit", "x\n");
+    let mut saved = desk.save();
+    desk.host_file("edited", "theirs\n");
+    let error = apply(&mut saved, &desk.host(""), None, &hooks).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "nothing was applied: `.git/hooks`: denied by deny_write: .git/hooks/** (sandbox.policy.yaml:7) (and 2 more)"
+    );
+    assert_eq!(error.code(), protocol::Code::ApplyConflict);
+    let ApplyError::Refused(refusals) = error else { panic!("{error:?}") };
+    let conflict = serde_json::json!({"path": "edited", "reason": "conflict", "difference": "changed"});
+    assert_eq!(serde_json::to_value(&refusals[2]).unwrap(), conflict);
+    assert_eq!(serde_json::to_value(&refusals[0]).unwrap()["rule"]["line"], 7);
+    let only = apply(&mut saved, &desk.host(""), Some(&[Path::new("edited")]), &hooks).unwrap_err();
+    let expected = "nothing was applied: `edited`: it changed on the host since the sandbox was made";
+    assert_eq!(only.to_string(), expected);
+}
