@@ -139,7 +139,7 @@ fn retry_request() -> Vec<u8> {
 
 #[tokio::test]
 async fn a_hello_that_does_not_come_is_not_waited_for() {
-    let sandbox = sandbox(Limits { head_timeout: Duration::from_millis(100), ..Limits::default() });
+    let sandbox = sandbox(Limits { head_timeout: Duration::from_millis(500), ..Limits::default() });
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     stream.write_all(&origin::hello(Some(NAME))[..20]).await.unwrap();
@@ -173,6 +173,18 @@ async fn closing_cuts_what_runs_and_leaves_everything_recorded() {
     assert_eq!(records[0].1["bytes"], 2 * hello.len());
     assert!(Answer::read(stream).await.bytes.is_empty());
     assert!(TcpStream::connect(proxy).await.is_err());
+}
+
+#[tokio::test]
+async fn dropping_it_cuts_what_runs_and_records_it_too() {
+    let sandbox = sandbox(Limits::default());
+    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, NAME).await;
+    let hello = origin::hello(Some(NAME));
+    stream.write_all(&hello).await.unwrap();
+    soon(stream.read_exact(&mut vec![0; hello.len()])).await.unwrap();
+    assert_eq!(sandbox.abandon().await["bytes"], 2 * hello.len());
+    assert!(Answer::read(stream).await.bytes.is_empty());
 }
 
 #[tokio::test]

@@ -77,9 +77,7 @@ impl Sandbox {
 
     /// What was recorded so far, oldest first: type and data.
     pub(crate) fn records(&self) -> Vec<(String, Value)> {
-        let events = self.journal.after(0, usize::MAX).unwrap();
-        let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
-        values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
+        records(&*self.journal)
     }
 
     /// Waits until a record of this type is written, and returns its data.
@@ -93,13 +91,25 @@ impl Sandbox {
         }
     }
 
+    /// Drops the proxy, and waits for the record of what was cut.
+    pub(crate) async fn abandon(self) -> Value {
+        drop(self.attachment);
+        let mut last = self.journal.last();
+        soon(last.wait_for(|last| *last > 0)).await.unwrap();
+        records(&*self.journal).remove(0).1
+    }
+
     /// Closes the proxy and returns everything it recorded.
     pub(crate) async fn close(self) -> Vec<(String, Value)> {
         soon(self.attachment.close()).await;
-        let events = self.journal.after(0, usize::MAX).unwrap();
-        let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
-        values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
+        records(&*self.journal)
     }
+}
+
+fn records(journal: &dyn Journal) -> Vec<(String, Value)> {
+    let events = journal.after(0, usize::MAX).unwrap();
+    let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
+    values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
 }
 
 /// What came back, to the end.
