@@ -19,6 +19,7 @@ use crate::recovery;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
+use crate::watched::watch;
 use crate::{Accepted, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
@@ -159,8 +160,12 @@ impl Sessions {
         if let Some(journal) = self.host.seat(id).and_then(|seat| seat.journal.get().cloned()) {
             return Ok(journal);
         }
-        self.host.shelf.index.get(id)?;
-        Ok(self.host.shelf.journal(id)?.0)
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() || record.owner == *self.host.shelf.owner.id() {
+            return Ok(self.host.shelf.journal(id)?.0);
+        }
+        let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
+        Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
     }
 
     /// What a session waits for, oldest first.

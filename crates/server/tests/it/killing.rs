@@ -18,7 +18,10 @@ use tokio::net::UnixStream;
 use crate::client::{Frame, frames};
 use crate::stage::{config, open};
 
-crate::trials!(whatever_was_told_survives_two_hundred_kills);
+pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
+    let test = whatever_was_told_survives_two_hundred_kills;
+    vec![crate::trial_within(Duration::from_secs(600), "whatever_was_told_survives_two_hundred_kills", test)]
+}
 
 const ROUNDS: u64 = 200;
 
@@ -41,8 +44,7 @@ async fn whatever_was_told_survives_two_hundred_kills() {
         ];
         // Spread over the life of a round, from before the first session is made to after its last turn.
         tokio::time::sleep(Duration::from_micros(round * 7919 % 80_000)).await;
-        server.kill().unwrap();
-        server.wait().unwrap();
+        server.kill();
         for client in clients {
             // A call that broke off is what this is about.
             let _ = client.await.unwrap();
@@ -166,10 +168,28 @@ fn socket(directory: &Path) -> PathBuf {
     directory.join("viv.sock")
 }
 
+/// A server that is killed, at the latest when the test ends.
+struct Server(Child);
+
+impl Server {
+    fn kill(&mut self) {
+        // The second time there is nothing to kill.
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// Starts a server and returns when it answers.
-async fn start(directory: &Path) -> Child {
+async fn start(directory: &Path) -> Server {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let server = command.arg("__serve").arg(directory).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let server = Server(server);
     loop {
         if let Ok(mut stream) = UnixStream::connect(socket(directory)).await
             && stream.write_all(b"GET /v1/health HTTP/1.0\r\nhost: localhost\r\n\r\n").await.is_ok()

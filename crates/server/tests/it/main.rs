@@ -48,9 +48,18 @@ fn main() -> ExitCode {
 
 /// Runs `test` to its end, or fails when it hangs.
 fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {
+    trial_within(Duration::from_secs(60), name, test)
+}
+
+/// The same, for a test that takes its time.
+fn trial_within<F: Future<Output = ()>>(
+    bound: Duration,
+    name: &'static str,
+    test: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
     Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), test()).await }).unwrap();
+        runtime.block_on(async { tokio::time::timeout(bound, test()).await }).unwrap();
         Ok(())
     })
 }

@@ -19,6 +19,7 @@ crate::trials!(
     a_session_that_was_closed_in_order_can_go_on,
     recovering_twice_changes_nothing,
     a_session_of_a_living_host_is_left_alone,
+    a_session_of_another_host_can_be_followed,
 );
 
 /// Runs `scene` on a host of its own that dies at its end.
@@ -150,4 +151,16 @@ async fn a_session_of_a_living_host_is_left_alone() {
     assert!(other.sessions.recover().await.unwrap().is_empty());
     assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunElsewhere(_))));
     assert_eq!(outcome(&stage.turn(&session, "/echo mine").await), Some(TurnOutcome::Completed));
+}
+
+async fn a_session_of_another_host_can_be_followed() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let other = Stage::on(stage.directory.clone(), Timing::default());
+    let seen = other.events(&session);
+    stage.say(&session, "/echo hello").await;
+    let rest = other.until(&session, seen.len() as u64, |event| type_of(event) == "turn.ended").await;
+    stage.sessions.terminate(&session).await.unwrap();
+    other.until_type(&session, rest.last().unwrap().sequence, "session.ended").await;
+    assert_eq!(other.events(&session), stage.events(&session));
 }
