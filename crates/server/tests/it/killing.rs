@@ -1,22 +1,19 @@
 //! kill -9 at any moment, with traffic: what a client was told is there afterwards, and nothing is doubled.
-//!
-//! The server is another run of this binary, started with `__serve DIRECTORY`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use protocol::{Event, EventBody, PermissionStatus, SessionId};
-use server::{Listeners, serve};
+use protocol::{Event, EventBody, PermissionStatus};
 use store::DataDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::child::{check_record, post, socket, start};
 use crate::client::{Frame, frames};
-use crate::stage::{config, open};
+use crate::stage::open;
 
 pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
     let test = whatever_was_told_survives_two_hundred_kills;
@@ -62,26 +59,6 @@ async fn whatever_was_told_survives_two_hundred_kills() {
         records.insert(info.session_id.to_string(), events);
     }
     check_told(&told, &records);
-}
-
-/// A record is whole: contiguous, every turn ended, everything asked resolved once.
-#[track_caller]
-fn check_record(session: &SessionId, events: &[Event]) {
-    let (mut open, mut asked) = (None, HashMap::new());
-    for (index, event) in events.iter().enumerate() {
-        assert_eq!(event.sequence, index as u64 + 1, "{session}: a gap");
-        match &event.draft.body {
-            EventBody::TurnStarted(turn) => assert_eq!(open.replace(turn.turn_id.clone()), None, "{session}"),
-            EventBody::TurnEnded(turn) => assert_eq!(open.take(), Some(turn.turn_id.clone()), "{session}"),
-            EventBody::PermissionRequested(permission) => {
-                asked.insert(permission.permission_id.clone(), 0);
-            }
-            EventBody::PermissionResolved(permission) => *asked.get_mut(&permission.permission_id).unwrap() += 1,
-            _ => {}
-        }
-    }
-    assert_eq!(open, None, "{session}: a turn stayed open");
-    assert!(asked.values().all(|resolved| *resolved == 1), "{session}: {asked:?}");
 }
 
 /// Everything that was told is on record, as it was told.
@@ -153,64 +130,4 @@ async fn read_along(socket: PathBuf, session: String, told: Arc<Mutex<Told>>) ->
     let _ = stream.read_to_end(&mut text).await;
     told.lock().unwrap().events.entry(session).or_default().extend(frames(&String::from_utf8_lossy(&text)));
     Ok(())
-}
-
-async fn post(socket: &Path, path: &str, body: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket).await?;
-    let head = format!("POST {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json");
-    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    if answer.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
-}
-
-fn socket(directory: &Path) -> PathBuf {
-    directory.join("viv.sock")
-}
-
-/// A server that is killed, at the latest when the test ends.
-struct Server(Child);
-
-impl Server {
-    fn kill(&mut self) {
-        // The second time there is nothing to kill.
-        let _ = self.0.kill();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// Starts a server and returns when it answers.
-async fn start(directory: &Path) -> Server {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let server = command.arg("__serve").arg(directory).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let server = Server(server);
-    loop {
-        if let Ok(mut stream) = UnixStream::connect(socket(directory)).await
-            && stream.write_all(b"GET /v1/health HTTP/1.0\r\nhost: localhost\r\n\r\n").await.is_ok()
-        {
-            let mut answer = String::new();
-            if stream.read_to_string(&mut answer).await.is_ok() && answer.contains(r#"{"status":"ok"}"#) {
-                return server;
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// The server's side: recovers what was left, and serves until it is killed.
-pub(crate) fn be_the_server(directory: &Path) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let sessions = open(directory);
-        sessions.recover().await.unwrap();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(socket(directory)) };
-        serve(listeners, config(), sessions, |_| {}, std::future::pending()).await.unwrap();
-    });
-    ExitCode::SUCCESS
 }

@@ -7,8 +7,10 @@
 
 mod access;
 mod answers;
+mod child;
 mod client;
 mod events;
+mod full_disk;
 mod killing;
 mod messages;
 mod refusals;
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
             let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
             return mock::main(settings, std::io::stdin(), std::io::stdout());
         }
-        ["__serve", directory] => return killing::be_the_server(directory.as_ref()),
+        ["__serve", directory] => return child::be_the_server(directory.as_ref()),
         _ => {}
     }
     let trials = [
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         answers::trials(),
         sockets::trials(),
         killing::trials(),
+        full_disk::trials(),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
