@@ -9,7 +9,7 @@
 mod ask;
 mod update;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
@@ -23,8 +23,19 @@ use crate::{Dialogue, LaunchContext, Output, PermissionMode, Prompt};
 pub(crate) struct Quirks {
     /// Its own name for the mode in which it changes nothing; the other modes are kept here.
     pub(crate) plan_mode: Option<&'static str>,
-    /// A last message that begins with `Error: ` is the only sign that the model failed.
-    pub(crate) errors_are_messages: bool,
+    /// Recognizes a message that is the program's own and not the model's.
+    pub(crate) notice: Option<fn(&str) -> Option<Notice>>,
+}
+
+/// What a message of the program itself says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// The model's side failed, and with it the turn.
+    Error,
+    /// The model's side failed, and is asked again.
+    Retrying,
+    /// Something that a person may want to know, under this label.
+    Status(&'static str),
 }
 
 /// What an answer of the agent will be about.
@@ -47,13 +58,15 @@ pub(crate) struct AcpDialogue {
     /// While an old session is loaded, the agent tells all of it again.
     replaying: bool,
     prompts: VecDeque<String>,
+    /// Why no session could be opened: every prompt fails with it.
+    broken: Option<String>,
     requests: HashMap<u64, Request>,
     last_request: u64,
-    permissions: HashMap<PermissionId, ask::Asked>,
+    permissions: BTreeMap<PermissionId, ask::Asked>,
     /// Calls that a person refused and whose end was not told yet: one agent never tells it.
-    refused: HashSet<String>,
-    /// What may turn out to be an error, if nothing follows it.
-    suspect: Option<String>,
+    refused: BTreeSet<String>,
+    /// The program itself said that the model failed.
+    model_failed: bool,
 }
 
 impl AcpDialogue {
@@ -66,11 +79,12 @@ impl AcpDialogue {
             session: None,
             replaying: false,
             prompts: VecDeque::new(),
+            broken: None,
             requests: HashMap::new(),
             last_request: 0,
-            permissions: HashMap::new(),
-            refused: HashSet::new(),
-            suspect: None,
+            permissions: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            model_failed: false,
         }
     }
 
@@ -112,14 +126,42 @@ impl AcpDialogue {
     }
 
     fn failed(&mut self, request: Request, error: &Value) {
-        let message = error["message"].as_str().unwrap_or("a request failed");
+        let told = error["message"].as_str().unwrap_or("a request failed");
+        // One agent hands on the body that its vendor's server answered.
+        let body: Value = serde_json::from_str(told).unwrap_or_default();
+        let message = body.pointer("/error/message").or(error.pointer("/data/details")).and_then(Value::as_str);
+        let message = message.unwrap_or(told);
         self.settle_refused();
-        self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
-        // A mode that was not set would leave the agent freer than the person asked for.
-        self.end_turn(TurnOutcome::Failed);
-        if request != Request::Prompt {
-            self.session = None;
+        if request == Request::Prompt {
+            self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
+            return self.end_turn(TurnOutcome::Failed);
         }
+        if request == Request::Session && self.resume.take().is_some() {
+            // One agent cannot load what it saved itself: better a session without memory that says so.
+            self.replaying = false;
+            let words = format!("the agent cannot go on with its old session and has forgotten it: {message}");
+            self.transcript.error(words, None, Some(error.clone()));
+            return self.open_session();
+        }
+        // Without a session nothing works, and a mode that was not set would leave the agent freer than
+        // the person asked for.
+        self.session = None;
+        self.broken = Some(message.to_owned());
+        if self.waiting() {
+            self.fail(message);
+        }
+    }
+
+    /// Whether a prompt was handed over whose turn has not ended.
+    fn waiting(&self) -> bool {
+        !self.prompts.is_empty() || self.requests.values().any(|request| *request == Request::Prompt)
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.prompts.clear();
+        self.requests.clear();
+        self.transcript.error(message, Some("agent_process_exited"), None);
+        self.end_turn(TurnOutcome::Failed);
     }
 
     fn open_session(&mut self) {
@@ -157,15 +199,11 @@ impl AcpDialogue {
 
     fn prompt_ended(&mut self, result: &Value) {
         self.settle_refused();
-        let outcome = match (result["stopReason"].as_str(), self.suspect.take()) {
-            (Some("cancelled"), _) => TurnOutcome::Interrupted,
-            (Some("end_turn"), Some(words)) => {
-                self.transcript.finish_speech(protocol::ItemStatus::Completed);
-                self.transcript.error(words, Some("upstream_error"), None);
-                TurnOutcome::Failed
-            }
-            (Some("end_turn"), None) => TurnOutcome::Completed,
-            (reason, _) => {
+        let outcome = match result["stopReason"].as_str() {
+            Some("cancelled") => TurnOutcome::Interrupted,
+            Some("end_turn") if self.model_failed => TurnOutcome::Failed,
+            Some("end_turn") => TurnOutcome::Completed,
+            reason => {
                 let reason = reason.unwrap_or("no reason");
                 self.transcript.error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
                 TurnOutcome::Failed
@@ -177,7 +215,7 @@ impl AcpDialogue {
     fn end_turn(&mut self, outcome: TurnOutcome) {
         self.permissions.clear();
         self.refused.clear();
-        self.suspect = None;
+        self.model_failed = false;
         self.transcript.turn_ended(outcome);
     }
 }
@@ -193,9 +231,10 @@ impl Dialogue for AcpDialogue {
 
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         let text = prompt.with_attachments_named();
-        match &self.session {
-            Some(_) => self.start_prompt(&text),
-            None => self.prompts.push_back(text),
+        match (&self.session, self.broken.clone()) {
+            (_, Some(reason)) => self.fail(&reason),
+            (Some(_), None) => self.start_prompt(&text),
+            (None, None) => self.prompts.push_back(text),
         }
         self.transcript.take()
     }
@@ -223,6 +262,9 @@ impl Dialogue for AcpDialogue {
             self.transcript.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
             // The protocol wants every open request answered as cancelled.
             self.cancel_permissions();
+        } else if !self.prompts.is_empty() {
+            self.prompts.clear();
+            self.end_turn(TurnOutcome::Interrupted);
         }
         self.transcript.take()
     }

@@ -1,5 +1,7 @@
 //! Claude Code: one long-lived process on its stdio control protocol.
 
+use serde_json::{Value, json};
+
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
@@ -60,8 +62,13 @@ impl Agent for ClaudeAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(ControlDialogue::new(context, Flavor { error_prefix: None }))
+        Box::new(ControlDialogue::new(context, Flavor { error_prefix: None, prompt }))
     }
+}
+
+fn prompt(text: &str, _: Option<&str>) -> Value {
+    let content = json!([{ "type": "text", "text": text }]);
+    json!({ "type": "user", "message": { "role": "user", "content": content } })
 }
 
 fn native_mode(mode: PermissionMode) -> &'static str {

@@ -9,7 +9,7 @@ mod notification;
 
 use std::collections::{HashMap, VecDeque};
 
-use protocol::{PermissionId, PermissionReply, QuestionId};
+use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::launch::{HOME, WORKSPACE, environment};
@@ -78,6 +78,7 @@ impl Agent for CodexAgent {
             turn: None,
             interrupting: false,
             prompts: VecDeque::new(),
+            broken: None,
             requests: HashMap::new(),
             last_request: 0,
             permissions: HashMap::new(),
@@ -108,6 +109,8 @@ struct CodexDialogue {
     interrupting: bool,
     /// Prompts that came before there was a thread.
     prompts: VecDeque<String>,
+    /// Why no thread could be opened: every prompt fails with it.
+    broken: Option<String>,
     requests: HashMap<u64, Request>,
     last_request: u64,
     permissions: HashMap<PermissionId, ask::Asked>,
@@ -142,12 +145,7 @@ impl CodexDialogue {
 
     fn answer(&mut self, request: Request, value: &Value) {
         if let Some(error) = value.get("error") {
-            let message = error["message"].as_str().unwrap_or("a request failed");
-            self.transcript.error(message, None, Some(error.clone()));
-            if matches!(request, Request::Turn | Request::Thread | Request::Initialize) {
-                self.transcript.turn_ended(protocol::TurnOutcome::Failed);
-            }
-            return;
+            return self.failed(request, error["message"].as_str().unwrap_or("a request failed"));
         }
         let result = &value["result"];
         match request {
@@ -156,6 +154,26 @@ impl CodexDialogue {
             Request::Turn => self.name_turn(&result["turn"]),
             Request::Interrupt => {}
         }
+    }
+
+    fn failed(&mut self, request: Request, message: &str) {
+        match request {
+            Request::Turn => self.fail(message),
+            // The turn goes on, and its own end will tell.
+            Request::Interrupt => self.transcript.error(message, None, None),
+            Request::Initialize | Request::Thread => {
+                self.broken = Some(message.to_owned());
+                if !self.prompts.is_empty() {
+                    self.fail(message);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.prompts.clear();
+        self.transcript.error(message, Some("agent_process_exited"), None);
+        self.transcript.turn_ended(TurnOutcome::Failed);
     }
 
     fn open_thread(&mut self) {
@@ -228,9 +246,10 @@ impl Dialogue for CodexDialogue {
         self.told_error = false;
         self.interrupting = false;
         let text = prompt.with_attachments_named();
-        match &self.thread {
-            Some(_) => self.start_turn(&text),
-            None => self.prompts.push_back(text),
+        match (&self.thread, self.broken.clone()) {
+            (_, Some(reason)) => self.fail(&reason),
+            (Some(_), None) => self.start_turn(&text),
+            (None, None) => self.prompts.push_back(text),
         }
         self.transcript.take()
     }
@@ -253,8 +272,13 @@ impl Dialogue for CodexDialogue {
     }
 
     fn interrupt(&mut self) -> Vec<Output> {
-        self.interrupting = true;
-        self.stop_turn();
+        if self.prompts.is_empty() {
+            self.interrupting = true;
+            self.stop_turn();
+        } else {
+            self.prompts.clear();
+            self.transcript.turn_ended(TurnOutcome::Interrupted);
+        }
         self.transcript.take()
     }
 }

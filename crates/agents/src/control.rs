@@ -19,6 +19,8 @@ use crate::{Dialogue, LaunchContext, Output, Prompt};
 pub(crate) struct Flavor {
     /// How a message begins that is really an error of the model's side.
     pub(crate) error_prefix: Option<&'static str>,
+    /// The line that hands over a prompt to the session of that name.
+    pub(crate) prompt: fn(&str, Option<&str>) -> Value,
 }
 
 /// The protocol's state for one process.
@@ -86,8 +88,8 @@ impl Dialogue for ControlDialogue {
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         self.told_error = false;
         self.interrupting = false;
-        let content = json!([{ "type": "text", "text": prompt.with_attachments_named() }]);
-        self.transcript.send(&json!({ "type": "user", "message": { "role": "user", "content": content } }));
+        let line = (self.flavor.prompt)(&prompt.with_attachments_named(), self.session.as_deref());
+        self.transcript.send(&line);
         self.transcript.take()
     }
 

@@ -1,6 +1,6 @@
 //! GitHub Copilot CLI with a provider of one's own, over the Agent Client Protocol.
 
-use crate::acp::{AcpDialogue, Quirks};
+use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
 
@@ -43,6 +43,42 @@ impl Agent for CopilotAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { errors_are_messages: true, ..Quirks::default() }))
+        Box::new(AcpDialogue::new(context, Quirks { notice: Some(notice), ..Quirks::default() }))
+    }
+}
+
+/// It ends a turn that failed like any other and tells the failure, and other things, as if the model had
+/// said them; these are the words it uses.
+fn notice(words: &str) -> Option<Notice> {
+    if words == "Info: Request failed due to a transient API error. Retrying..." {
+        return Some(Notice::Retrying);
+    }
+    if words.starts_with("Warning: No token count multiplier is known") {
+        return Some(Notice::Status("Warning"));
+    }
+    let error = words.strip_prefix("Error: ")?;
+    let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
+    let known = ["Authentication failed with provider", "Failed to get response from the AI model"];
+    (status || known.iter().any(|known| error.starts_with(known))).then_some(Notice::Error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_words_are_notices() {
+        for (words, expected) in [
+            ("Error: 400 no", Some(Notice::Error)),
+            ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(Notice::Error)),
+            ("Error: Failed to get response from the AI model; retried 5 times", Some(Notice::Error)),
+            ("Info: Request failed due to a transient API error. Retrying...", Some(Notice::Retrying)),
+            ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Status("Warning"))),
+            ("Error: your function returns too early", None),
+            ("Error: 4000 lines", None),
+            ("Info: /workspace/a.txt", None),
+        ] {
+            assert_eq!(notice(words), expected, "{words}");
+        }
     }
 }

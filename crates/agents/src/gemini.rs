@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::acp::{AcpDialogue, Quirks};
+use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode, PlacedFile};
 
@@ -52,6 +52,11 @@ impl Agent for GeminiAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), ..Quirks::default() }))
+        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), notice: Some(notice) }))
     }
+}
+
+/// It tells a change of mode as if the model had said it.
+fn notice(words: &str) -> Option<Notice> {
+    words.starts_with("[MODE_UPDATE] ").then_some(Notice::Status("Mode"))
 }

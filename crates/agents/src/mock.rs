@@ -20,7 +20,7 @@ const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
 /// Where the mock's program is inside the sandbox.
-const PROGRAM: &str = "/opt/viv/bin/viv";
+const PROGRAM: &str = "/run/viv/bin/viv";
 /// The `type`s of [`AgentLine`]: one of these in another shape is damage, not news.
 const KNOWN: &[&str] = &[
     "ready",

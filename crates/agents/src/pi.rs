@@ -85,7 +85,8 @@ struct PiDialogue {
     commands: u64,
     /// The run ended with an error: a retry may follow, which an answer to this command would come after.
     probe: Option<String>,
-    told_error: bool,
+    /// What went wrong last; told when no retry mends it.
+    error: Option<String>,
 }
 
 impl PiDialogue {
@@ -108,7 +109,7 @@ impl Dialogue for PiDialogue {
     }
 
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
-        self.told_error = false;
+        self.error = None;
         self.command("prompt", json!({ "message": prompt.with_attachments_named() }));
         self.transcript.take()
     }

@@ -1,5 +1,7 @@
 //! Qwen Code: Claude Code's control protocol, with models in `OpenAI`'s shape.
 
+use serde_json::{Value, json};
+
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
@@ -41,8 +43,14 @@ impl Agent for QwenAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(ControlDialogue::new(context, Flavor { error_prefix: Some("[API Error: ") }))
+        Box::new(ControlDialogue::new(context, Flavor { error_prefix: Some("[API Error: "), prompt }))
     }
+}
+
+fn prompt(text: &str, session: Option<&str>) -> Value {
+    let message = json!({ "role": "user", "content": text });
+    // It wants a session here and does not mind which one.
+    json!({ "type": "user", "session_id": session.unwrap_or("new"), "message": message, "parent_tool_use_id": null })
 }
 
 fn native_mode(mode: PermissionMode) -> &'static str {

@@ -10,7 +10,10 @@ use crate::failure::Failure;
 /// Lives as the agent `name`.
 pub(crate) fn live(name: &str, arguments: &[String]) -> Result<ExitCode, Failure> {
     if name != "mock" {
-        return Err(Failure::new(Code::UnsupportedAgent, format!("`{name}` is not an agent that lives in this binary")));
+        return Err(Failure::new(
+            Code::UnsupportedAgent,
+            format!("`{name}` is not an agent that lives in this binary"),
+        ));
     }
     let settings = mock::Settings::parse(arguments.iter().cloned(), config::agent_variable)
         .map_err(|error| Failure::of(Code::InvalidRequest, &error).help("viv run mock hello"))?;

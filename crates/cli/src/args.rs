@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::policy::PolicyCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Coding agents under glass: run them in a sandbox, meter them, see everything they did.
@@ -32,6 +33,9 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Check, explain, test, compare and trust policy files
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// What works on this machine, and why the rest does not
     Doctor,
     /// Lives as an agent inside the sandbox
@@ -57,6 +61,12 @@ pub(crate) struct RunArguments {
     /// Which model
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// A policy file or a preset; what `viv policy explain` says when not given
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub(crate) policy: Option<String>,
+    /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) narrow: Vec<String>,
     /// What to answer when it asks for permission
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
@@ -78,6 +88,12 @@ pub(crate) struct ExecArguments {
     /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
+    /// A policy file or a preset; what `viv policy explain` says when not given
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub(crate) policy: Option<String>,
+    /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) narrow: Vec<String>,
     /// End the command after this long, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
@@ -94,6 +110,9 @@ pub(crate) struct ServeArguments {
     /// Address of the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2468")]
     pub(crate) listen: std::net::SocketAddr,
+    /// A policy file or a preset for every session; the preset `balanced` when not given
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub(crate) policy: Option<String>,
     /// Take calls without a token; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,

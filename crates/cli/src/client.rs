@@ -112,7 +112,9 @@ async fn told(response: Response<Incoming>) -> Failure {
 }
 
 fn unreachable(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::StreamError, "the server of this data directory does not answer").because(error).help("viv serve")
+    Failure::new(Code::StreamError, "the server of this data directory does not answer")
+        .because(error)
+        .help("viv serve")
 }
 
 fn not_understood(error: &dyn std::error::Error) -> Failure {

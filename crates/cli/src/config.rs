@@ -15,6 +15,8 @@ use crate::failure::Failure;
 pub(crate) struct Config {
     /// Where everything is kept.
     pub(crate) data_dir: PathBuf,
+    /// The organisation's rules, if the file exists.
+    pub(crate) organisation_policy: PathBuf,
     /// What the file says.
     pub(crate) file: ConfigFile,
 }
@@ -42,10 +44,11 @@ impl Config {
             Some(directory) => directory,
             None => data_home()?.join("viv"),
         };
-        let data_dir = std::path::absolute(&data_dir)
-            .map_err(|error| Failure::new(Code::ConfigInvalid, "the data directory has no absolute path").because(&error))?;
+        let data_dir = std::path::absolute(&data_dir).map_err(|error| {
+            Failure::new(Code::ConfigInvalid, "the data directory has no absolute path").because(&error)
+        })?;
         let file = read_file(&data_dir.join("viv.toml"))?;
-        Ok(Self { data_dir, file })
+        Ok(Self { data_dir, organisation_policy: PathBuf::from("/etc/viv/policy.yaml"), file })
     }
 }
 
@@ -81,8 +84,6 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
     };
     toml::from_str(&text).map_err(|error| {
         let what = format!("`{}` is not a configuration", path.display());
-        Failure::new(Code::ConfigInvalid, what)
-            .detail(error.to_string())
-            .help(format!("edit {}", path.display()))
+        Failure::new(Code::ConfigInvalid, what).detail(error.to_string()).help(format!("edit {}", path.display()))
     })
 }

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{Code, CreateSession, TurnOutcome};
@@ -10,12 +11,14 @@ use crate::args::Permissions;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::Front;
+use crate::policy::{Setting, choose};
 use crate::run::{Conversation, Output, exit_code};
 use crate::{host, sessions};
 
 /// What the scripted model knows how to answer.
 const PROMPT: &str = "Write a small script, run it, and try to phone home.";
-const README: &str = "# A project\n\nThe agent works on a copy of this directory; the directory itself does not change.\n";
+const README: &str =
+    "# A project\n\nThe agent works on a copy of this directory; the directory itself does not change.\n";
 
 /// Carries out `viv demo`.
 pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
@@ -30,7 +33,8 @@ pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> R
         title: Some("demo".to_owned()),
         ..CreateSession::default()
     };
-    let front = Front::open(&config, spawner).await?;
+    let policy = Arc::new(choose(&Setting::of(&config, json), Some("balanced"), &[])?);
+    let front = Front::open(&config, policy, spawner).await?;
     let mut conversation = Conversation::begin(&front, request, permissions).await?;
     let name = conversation.name().to_owned();
     if !json {
@@ -52,12 +56,14 @@ pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> R
 fn prepare(workspace: &std::path::Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(workspace).and_then(|()| std::fs::write(workspace.join("README.md"), README));
     made.map_err(|error| {
-        Failure::new(Code::Internal, format!("cannot make the demo's workspace `{}`", workspace.display())).because(&error)
+        Failure::new(Code::Internal, format!("cannot make the demo's workspace `{}`", workspace.display()))
+            .because(&error)
     })
 }
 
 fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome: TurnOutcome) -> Result<(), Failure> {
-    let done = if outcome == TurnOutcome::Completed { "\x1b[32m✔ done\x1b[0m" } else { "\x1b[31m✖ not done\x1b[0m" };
+    let done =
+        if outcome == TurnOutcome::Completed { "\x1b[32m✔ done\x1b[0m" } else { "\x1b[31m✖ not done\x1b[0m" };
     say(&format!("\n{done} · {}\n", conversation.timeline.bill()))?;
     say("\x1b[1mWhat changed\x1b[0m (in the layer; your directory is as it was)\n")?;
     say(&sessions::diff::render(config, &conversation.session.session_id)?)?;

@@ -4,14 +4,16 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::policy::Effective;
 use jail::{Controller, Hierarchy, Limiter, Spawner};
 use protocol::Code;
-use sandbox::{Backend, ExecSpec, JailBackend, LimitKey, Limits, SandboxSpec};
+use sandbox::{Backend, ExecSpec, JailBackend, SandboxSpec};
 use serde::Serialize;
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::policy::{Setting, choose};
 
 /// How one check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -35,9 +37,10 @@ struct Check {
 
 /// Carries out `viv doctor`; exit code 6 when a sandbox cannot be made here.
 pub(crate) fn carry_out(config: &Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+    let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
     let mut checks = vec![kernel(), data_directory(config), landlock()];
     checks.extend(limits());
-    checks.push(host::on_runtime(async { Ok(sandbox(spawner).await) })?);
+    checks.push(host::on_runtime(async { Ok(sandbox(policy, spawner).await) })?);
     let failed = checks.iter().any(|check| check.status == Status::Failed);
     if json {
         let text = serde_json::to_string_pretty(&checks).map_err(|error| Failure::of(Code::Internal, &error))?;
@@ -100,24 +103,28 @@ fn landlock() -> Check {
 fn limits() -> Vec<Check> {
     let limiter = Limiter::probe().ok();
     let by = |controller| limiter.as_ref().and_then(|limiter| limiter.hierarchy(controller));
-    [("limit-memory", Controller::Memory, "rlimit"), ("limit-pids", Controller::Pids, "rlimit"), ("limit-cpus", Controller::Cpu, "none")]
-        .map(|(id, controller, weaker)| match by(controller) {
-            Some(Hierarchy::V1) => Check { id, status: Status::Ok, summary: "cgroup version 1".to_owned(), help: None },
-            Some(Hierarchy::V2) => Check { id, status: Status::Ok, summary: "cgroup version 2".to_owned(), help: None },
-            None => Check {
-                id,
-                status: Status::Weaker,
-                summary: format!("no cgroup this user may use; by {weaker} where the policy says `degrade`"),
-                help: Some("sudo viv doctor".to_owned()),
-            },
-        })
-        .into()
+    [
+        ("limit-memory", Controller::Memory, "rlimit"),
+        ("limit-pids", Controller::Pids, "rlimit"),
+        ("limit-cpus", Controller::Cpu, "none"),
+    ]
+    .map(|(id, controller, weaker)| match by(controller) {
+        Some(Hierarchy::V1) => Check { id, status: Status::Ok, summary: "cgroup version 1".to_owned(), help: None },
+        Some(Hierarchy::V2) => Check { id, status: Status::Ok, summary: "cgroup version 2".to_owned(), help: None },
+        None => Check {
+            id,
+            status: Status::Weaker,
+            summary: format!("no cgroup this user may use; by {weaker} where the policy says `degrade`"),
+            help: Some("sudo viv doctor".to_owned()),
+        },
+    })
+    .into()
 }
 
 /// Makes a sandbox and runs a command in it: the only proof that counts.
-async fn sandbox(spawner: Spawner) -> Check {
-    let limits = Limits { degrade: vec![LimitKey::Memory, LimitKey::Pids, LimitKey::Cpus], ..Limits::default() };
-    let spec = SandboxSpec { id: "doctor".to_owned(), limits, ..SandboxSpec::default() };
+async fn sandbox(policy: Arc<Effective>, spawner: Spawner) -> Check {
+    let id = "doctor".to_owned();
+    let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
     let attempt = async {
         let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
         let command = ["id", "-u"].map(str::to_owned).to_vec();
@@ -142,11 +149,8 @@ async fn sandbox(spawner: Spawner) -> Check {
         Err(sandbox::SandboxError::Unavailable { missing, fix }) => {
             Check { id: "sandbox", status: Status::Failed, summary: missing, help: Some(fix) }
         }
-        Err(error) => Check {
-            id: "sandbox",
-            status: Status::Failed,
-            summary: Failure::from(error).to_string(),
-            help: None,
-        },
+        Err(error) => {
+            Check { id: "sandbox", status: Status::Failed, summary: Failure::from(error).to_string(), help: None }
+        }
     }
 }

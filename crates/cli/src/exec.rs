@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::policy::WorkspaceMode;
 use jail::Spawner;
 use protocol::Code;
-use sandbox::{
-    Backend, ExecResult, ExecSpec, Exit, JailBackend, LimitKey, Limits, Sandbox, SandboxError, SandboxSpec, Workspace,
-    WorkspaceMode,
-};
+use sandbox::{Backend, ExecResult, ExecSpec, Exit, JailBackend, Sandbox, SandboxError, SandboxSpec};
 use serde_json::json;
 use tokio::io::AsyncRead;
 
 use crate::args::ExecArguments;
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::outlet::Outlet;
+use crate::policy::{Setting, choose};
 
 const VIV_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
@@ -27,27 +27,48 @@ const NOT_FOUND: u8 = 127;
 const TIMED_OUT: u8 = 124;
 
 /// Carries out `viv exec`.
-pub(crate) fn carry_out(arguments: ExecArguments, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn carry_out(
+    arguments: ExecArguments,
+    config: &Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::of(Code::Internal, &error).exit(VIV_FAILED))?;
-    let outcome = runtime.block_on(run(arguments, spawner, json));
+    let outcome = runtime.block_on(run(arguments, &Setting::of(config, json), spawner, json));
     // A read of our own stdin may still block; it is not waited for.
     runtime.shutdown_background();
     outcome.map_err(|failure| failure.or_exit(VIV_FAILED))
 }
 
-async fn run(arguments: ExecArguments, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+async fn run(
+    mut arguments: ExecArguments,
+    setting: &Setting,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
+    arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
+    let policy = Arc::new(choose(setting, arguments.policy.as_deref(), &arguments.narrow)?);
     let spec = SandboxSpec {
         id: format!("exec-{}", std::process::id()),
-        workspace: workspace(arguments.workspace.as_deref())?,
-        limits: Limits { degrade: vec![LimitKey::Memory, LimitKey::Pids, LimitKey::Cpus], ..Limits::default() },
-        ..SandboxSpec::default()
+        workspace,
+        mounts: Vec::new(),
+        files: Vec::new(),
+        policy: Arc::clone(&policy),
     };
-    let exec = ExecSpec { command: arguments.command.clone(), env: environment(&arguments.env)?, ..ExecSpec::default() };
+    let limits = policy.limits();
+    let exec = ExecSpec {
+        command: arguments.command.clone(),
+        env: environment(&arguments.env)?,
+        timeout: Some(arguments.timeout.map_or(limits.timeout, |timeout| timeout.min(limits.timeout))),
+        output_limit: json.then(|| usize::try_from(limits.output_bytes).unwrap_or(usize::MAX)).or(Some(0)),
+        ..ExecSpec::default()
+    };
     let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
-    let result = stream(&*sandbox, exec, arguments.timeout, json).await;
+    let result = stream(&*sandbox, exec, json).await;
     sandbox.destroy().await?;
     let result = result.map_err(|error| not_started(&error))?;
     if json {
@@ -65,21 +86,21 @@ fn not_started(error: &SandboxError) -> Failure {
     Failure::of(Code::RuntimeError, error).exit(exit).help(help)
 }
 
-/// `DIR[:overlay|bind|ro]`.
-fn workspace(given: Option<&str>) -> Result<Workspace, Failure> {
-    let Some(given) = given else { return Ok(Workspace::default()) };
+/// `DIR[:overlay|bind|ro]`: the directory, and the mode that was asked for.
+fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
+    let Some(given) = given else { return Ok((None, None)) };
     let (directory, mode) = match given.rsplit_once(':') {
-        Some((directory, "overlay")) => (directory, WorkspaceMode::Overlay),
-        Some((directory, "bind")) => (directory, WorkspaceMode::Bind),
-        Some((directory, "ro")) => (directory, WorkspaceMode::ReadOnly),
-        _ => (given, WorkspaceMode::Overlay),
+        Some((directory, "overlay")) => (directory, Some(WorkspaceMode::Overlay)),
+        Some((directory, "bind")) => (directory, Some(WorkspaceMode::Bind)),
+        Some((directory, "ro")) => (directory, Some(WorkspaceMode::Readonly)),
+        _ => (given, None),
     };
     let directory = PathBuf::from(directory).canonicalize().map_err(|error| {
         Failure::new(Code::InvalidRequest, format!("workspace `{directory}` cannot be opened"))
             .because(&error)
             .help("viv exec --workspace .:overlay -- ls")
     })?;
-    Ok(Workspace { directory: Some(directory), mode })
+    Ok((Some(directory), mode))
 }
 
 fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
@@ -89,7 +110,8 @@ fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
     for pair in given {
         let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-            Failure::new(Code::InvalidRequest, format!("`{pair}` is not NAME=VALUE")).help("viv exec --env LANG=C -- env")
+            Failure::new(Code::InvalidRequest, format!("`{pair}` is not NAME=VALUE"))
+                .help("viv exec --env LANG=C -- env")
         })?;
         env.insert(name.to_owned(), value.to_owned());
     }
@@ -97,13 +119,7 @@ fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// Runs the command with our own three streams.
-async fn stream(
-    sandbox: &dyn Sandbox,
-    mut spec: ExecSpec,
-    timeout: Option<std::time::Duration>,
-    json: bool,
-) -> Result<ExecResult, SandboxError> {
-    spec.timeout = timeout;
+async fn stream(sandbox: &dyn Sandbox, spec: ExecSpec, json: bool) -> Result<ExecResult, SandboxError> {
     let mut terminal = [Outlet::default(), Outlet::default()];
     let shown = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
     let feed = Box::new(tokio::io::stdin()) as Box<dyn AsyncRead + Send + Unpin>;

@@ -156,6 +156,16 @@ impl From<jail::JailError> for Failure {
     }
 }
 
+impl From<crate::policy::Failure> for Failure {
+    fn from(error: crate::policy::Failure) -> Self {
+        let failure = Self::of(error.code(), &error).help(error.help());
+        match error.findings() {
+            Some(findings) => failure.detail(findings),
+            None => failure,
+        }
+    }
+}
+
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let code = Code::ALL.iter().copied().find(|code| code.as_str() == problem.code).unwrap_or(Code::Internal);

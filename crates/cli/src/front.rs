@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use ::policy::Effective;
 use jail::Spawner;
 use protocol::{CreateSession, Event, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use session::{Message, Options, Sessions};
@@ -24,11 +25,11 @@ pub(crate) enum Front {
 
 impl Front {
     /// The server if one answers, else this process.
-    pub(crate) async fn open(config: &Config, spawner: Spawner) -> Result<Self, Failure> {
+    pub(crate) async fn open(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
         match Client::connect(&directory).await {
             Some(client) => Ok(Self::There(client)),
-            None => Ok(Self::Here(host::open_sessions(config, spawner).await?)),
+            None => Ok(Self::Here(host::open_sessions(config, policy, spawner).await?)),
         }
     }
 
@@ -60,7 +61,12 @@ impl Front {
     }
 
     /// Answers a permission.
-    pub(crate) async fn reply(&self, id: &SessionId, permission: &PermissionId, reply: PermissionReply) -> Result<(), Failure> {
+    pub(crate) async fn reply(
+        &self,
+        id: &SessionId,
+        permission: &PermissionId,
+        reply: PermissionReply,
+    ) -> Result<(), Failure> {
         match self {
             Self::Here(sessions) => Ok(sessions.reply_permission(id, permission, reply).await?),
             Self::There(client) => client.reply(id, permission, reply).await,
@@ -68,7 +74,12 @@ impl Front {
     }
 
     /// Answers a question, or refuses to.
-    pub(crate) async fn answer(&self, id: &SessionId, question: &QuestionId, answer: Option<String>) -> Result<(), Failure> {
+    pub(crate) async fn answer(
+        &self,
+        id: &SessionId,
+        question: &QuestionId,
+        answer: Option<String>,
+    ) -> Result<(), Failure> {
         match (self, answer) {
             (Self::Here(sessions), Some(answer)) => {
                 Ok(sessions.reply_question(id, question, vec![vec![answer]]).await?)

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::policy::Effective;
+use egress::Egress;
 use gateway::{Gateway, GatewayConfig, Script, Scripted};
 use jail::Spawner;
 use protocol::Code;
@@ -13,7 +15,7 @@ use store::{DataDir, SystemClock};
 use crate::args::{Arguments, Command};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::{agent, demo, doctor, exec, run, serve, sessions};
+use crate::{agent, demo, doctor, exec, policy, run, serve, sessions};
 
 /// Carries out what was typed.
 pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -25,7 +27,8 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Agent { .. } => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
-        Command::Exec(exec) => exec::carry_out(exec, Spawner::fork()?, json),
+        Command::Exec(exec) => exec::carry_out(exec, &config, Spawner::fork()?, json),
+        Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
@@ -38,6 +41,19 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Serve(serve) => {
             let spawner = Spawner::fork()?;
             on_runtime(serve::carry_out(serve, config, spawner, json))
+        }
+    }
+}
+
+fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let setting = policy::Setting::of(config, json);
+    let mut people = anstream::stderr();
+    match policy::run(command, &setting, &mut anstream::stdout(), &mut people) {
+        Ok(code) => Ok(code),
+        Err(failure) => {
+            // Nobody is left to tell when standard error is closed too.
+            let _ = failure.report(&mut people);
+            Ok(ExitCode::from(failure.code().exit()))
         }
     }
 }
@@ -59,7 +75,11 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
 }
 
 /// Every session of the data directory, ready to be run in this process.
-pub(crate) async fn open_sessions(config: &Config, spawner: Spawner) -> Result<Sessions, Failure> {
+pub(crate) async fn open_sessions(
+    config: &Config,
+    policy: Arc<Effective>,
+    spawner: Spawner,
+) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
     let sessions = Sessions::open(Parts {
         directory: data_dir(config)?,
@@ -67,8 +87,10 @@ pub(crate) async fn open_sessions(config: &Config, spawner: Spawner) -> Result<S
         roster: Roster::default().with(&agents::MockAgent, program),
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
         gateway: Gateway::new(GatewayConfig::default()),
+        egress: Egress::default(),
         upstream: Arc::new(scripted(config)?),
         limits: gateway::Limits::default(),
+        policy,
         timing: Timing::default(),
     })?;
     // What a host that was killed left behind is put in order by whoever comes next.
@@ -84,7 +106,8 @@ fn scripted(config: &Config) -> Result<Scripted, Failure> {
         None => Scripted::demo().map_err(|error| invalid(&error)),
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display())).because(&error)
+                Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display()))
+                    .because(&error)
             })?;
             Script::parse(&text).map(Scripted::new).map_err(|error| invalid(&error))
         }

@@ -14,6 +14,7 @@ mod front;
 mod host;
 mod name;
 mod outlet;
+mod policy;
 mod run;
 mod serve;
 mod sessions;

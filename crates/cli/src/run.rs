@@ -4,10 +4,11 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{
-    Code, CreateSession, Event, EventBody, Permission, PermissionReply, Question, SessionEnded, SessionEndReason,
+    Code, CreateSession, Event, EventBody, Permission, PermissionReply, Question, SessionEndReason, SessionEnded,
     SessionId, SessionInfo, TurnOutcome,
 };
 
@@ -16,6 +17,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::Front;
 use crate::name::new_session_id;
+use crate::policy::{Setting, choose};
 use crate::timeline::Timeline;
 
 /// Carries out `viv run`.
@@ -38,7 +40,8 @@ pub(crate) async fn carry_out(
         directory: Some(workspace.to_string_lossy().into_owned()),
         ..CreateSession::default()
     };
-    let front = Front::open(&config, spawner).await?;
+    let policy = Arc::new(choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?);
+    let front = Front::open(&config, policy, spawner).await?;
     let mut conversation = Conversation::begin(&front, request, permissions).await?;
     let output = if json { Output::Json } else { Output::Text };
     conversation.announce();

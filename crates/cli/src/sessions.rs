@@ -52,8 +52,11 @@ async fn stop(config: &Config, session: &SessionInfo) -> Result<(), Failure> {
     }
     match Client::connect(&host::data_dir(config)?).await {
         Some(client) => client.terminate(id).await,
-        None => Err(Failure::new(Code::DataDirInUse, format!("session `{id}` is run by another `viv run`, or its host died"))
-            .help("press Ctrl-C where it runs, or: viv serve")),
+        None => Err(Failure::new(
+            Code::DataDirInUse,
+            format!("session `{id}` is run by another `viv run`, or its host died"),
+        )
+        .help("press Ctrl-C where it runs, or: viv serve")),
     }
 }
 

@@ -166,9 +166,8 @@ fn call(name: &str, arguments: &str) -> String {
 
 fn counts(diff: &Option<String>) -> String {
     let Some(diff) = diff else { return String::new() };
-    let starting = |with: char, not: &str| {
-        diff.lines().filter(|line| line.starts_with(with) && !line.starts_with(not)).count()
-    };
+    let starting =
+        |with: char, not: &str| diff.lines().filter(|line| line.starts_with(with) && !line.starts_with(not)).count();
     format!(" (+{} -{})", starting('+', "+++"), starting('-', "---"))
 }
 
@@ -192,9 +191,7 @@ fn resolved(permission: &Permission) -> Line {
 
 fn answered(question: &Question) -> Line {
     match question.status {
-        QuestionStatus::Answered => {
-            Line::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default())
-        }
+        QuestionStatus::Answered => Line::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default()),
         _ => Line::new(RED, "✗", "unanswered", &question.prompt),
     }
 }

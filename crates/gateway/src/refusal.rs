@@ -63,7 +63,9 @@ impl Refusal {
             Self::BodyCut
             | Self::BodyInvalid(_)
             | Self::PriceUnknown(_)
-            | Self::Upstream(UpstreamFailure::Unsupported { .. }) => StatusCode::BAD_REQUEST,
+            | Self::Upstream(UpstreamFailure::Unsupported { .. } | UpstreamFailure::Untranslatable(_)) => {
+                StatusCode::BAD_REQUEST
+            }
             Self::RequestsSpent { .. } => StatusCode::PAYMENT_REQUIRED,
             Self::NotRecorded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,

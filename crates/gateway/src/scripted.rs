@@ -2,22 +2,24 @@
 //!
 //! It answers demos and tests. What it cannot match it says so, as a vendor would: with an error.
 
-mod anthropic;
 mod conversation;
 mod document;
 mod emit;
 mod pattern;
 mod reply;
 mod template;
+mod voice;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
     endpoint::Endpoint,
+    splice,
     upstream::{Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
 };
 use conversation::Conversation;
@@ -52,22 +54,24 @@ impl Scripted {
     }
 
     fn answer(&self, request: &UpstreamRequest) -> UpstreamAnswer {
-        let conversation = match conversation::read_messages(&request.body) {
+        let refuse = |status, message: String| fail(request, &Failure { status, kind: None, message });
+        let conversation = match Conversation::read(request) {
             Ok(conversation) => conversation,
-            Err(error) => return refuse(400, &format!("the request makes no sense: {error}")),
+            Err(error) => return refuse(400, format!("the request makes no sense: {error}")),
         };
         if request.endpoint == Endpoint::CountTokens {
             return json_answer(StatusCode::OK, &json!({"input_tokens": reply::count_input(&conversation)}));
         }
         let Some((rule, captures)) = self.choose(&conversation) else {
-            return refuse(404, "no rule of the script matches this request");
+            return refuse(404, "no rule of the script matches this request".to_owned());
         };
         match (&rule.answer, &rule.error) {
-            (Some(parts), _) => {
-                render(&Reply::new(rule, parts, &conversation, &captures, &request.body), conversation.stream)
+            (Some(parts), _) => render(request, &Reply::new(rule, parts, &conversation, &captures, &request.body)),
+            (None, Some(failure)) => {
+                let message = template::fill(&failure.message, &captures);
+                fail(request, &Failure { message, ..failure.clone() })
             }
-            (None, Some(failure)) => fail(failure, &captures),
-            (None, None) => refuse(500, "the rule has no answer"),
+            (None, None) => refuse(500, "the rule has no answer".to_owned()),
         }
     }
 
@@ -129,23 +133,27 @@ impl When {
     }
 }
 
-fn render(reply: &Reply, stream: bool) -> UpstreamAnswer {
-    if stream {
-        answer(StatusCode::OK, "text/event-stream", anthropic::stream(reply))
-    } else {
-        let body = anthropic::document(reply).to_string();
-        answer(StatusCode::OK, "application/json", emit::document(reply, &body))
+fn render(request: &UpstreamRequest, reply: &Reply) -> UpstreamAnswer {
+    let mut voice = voice::of(request.endpoint);
+    // Gemini streams a list of documents where events are not asked for.
+    let is_list = request.endpoint == Endpoint::StreamGenerateContent && !request.path_and_query.contains("alt=sse");
+    if request.stream && !is_list {
+        let hide_usage = request.endpoint == Endpoint::ChatCompletions && !asks_for_usage(&request.body);
+        let events = voice::stream(&mut *voice, reply);
+        return UpstreamAnswer { hide_usage, ..answer(StatusCode::OK, "text/event-stream", events) };
     }
+    let document = voice.document(reply);
+    let document = if is_list { json!([document]) } else { document };
+    answer(StatusCode::OK, "application/json", emit::document(reply, &document.to_string()))
 }
 
-fn fail(failure: &Failure, captures: &Captures) -> UpstreamAnswer {
+fn asks_for_usage(body: &Bytes) -> bool {
+    splice::ask_for_usage(body).is_ok_and(|asked| asked.is_none())
+}
+
+fn fail(request: &UpstreamRequest, failure: &Failure) -> UpstreamAnswer {
     let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let failure = Failure { message: template::fill(&failure.message, captures), ..failure.clone() };
-    json_answer(status, &anthropic::error_document(&failure))
-}
-
-fn refuse(status: u16, message: &str) -> UpstreamAnswer {
-    fail(&Failure { status, kind: None, message: message.to_owned() }, &Captures::new())
+    json_answer(status, &voice::of(request.endpoint).error(failure))
 }
 
 fn json_answer(status: StatusCode, body: &Value) -> UpstreamAnswer {

@@ -52,7 +52,7 @@ impl Till {
             return Ok(Price::FREE);
         }
         let model = identity.upstream.resolve(model);
-        self.prices.of(&model).ok_or(Refusal::PriceUnknown(model))
+        self.prices.of(&model).cloned().ok_or(Refusal::PriceUnknown(model))
     }
 }
 

@@ -89,6 +89,9 @@ pub enum UpstreamFailure {
         /// Its name.
         upstream: String,
     },
+    /// The request cannot be put into the upstream's words.
+    #[error("the request cannot be translated for its upstream: {0}")]
+    Untranslatable(String),
     /// Nothing came for too long.
     #[error("the upstream was silent for {0} seconds")]
     Silent(u64),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, io};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use rustls_pki_types::CertificateDer;
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use crate::{
     endpoint::Endpoint,
     secret::{Secret, Veil},
     splice,
+    translate::{Translation, estimate_tokens},
     upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
     wire::{Client, Connector, Origin, RequestHead, Timeouts},
 };
@@ -132,16 +133,22 @@ impl Vendor {
         })
     }
 
-    /// Whose API it speaks.
-    pub fn kind(&self) -> VendorKind {
-        self.config.kind
+    async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
+        self.rename_model(&mut request)?;
+        if self.config.kind.takes(request.endpoint) {
+            return self.exchange(request).await;
+        }
+        if request.endpoint == Endpoint::CountTokens {
+            return Ok(counted(request.body.len()));
+        }
+        let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone() };
+        let translation = Translation::between(request.endpoint, self.config.kind).ok_or_else(unsupported)?;
+        let asked = translation.request(self.config.kind, &mut request)?;
+        asked.answer(self.exchange(request).await?).await
     }
 
-    async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
-        if !self.config.kind.takes(request.endpoint) {
-            return Err(UpstreamFailure::Unsupported { upstream: self.config.name.clone() });
-        }
-        self.rename_model(&mut request)?;
+    /// Sends a request in the upstream's own words.
+    async fn exchange(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
         let hide_usage = ask_for_usage(&mut request)?;
         self.add_headers(&mut request)?;
         let path_and_query = join(&self.base_path, &request.path_and_query);
@@ -262,6 +269,15 @@ fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure>
     let hide = asked.is_some();
     request.body = asked.unwrap_or_else(|| request.body.clone());
     Ok(hide)
+}
+
+/// A count of tokens for a client whose upstream cannot count: our own estimate.
+fn counted(bytes: usize) -> UpstreamAnswer {
+    let body = Bytes::from(json!({"input_tokens": estimate_tokens(bytes)}).to_string());
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let frames = Box::pin(stream::once(async { Ok(body) }));
+    UpstreamAnswer { status: StatusCode::OK, headers, frames, hide_usage: false }
 }
 
 /// A base path and the path of a request; a segment that ends the one and begins the other stands once.

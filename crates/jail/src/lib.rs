@@ -17,6 +17,7 @@ mod setup;
 mod source;
 mod spawner;
 mod sys;
+mod verify;
 mod wire;
 
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};

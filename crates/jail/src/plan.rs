@@ -39,10 +39,6 @@ pub struct Plan {
     pub disk_inodes: u64,
     /// Limits of each process.
     pub process: ProcessLimits,
-    /// How many descriptors of cgroup `tasks` files go with the plan.
-    pub cgroup_tasks: usize,
-    /// Whether a descriptor of a v2 cgroup directory follows them.
-    pub cgroup_v2: bool,
 }
 
 /// Limits the kernel keeps for each process apart.

@@ -68,13 +68,11 @@ fn plan(workspace: WorkspacePlan) -> Plan {
         disk_bytes: 16 << 20,
         disk_inodes: 10_000,
         process: ProcessLimits { nofile: 256, ..ProcessLimits::default() },
-        cgroup_tasks: 0,
-        cgroup_v2: false,
     }
 }
 
 fn make(spawner: &Spawner, workspace: WorkspacePlan) -> Made {
-    Jail::make(spawner, &plan(workspace), &[]).expect("sandbox")
+    Jail::make(spawner, &plan(workspace), None).expect("sandbox")
 }
 
 fn exec_plan(exec: u64, argv: &[&str]) -> ExecPlan {
@@ -277,7 +275,7 @@ fn kill_all(spawner: &Spawner) -> Outcome {
 fn missing_source(spawner: &Spawner) -> Outcome {
     let mut plan = plan(WorkspacePlan::Empty);
     plan.binds.push(Bind { source: "/no/such/path".into(), target: "/deps".into(), writable: false });
-    let error = Jail::make(spawner, &plan, &[]).expect_err("must fail");
+    let error = Jail::make(spawner, &plan, None).expect_err("must fail");
     assert_eq!(error.to_string(), "cannot open a host path (`/no/such/path`)");
     Ok(())
 }
@@ -287,7 +285,7 @@ fn link_source(spawner: &Spawner) -> Outcome {
     std::os::unix::fs::symlink("/etc", repository.path().join("link"))?;
     let directory = canonical(&repository).join("link");
     let error =
-        Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, writable: true }), &[]).expect_err("must fail");
+        Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, writable: true }), None).expect_err("must fail");
     assert!(matches!(error, JailError::Setup { ref source, .. } if source.raw_os_error() == Some(40)), "{error:?}");
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Reaching for the network, for real: in a sandbox this must fail.
 
+use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -11,14 +12,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of an answer that are kept.
 const KEPT: u64 = 64 * 1024;
 
-/// Gets `url` without any proxy. `https` is only dialled: the mock speaks no TLS.
-pub(crate) fn get(url: &str) -> Outcome {
+/// Gets `url`: directly, and where that fails through `proxy`. `https` is only dialled: the mock speaks no TLS.
+pub(crate) fn get(url: &str, proxy: Option<&str>) -> Outcome {
     let Ok(uri) = url.parse::<Uri>() else { return Outcome::failed(format!("`{url}` is no URL")) };
     let Some(host) = uri.host() else { return Outcome::failed(format!("`{url}` names no host")) };
     let encrypted = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
     if let Err(error) = dial(host, port) {
-        return Outcome::failed(format!("connection to {host}:{port} failed: {error}"));
+        return match proxy {
+            Some(proxy) => through(proxy, &uri, host, port),
+            None => Outcome::failed(format!("connection to {host}:{port} failed: {error}")),
+        };
     }
     if encrypted {
         return Outcome::done(format!("connected to {host}:{port}"));
@@ -37,6 +41,33 @@ fn dial(host: &str, port: u16) -> std::io::Result<()> {
         }
     }
     Err(last)
+}
+
+/// Asks the proxy for it; what it refuses, it refuses with a reason.
+fn through(proxy: &str, uri: &Uri, host: &str, port: u16) -> Outcome {
+    let asked = if uri.scheme_str() == Some("https") {
+        format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n")
+    } else {
+        format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+    };
+    match ask_proxy(proxy, &asked) {
+        Ok(answer) => {
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+            let accepted = head.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
+            if accepted { Outcome::done(body.to_owned()) } else { Outcome::failed(body.trim().to_owned()) }
+        }
+        Err(error) => Outcome::failed(format!("connection to {host}:{port} failed: {error}")),
+    }
+}
+
+fn ask_proxy(proxy: &str, request: &str) -> std::io::Result<String> {
+    let address = proxy.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(KEPT).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 fn read(url: &str) -> Result<String, ureq::Error> {

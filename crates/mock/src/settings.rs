@@ -23,6 +23,8 @@ pub struct Settings {
     pub resume: Option<String>,
     /// Time between two lines, so that a person can follow.
     pub delay: Duration,
+    /// The proxy the sandbox offers.
+    pub proxy: Option<String>,
     /// Where it works.
     pub workspace: PathBuf,
 }
@@ -63,6 +65,7 @@ impl Settings {
             mode: PermissionMode::Default,
             resume: None,
             delay: Duration::ZERO,
+            proxy: variable("HTTP_PROXY"),
             workspace: PathBuf::from("."),
         };
         let mut arguments = arguments.into_iter();

@@ -145,7 +145,7 @@ impl<W: Write> Agent<W> {
             Tool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
             Tool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
             Tool::RunCommand { command } => self.run_program(&command),
-            Tool::Fetch { url } => Ok(fetch::get(&url)),
+            Tool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
             Tool::AskUser { question, options } => Ok(match self.ask_question(&question, &options)? {
                 Some(answer) => Outcome::done(answer),
                 None => Outcome::failed("the person did not answer"),

@@ -92,11 +92,6 @@ impl<P: Pattern> AllowLists<P> {
         self.lists.iter().all(|list| list.entry_covering(pattern).is_some())
     }
 
-    /// Whether everything `other` allows is surely allowed.
-    pub(crate) fn covers_all(&self, other: &Self) -> bool {
-        self.lists.iter().all(|list| other.lists.iter().any(|narrower| list.covers(narrower)))
-    }
-
     /// With `pattern` allowed as well.
     pub(crate) fn widened(&self, pattern: &Ruled<P>) -> Self {
         let widen = |list: &AllowList<P>| {
@@ -105,6 +100,11 @@ impl<P: Pattern> AllowLists<P> {
         };
         let widened = Self { lists: self.lists.iter().map(widen).collect() };
         widened.meet(&Self::any())
+    }
+
+    /// The entries of all lists.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Ruled<P>> {
+        self.lists.iter().flat_map(|list| &list.entries)
     }
 
     pub(crate) fn lists(&self) -> &[AllowList<P>] {

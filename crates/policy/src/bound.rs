@@ -6,19 +6,6 @@ use crate::value::{
     show_usd,
 };
 
-/// Every key that is a limit.
-pub(crate) const BOUNDS: [Key; 9] = [
-    Key::ProcCpus,
-    Key::ProcMemory,
-    Key::ProcPids,
-    Key::ProcTimeout,
-    Key::ProcOutput,
-    Key::ProcDisk,
-    Key::ProcNofile,
-    Key::ModelsBudgetUsd,
-    Key::ModelsMaxRequests,
-];
-
 /// The whole number a limit's text means: thousandths, bytes, counts, milliseconds or pico-dollars.
 pub(crate) fn parse(key: Key, text: &str) -> Result<u64, BadValue> {
     let value = match key {

@@ -6,7 +6,7 @@ use crate::allow::{AllowList, AllowLists};
 use crate::bound;
 use crate::deny::DenyList;
 use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
-use crate::finding::{Finding, PolicyError};
+use crate::finding::{Finding, PolicyError, blot};
 use crate::gate::{Gate, Gates};
 use crate::key::Key;
 use crate::pattern::{Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, Pattern, ToolPattern, VariableName};
@@ -153,7 +153,10 @@ impl Compiler<'_> {
         let ask = list(Key::ToolsAsk, &tools.ask);
         let deny = list(Key::ToolsDeny, &tools.deny);
         let count = allow.as_ref().map_or(0, Vec::len) + ask.as_ref().map_or(0, Vec::len);
-        let rule = self.rule_text(format!("tools names {}, none match", entries(count)), place.unwrap_or_default());
+        let rule = self.rule_text(
+            format!("tools.allow and tools.ask have {}, none match", entries(count)),
+            place.unwrap_or_default(),
+        );
         policy.tools = Gates::one(Gate {
             allow: allow.or_else(|| absent.as_ref().and_then(|gate| gate.allow.clone())),
             ask: ask.or_else(|| absent.as_ref().map(|gate| gate.ask.clone())).unwrap_or_default(),
@@ -185,7 +188,7 @@ impl Compiler<'_> {
         self.given.insert(key);
         let mut parsed = Vec::new();
         for Written { value, place } in &list.value {
-            match parse(value) {
+            match showable(value).and_then(|()| parse(value)) {
                 Ok(pattern) => {
                     let rule = self.rule(key, &format!("\"{}\"", pattern.to_string()), *place);
                     parsed.push(Ruled::new(pattern, rule));
@@ -214,6 +217,15 @@ impl Compiler<'_> {
     fn wrong(&mut self, bad: BadValue, place: Place) {
         self.findings.push(Finding::new(self.source, bad.why).at(Some(place)).with_help(bad.help));
     }
+}
+
+/// Rules are shown on terminals, in logs and in answers: one that could not be read there is refused.
+fn showable(text: &str) -> Result<(), BadValue> {
+    if blot(text) == text && !text.contains(['\n', '\t']) {
+        return Ok(());
+    }
+    Err(BadValue::new("an entry has a character in it that cannot be shown")
+        .with_help("write printable characters only"))
 }
 
 fn entries(count: usize) -> String {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::pattern::{DEFAULT_PORT, HostError, parse_port, split_port};
 use crate::rule::RuleRef;
 
 /// Something an agent wants to do.
@@ -32,6 +33,16 @@ pub enum Action {
     },
     /// Call a model.
     Model(String),
+}
+
+impl Action {
+    /// A connection as `HOST:PORT`; without a port, 443. The host is read strictly only when it is decided on, so
+    /// that a strange one is answered like any other: no, and why.
+    pub fn net(text: &str) -> Result<Self, HostError> {
+        let (host, port) = split_port(text);
+        let port = port.map_or(Ok(DEFAULT_PORT), parse_port)?;
+        Ok(Self::Net { host: host.to_owned(), port })
+    }
 }
 
 impl fmt::Display for Action {

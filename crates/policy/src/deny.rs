@@ -37,11 +37,6 @@ impl<P: Ord + Clone> DenyList<P> {
     pub(crate) fn entries(&self) -> &[Ruled<P>] {
         &self.entries
     }
-
-    /// Whether `other` denies everything that is denied here.
-    pub(crate) fn within(&self, other: &Self) -> bool {
-        self.entries.iter().all(|entry| other.entries.contains(entry))
-    }
 }
 
 /// Globs of a deny-list, made ready to be asked about many paths.

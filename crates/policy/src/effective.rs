@@ -1,5 +1,6 @@
 //! What a session may do, after all layers met: plain values for those who enforce it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::document::{Means, WorkspaceMode};
 use crate::key::Key;
 use crate::pattern::Pattern;
 use crate::policy::Policy;
+use crate::trust::hash;
 
 /// The policy of one session.
 ///
@@ -219,6 +221,17 @@ impl Effective {
                 deny: texts(&gate.deny),
             })
             .collect()
+    }
+
+    /// Every key with its value as a person would write it, for records.
+    pub fn values(&self) -> BTreeMap<&'static str, String> {
+        Key::ALL.iter().map(|key| (key.name(), self.policy.show(*key))).collect()
+    }
+
+    /// A short name for exactly these values: equal for two sessions that may do the same.
+    pub fn digest(&self) -> String {
+        let lines: String = self.values().iter().flat_map(|(key, value)| [key, "=", value.as_str(), "\n"]).collect();
+        format!("sha256:{}", hash(lines.as_bytes()))
     }
 
     fn bound(&self, key: Key) -> u64 {

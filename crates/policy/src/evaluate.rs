@@ -7,7 +7,7 @@ use crate::decision::{Action, Decision, Verdict};
 use crate::document::WorkspaceMode;
 use crate::pattern::{Endpoint, Host, Location, SHELL, ToolCall, locate};
 use crate::policy::{FsRules, NetRules, Policy};
-use crate::rule::RuleRef;
+use crate::rule::{LayerName, RuleRef};
 
 /// Where a program named without a slash is looked for inside.
 const SEARCH_PATH: [&str; 6] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -86,7 +86,11 @@ impl NetRules {
         }
         let endpoint = Endpoint { host, port };
         if let Some(entry) = self.denylist.find(|denied| denied.matches(&endpoint)) {
-            return Decision::deny(entry.rule.clone());
+            let denied = Decision::deny(entry.rule.clone());
+            return match entry.rule.layer {
+                LayerName::Ceiling => denied.with_help("no policy can allow it; models are called through the gateway"),
+                _ => denied,
+            };
         }
         if !self.enabled.value {
             return Decision::deny(self.enabled.rule.clone())

@@ -100,6 +100,21 @@ impl Gates {
         self.gates.iter().map(widen).fold(Self::default(), |all, one| all.meet(&one))
     }
 
+    /// What the `allow` lists name.
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &Ruled<ToolPattern>> {
+        self.gates.iter().filter_map(|gate| gate.allow.as_ref()).flatten()
+    }
+
+    /// What the `ask` lists name.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &Ruled<ToolPattern>> {
+        self.gates.iter().flat_map(|gate| &gate.ask)
+    }
+
+    /// What the `deny` lists name.
+    pub(crate) fn denied(&self) -> impl Iterator<Item = &Ruled<ToolPattern>> {
+        self.gates.iter().flat_map(|gate| &gate.deny)
+    }
+
     pub(crate) fn gates(&self) -> &[Gate] {
         &self.gates
     }

@@ -1,4 +1,5 @@
 //! What a person reads when a policy is wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use policy::{Base, Narrowing, PolicyError, Source, narrow};
@@ -62,15 +63,16 @@ complaints! {
     two_documents: "version: 1\n---\nversion: 1\n";
     unknown_tag: "net:\n  enabled: !maybe true\n";
     every_mistake_is_told_at_once: "fs:\n  read: [lib]\nproc:\n  memory: 1.5GiB\n  cpus: many\nmodels:\n  budget_usd: -1\n";
+    a_tool_pattern_that_steers_the_terminal: "tools:\n  allow: [\"Bash(\\x1b]0;x\\x07)\"]\n";
     terminal_escapes_are_not_passed_on: "net:\n  allowlist: [\"a\\x1b[31mb\"]\n";
 }
 
 #[test]
 fn alias_bomb() {
-    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
+    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]");
     for (this, last) in "bcdefgh".chars().zip("abcdefg".chars()) {
         let aliases = vec![format!("*{last}"); 10].join(", ");
-        bomb += &format!("{this}: &{this} [{aliases}]\n");
+        bomb.extend(["\n", &this.to_string(), ": &", &this.to_string(), " [", &aliases, "]"]);
     }
     insta::assert_snapshot!("alias_bomb_under_unknown_keys", complaint(&bomb));
     let flat = format!("fs:\n  read: [&p /usr, {}]\n", vec!["*p"; 30].join(", "));

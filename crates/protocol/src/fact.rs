@@ -109,15 +109,39 @@ pub struct PolicyEffective {
     pub keys: Value,
 }
 
-/// `egress.allowed` and `egress.denied`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// `egress.allowed`, written when the connection is over, and `egress.denied`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// Host name or address asked for.
     pub host: String,
     /// Port asked for.
     pub port: u16,
-    /// The rule that decided.
+    /// The rule that decided, with its file and line.
     pub rule: String,
+    /// The method, where one was seen: `CONNECT`, `GET`, `SOCKS5`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The path, where one was seen; never its query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The address that was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Bytes both ways together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Those of them that left the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_sent: Option<u64>,
+    /// From the request to the end of the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_micros: Option<u64>,
+    /// How many attempts this record stands for, when it is not one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Why an allowed connection failed or was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// `exec.started`.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, JailError, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
+use policy::WorkspaceMode;
 use serde_json::{Map, Value, json};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -18,9 +19,11 @@ use tokio::sync::{oneshot, watch};
 
 use crate::system::System;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, Workspace,
-    WorkspaceMode,
+    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
 };
+
+/// One file for so many bytes that can be written: what ext4 gives.
+const BYTES_PER_INODE: u64 = 16 * 1024;
 
 /// Makes sandboxes with the kernel's own means.
 #[derive(Debug, Clone)]
@@ -56,6 +59,7 @@ impl Backend for JailBackend {
 /// What `make` leaves for the async side.
 struct Built {
     id: String,
+    spawner: Arc<Spawner>,
     made: jail::Made,
     group: Cgroup,
     layers: Option<Layers>,
@@ -64,31 +68,32 @@ struct Built {
 
 impl JailBackend {
     fn make(&self, spec: &SandboxSpec) -> Result<Built, SandboxError> {
-        let kept = spec.limits.keep(&self.limiter)?;
+        let kept = limits::keep(&spec.policy, &self.limiter)?;
         let create = |step: &str| {
             let step = step.to_owned();
             move |source| SandboxError::Create { step, source }
         };
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
-        let tasks = group.tasks().map_err(create("open the limits"))?;
-        let v2 = group.v2_directory().map_err(create("open the limits"))?;
-        let plan = plan(spec, kept.process, tasks.len(), v2.is_some())?;
+        let fs = spec.policy.fs();
+        let plan = plan(spec, &fs, kept.process)?;
         let since = SystemTime::now();
-        let cgroups: Vec<_> = tasks.iter().chain(&v2).map(AsFd::as_fd).collect();
-        let mut made = Jail::make(&self.spawner, &plan, &cgroups).map_err(setup_error)?;
+        let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(setup_error)?;
         let lower = plan.workspace.directory().cloned();
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
-        describe(&mut effective, spec.workspace.mode);
-        Ok(Built { id: spec.id.clone(), made, group, layers, effective })
+        describe(&mut effective, fs.workspace_mode);
+        Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
     }
 }
 
-fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool) -> Result<Plan, SandboxError> {
-    let mut system = System::of_this_host();
+fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: jail::ProcessLimits) -> Result<Plan, SandboxError> {
+    let limits = spec.policy.limits();
+    let mut system = System::showing(&fs.read_paths);
+    for path in &fs.write_paths {
+        system.binds.push(Bind { source: canonical(path)?, target: path.clone(), writable: true });
+    }
     for (source, target) in &spec.mounts {
-        let source = canonical(source)?;
-        system.binds.push(Bind { source, target: target.clone(), writable: false });
+        system.binds.push(Bind { source: canonical(source)?, target: target.clone(), writable: false });
     }
     system.files.extend(spec.files.iter().cloned());
     Ok(Plan {
@@ -96,22 +101,20 @@ fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool
         binds: system.binds,
         links: system.links,
         files: system.files,
-        workspace: workspace_plan(&spec.workspace)?,
-        disk_bytes: spec.limits.disk_bytes,
-        disk_inodes: spec.limits.disk_inodes,
+        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
+        disk_bytes: limits.disk_bytes,
+        disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
-        cgroup_tasks: tasks,
-        cgroup_v2: v2,
     })
 }
 
-fn workspace_plan(workspace: &Workspace) -> Result<WorkspacePlan, SandboxError> {
-    let Some(directory) = &workspace.directory else { return Ok(WorkspacePlan::Empty) };
+fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
+    let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = canonical(directory)?;
-    Ok(match workspace.mode {
+    Ok(match fs.workspace_mode {
         WorkspaceMode::Overlay => WorkspacePlan::Overlay { directory, masks: Vec::new() },
         WorkspaceMode::Bind => WorkspacePlan::Bind { directory, writable: true },
-        WorkspaceMode::ReadOnly => WorkspacePlan::Bind { directory, writable: false },
+        WorkspaceMode::Readonly => WorkspacePlan::Bind { directory, writable: false },
     })
 }
 
@@ -124,7 +127,7 @@ fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
     let by = match mode {
         WorkspaceMode::Overlay => "overlayfs",
         WorkspaceMode::Bind => "bind mount",
-        WorkspaceMode::ReadOnly => "read-only mount",
+        WorkspaceMode::Readonly => "read-only mount",
     };
     for (key, by) in [
         ("fs.workspace", by),
@@ -157,6 +160,8 @@ fn setup_error(error: JailError) -> SandboxError {
 /// One sandbox.
 struct Jailed {
     id: String,
+    /// When the last handle to it is gone, every sandbox it made ends.
+    _spawner: Arc<Spawner>,
     jail: Arc<Jail>,
     group: Mutex<Option<Cgroup>>,
     models: Mutex<Option<TcpListener>>,
@@ -189,6 +194,7 @@ impl Jailed {
         tokio::spawn(hear(control, Arc::clone(&jail), Arc::clone(&commands), tell));
         Ok(Self {
             id: built.id,
+            _spawner: built.spawner,
             jail,
             group: Mutex::new(Some(built.group)),
             models: Mutex::new(Some(built.made.models)),

@@ -1,18 +1,16 @@
 //! What all processes of a sandbox together may use, and how that is kept here.
 
 use jail::{CgroupLimits, Controller, Hierarchy, Limiter, ProcessLimits};
+use policy::{Effective, Means};
 use serde_json::{Map, Value, json};
 
 use crate::SandboxError;
 
-/// A limit that can be kept by a weaker means, when the policy says so for that key.
+/// A limit that needs a cgroup to be kept in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitKey {
-    /// `proc.memory`.
+enum LimitKey {
     Memory,
-    /// `proc.pids`.
     Pids,
-    /// `proc.cpus`.
     Cpus,
 }
 
@@ -33,44 +31,11 @@ impl LimitKey {
         }
     }
 
-    /// What a weaker means is called here, if there is any.
-    fn weaker(self) -> &'static str {
+    /// The next best means there is here.
+    fn weaker(self) -> Means {
         match self {
-            Self::Memory | Self::Pids => "rlimit",
-            Self::Cpus => "none",
-        }
-    }
-}
-
-/// What a sandbox may use.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
-    /// Bytes of memory.
-    pub memory_bytes: u64,
-    /// Processes and threads.
-    pub pids: u64,
-    /// Thousandths of a processor.
-    pub cpu_millis: u64,
-    /// Bytes that can be written, everywhere together.
-    pub disk_bytes: u64,
-    /// Files and directories that can be made.
-    pub disk_inodes: u64,
-    /// Open files of a process.
-    pub nofile: u64,
-    /// Keys for which a weaker means is accepted, by name.
-    pub degrade: Vec<LimitKey>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory_bytes: 2 << 30,
-            pids: 256,
-            cpu_millis: 2000,
-            disk_bytes: 4 << 30,
-            disk_inodes: 1_000_000,
-            nofile: 1024,
-            degrade: Vec::new(),
+            Self::Memory | Self::Pids => Means::Rlimit,
+            Self::Cpus => Means::None,
         }
     }
 }
@@ -85,48 +50,60 @@ pub(crate) struct Kept {
     pub(crate) effective: Map<String, Value>,
 }
 
-impl Limits {
-    /// Chooses a means for each limit; without one, and without leave to take a weaker one, it refuses.
-    pub(crate) fn keep(&self, limiter: &Limiter) -> Result<Kept, SandboxError> {
-        let mut kept = Kept {
-            group: CgroupLimits::default(),
-            process: ProcessLimits { nofile: self.nofile, ..ProcessLimits::default() },
-            effective: Map::new(),
+/// Chooses a means for each limit; without one, and without leave to take a weaker one, it refuses.
+pub(crate) fn keep(policy: &Effective, limiter: &Limiter) -> Result<Kept, SandboxError> {
+    let (limits, degrade) = (policy.limits(), policy.degrade());
+    let mut kept = Kept {
+        group: CgroupLimits::default(),
+        process: ProcessLimits { nofile: limits.nofile, ..ProcessLimits::default() },
+        effective: Map::new(),
+    };
+    for (key, value, accepted) in [
+        (LimitKey::Memory, limits.memory_bytes, degrade.memory),
+        (LimitKey::Pids, limits.pids, degrade.pids),
+        (LimitKey::Cpus, limits.cpu_millis, degrade.cpus),
+    ] {
+        let shown = match limiter.hierarchy(key.controller()) {
+            Some(hierarchy) => kept.by_group(key, value, hierarchy),
+            None if key.weaker() <= accepted => kept.by_process(key, value),
+            None => return Err(refused(key)),
         };
-        let row = |state: &str, by: &str, value: u64| json!({"state": state, "by": by, "value": value});
-        for (key, value) in
-            [(LimitKey::Memory, self.memory_bytes), (LimitKey::Pids, self.pids), (LimitKey::Cpus, self.cpu_millis)]
-        {
-            let shown = match limiter.hierarchy(key.controller()) {
-                Some(hierarchy) => {
-                    match key {
-                        LimitKey::Memory => kept.group.memory_bytes = Some(value),
-                        LimitKey::Pids => kept.group.pids = Some(value),
-                        LimitKey::Cpus => kept.group.cpu_millis = Some(value),
-                    }
-                    row("enforced", if hierarchy == Hierarchy::V1 { "cgroup1" } else { "cgroup2" }, value)
-                }
-                None if self.degrade.contains(&key) => {
-                    match key {
-                        LimitKey::Memory => kept.process.data_bytes = Some(value),
-                        LimitKey::Pids => kept.process.processes = Some(value),
-                        LimitKey::Cpus => {}
-                    }
-                    let state = if key == LimitKey::Cpus { "absent" } else { "weaker" };
-                    row(state, key.weaker(), value)
-                }
-                None => return Err(refused(key)),
-            };
-            kept.effective.insert(format!("proc.{}", key.name()), shown);
+        kept.effective.insert(format!("proc.{}", key.name()), shown);
+    }
+    kept.effective.insert("proc.disk".into(), row("enforced", "tmpfs", limits.disk_bytes));
+    kept.effective.insert("proc.nofile".into(), row("enforced", "rlimit", limits.nofile));
+    kept.effective.insert("proc.timeout".into(), row("enforced", "host", limits.timeout.as_secs()));
+    kept.effective.insert("proc.output".into(), row("enforced", "host", limits.output_bytes));
+    Ok(kept)
+}
+
+impl Kept {
+    fn by_group(&mut self, key: LimitKey, value: u64, hierarchy: Hierarchy) -> Value {
+        match key {
+            LimitKey::Memory => self.group.memory_bytes = Some(value),
+            LimitKey::Pids => self.group.pids = Some(value),
+            LimitKey::Cpus => self.group.cpu_millis = Some(value),
         }
-        kept.effective.insert("proc.disk".into(), row("enforced", "tmpfs", self.disk_bytes));
-        kept.effective.insert("proc.nofile".into(), row("enforced", "rlimit", self.nofile));
-        Ok(kept)
+        row("enforced", if hierarchy == Hierarchy::V1 { "cgroup1" } else { "cgroup2" }, value)
+    }
+
+    fn by_process(&mut self, key: LimitKey, value: u64) -> Value {
+        match key {
+            LimitKey::Memory => self.process.data_bytes = Some(value),
+            LimitKey::Pids => self.process.processes = Some(value),
+            LimitKey::Cpus => {}
+        }
+        let state = if key.weaker() == Means::None { "absent" } else { "weaker" };
+        row(state, key.weaker().as_str(), value)
     }
 }
 
+fn row(state: &str, by: &str, value: u64) -> Value {
+    json!({"state": state, "by": by, "value": value})
+}
+
 fn refused(key: LimitKey) -> SandboxError {
-    let (name, weaker) = (key.name(), key.weaker());
+    let (name, weaker) = (key.name(), key.weaker().as_str());
     SandboxError::Unavailable {
         missing: format!("`proc.{name}` cannot be enforced here: there is no cgroup this user may limit {name} with"),
         fix: format!("add `degrade: {{{name}: {weaker}}}` to the policy, or run as root, or delegate a cgroup"),

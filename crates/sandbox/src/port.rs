@@ -5,13 +5,18 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
+use policy::Effective;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, Exit, Layers, Limits};
+use crate::{ExecSpec, Exit, Layers};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
+
+/// Where a command inside finds the egress proxy, on its own loopback.
+pub const EGRESS_PORT: u16 = jail::EGRESS_PORT;
 
 /// An answer that comes later; boxed, so that backends can be chosen at run time.
 pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;
@@ -50,39 +55,18 @@ pub enum Port {
 }
 
 /// What a sandbox is made of.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SandboxSpec {
     /// Unique among those alive.
     pub id: String,
-    /// What is at `/workspace`.
-    pub workspace: Workspace,
+    /// The directory at `/workspace`; an empty one when there is none.
+    pub workspace: Option<PathBuf>,
     /// Read-only mounts: host path and path inside.
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// What all of it together may use.
-    pub limits: Limits,
-}
-
-/// What is at `/workspace`.
-#[derive(Debug, Clone, Default)]
-pub struct Workspace {
-    /// The directory on the host; an empty one is made when there is none.
-    pub directory: Option<PathBuf>,
-    /// How it is shown.
-    pub mode: WorkspaceMode,
-}
-
-/// How the workspace is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WorkspaceMode {
-    /// Changes land in a layer above it.
-    #[default]
-    Overlay,
-    /// Changes land at once.
-    Bind,
-    /// No changes.
-    ReadOnly,
+    /// What is allowed in it.
+    pub policy: Arc<Effective>,
 }
 
 /// A running command.

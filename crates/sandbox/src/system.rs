@@ -7,21 +7,6 @@ use std::path::{Path, PathBuf};
 
 use jail::{Bind, HOME, INSIDE_GID, INSIDE_UID};
 
-/// Where programs and libraries are, on any distribution.
-const PLACES: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
-/// Settings that programs read and that say nothing about the host's users or secrets.
-const SETTINGS: [&str; 9] = [
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls/certs",
-    "/etc/terminfo",
-];
-
 /// What a sandbox shows of the host's system.
 #[derive(Debug, Default)]
 pub(crate) struct System {
@@ -31,11 +16,11 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// Looks at the host as it is now.
-    pub(crate) fn of_this_host() -> Self {
+    /// Shows `read` as it is on the host now. What is not there is not shown, which is never wider.
+    pub(crate) fn showing(read: &[PathBuf]) -> Self {
         let mut system = Self::default();
-        for path in PLACES.into_iter().chain(SETTINGS).map(Path::new) {
-            system.show(path);
+        for path in read {
+            system.show(path, read);
         }
         let passwd =
             format!("agent:x:{INSIDE_UID}:{INSIDE_GID}:agent:{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n");
@@ -54,10 +39,10 @@ impl System {
     }
 
     /// Shows `path` under its own name: a link as a link where what it says is shown too, else what it leads to.
-    pub(crate) fn show(&mut self, path: &Path) {
+    fn show(&mut self, path: &Path, read: &[PathBuf]) {
         if let Ok(target) = std::fs::read_link(path) {
             let leads_to = path.parent().unwrap_or(Path::new("/")).join(&target);
-            if PLACES.iter().any(|place| leads_to.starts_with(place) && leads_to != path) {
+            if read.iter().any(|place| leads_to.starts_with(place) && leads_to != path) {
                 self.links.push((path.to_owned(), target));
                 return;
             }

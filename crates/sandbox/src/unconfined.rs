@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use policy::WorkspaceMode;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -20,7 +21,6 @@ use tokio::task::JoinSet;
 use self::descent::{Dying, kill_family};
 use crate::{
     Backend, ExecSpec, Exit, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
-    WorkspaceMode,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -84,10 +84,10 @@ impl Group {
 
 impl Open {
     fn new(scratch: &Path, spec: SandboxSpec) -> Result<Self, SandboxError> {
-        if spec.workspace.mode != WorkspaceMode::Bind {
+        if spec.policy.fs().workspace_mode != WorkspaceMode::Bind {
             return Err(SandboxError::Unavailable {
                 missing: "without a sandbox the workspace can only be the directory itself".to_owned(),
-                fix: "viv run --backend unconfined --workspace-mode bind".to_owned(),
+                fix: "add `fs: {workspace: bind}` to the policy".to_owned(),
             });
         }
         let directory = scratch.join(&spec.id);
@@ -96,7 +96,7 @@ impl Open {
             move |source| SandboxError::Create { step, source }
         };
         std::fs::create_dir_all(&directory).map_err(step("make its directory"))?;
-        let workspace = spec.workspace.directory.unwrap_or_else(|| directory.join("workspace"));
+        let workspace = spec.workspace.unwrap_or_else(|| directory.join("workspace"));
         std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
         let model = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(step("bind the gateway's port"))?;
         let address = model.local_addr().map_err(step("read the gateway's port"))?;
@@ -285,16 +285,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Workspace, run};
+    use crate::run;
+    use std::sync::Arc;
 
     fn spec(directory: Option<PathBuf>, mode: WorkspaceMode) -> SandboxSpec {
         SandboxSpec {
             id: "sbx_1".to_owned(),
-            workspace: Workspace { directory, mode },
+            workspace: directory,
             mounts: vec![(PathBuf::from("/usr/bin"), PathBuf::from("/opt/tools"))],
             files: vec![(PathBuf::from("/etc/agent.conf"), b"placed".to_vec())],
-            ..SandboxSpec::default()
+            policy: Arc::new(policy(mode)),
         }
+    }
+
+    fn policy(mode: WorkspaceMode) -> policy::Effective {
+        let text = policy::Preset::Balanced.source().text().replace("overlay", mode.as_str());
+        let base = policy::Base::read(&policy::Source::new("test", text)).unwrap();
+        policy::effective(&policy::Ceiling::built_in().unwrap(), &base, &[])
     }
 
     async fn make(scratch: &Path) -> Box<dyn Sandbox> {
@@ -370,7 +377,7 @@ mod tests {
     #[tokio::test]
     async fn what_only_a_wall_could_keep_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
-        for mode in [WorkspaceMode::Overlay, WorkspaceMode::ReadOnly] {
+        for mode in [WorkspaceMode::Overlay, WorkspaceMode::Readonly] {
             let made = Unconfined::new(scratch.path().to_owned()).create(spec(None, mode)).await;
             assert!(matches!(made, Err(SandboxError::Unavailable { .. })));
         }

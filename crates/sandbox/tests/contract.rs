@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
+use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
 use sandbox::{
-    Backend, ChangeKind, ExecResult, ExecSpec, JailBackend, LimitKey, Limits, OutputStream, Port, Sandbox,
-    SandboxError, SandboxSpec, Unconfined, Workspace, WorkspaceMode, run,
+    Backend, ChangeKind, ExecResult, ExecSpec, JailBackend, OutputStream, Port, Sandbox, SandboxError, SandboxSpec,
+    Unconfined, run,
 };
 
 /// A backend under test, and what it can show of a workspace.
@@ -73,16 +74,23 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Limits that an ordinary user without cgroups can have too; every key is named.
-fn limits() -> Limits {
-    Limits { degrade: vec![LimitKey::Memory, LimitKey::Pids, LimitKey::Cpus], ..Limits::default() }
+/// The preset that an ordinary user without cgroups can have too, with `changes` of its text.
+fn policy(subject: &Subject, changes: &[(&str, &str)]) -> Arc<Effective> {
+    let mut text = Preset::Balanced.source().text().replace("overlay", subject.mode.as_str());
+    for (old, new) in changes {
+        assert!(text.contains(old), "the preset has no `{old}`");
+        text = text.replace(old, new);
+    }
+    let base = Base::read(&Source::new("test", text)).expect("policy");
+    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
 }
+
+const DEGRADE: (&str, &str) = ("degrade: {cpus: none, memory: rlimit, pids: rlimit}", "");
 
 fn spec(subject: &Subject, directory: Option<PathBuf>) -> SandboxSpec {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let id = format!("sbx_{}", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-    let workspace = Workspace { directory, mode: subject.mode };
-    SandboxSpec { id, workspace, limits: limits(), ..SandboxSpec::default() }
+    SandboxSpec { id, workspace: directory, mounts: vec![], files: vec![], policy: policy(subject, &[]) }
 }
 
 async fn make(subject: &Subject) -> Box<dyn Sandbox> {
@@ -229,6 +237,7 @@ async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
         .collect();
     let expect = [
         (ChangeKind::Deleted, "old/deep"),
+        (ChangeKind::Deleted, "old/deep/file"),
         (ChangeKind::Deleted, "removed"),
         (ChangeKind::Modified, "edited"),
         (ChangeKind::Added, "link"),
@@ -249,13 +258,13 @@ async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
 /// Whether this machine and user can enforce every limit.
 async fn enforceable(subject: &Subject) -> bool {
     let mut strict = spec(subject, None);
-    strict.limits.degrade.clear();
+    strict.policy = policy(subject, &[DEGRADE]);
     subject.backend.create(strict).await.is_ok()
 }
 
 async fn limits_are_enforced_or_refused(subject: Subject) {
     let mut strict = spec(&subject, None);
-    strict.limits.degrade.clear();
+    strict.policy = policy(&subject, &[DEGRADE]);
     match subject.backend.create(strict).await {
         Ok(sandbox) => {
             let effective = sandbox.effective();
@@ -274,7 +283,7 @@ async fn limits_are_enforced_or_refused(subject: Subject) {
 
 async fn memory_over_the_limit_is_not_had(subject: Subject) {
     let mut small = spec(&subject, None);
-    small.limits.memory_bytes = 64 << 20;
+    small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let result = shell(&*sandbox, "head -c 200000000 /dev/zero | tail -c 150000000 | wc -c").await;
     assert_ne!(text(&result.stdout).trim(), "150000000", "{result:?}");
@@ -282,7 +291,7 @@ async fn memory_over_the_limit_is_not_had(subject: Subject) {
 
 async fn processes_over_the_limit_are_not_had(subject: Subject) {
     let mut small = spec(&subject, None);
-    small.limits.pids = 20;
+    small.policy = policy(&subject, &[("pids: 512", "pids: 20")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let result = shell(&*sandbox, "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; echo all").await;
     assert!(text(&result.stderr).contains("fork"), "{result:?}");

@@ -5,6 +5,7 @@
 //! still be stopped. Whatever is told to a client or to the agent is on record first.
 
 mod ask;
+mod changes;
 mod launch;
 mod leave;
 mod play;
@@ -55,6 +56,8 @@ pub(crate) struct Actor {
     woken: bool,
     /// The record broke off; what it left open is closed before anything else is written.
     torn: bool,
+    /// What was last told of the workspace.
+    told_changes: Option<protocol::WorkspaceChanged>,
 }
 
 /// A message that waits for its turn.
@@ -271,6 +274,7 @@ impl Actor {
     async fn end_turn(&mut self, outcome: TurnOutcome, reason: Option<&str>) -> Result<(), SessionError> {
         self.stop_by = None;
         self.void_pending(reason.unwrap_or("turn_ended"))?;
+        self.keep_changes().await?;
         self.recorder.turn_ended(outcome, reason.map(|reason| serde_json::json!({"reason": reason})))?;
         self.recorder.sync().await?;
         self.host.note_progress(&self.plan.id, &self.recorder).await;

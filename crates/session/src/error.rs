@@ -74,6 +74,12 @@ pub enum SessionError {
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
     DataDir(#[from] DataDirError),
+    /// What the agent changed could not be kept.
+    #[error("cannot keep the changes of the workspace")]
+    Changes(#[source] std::io::Error),
+    /// A session never goes on under rules it was not made under.
+    #[error("session `{0}` was made under another policy than the one in force now")]
+    PolicyChanged(SessionId),
     /// Its journal is damaged, or cannot be opened.
     #[error("what session `{0}` left cannot be read")]
     Unreadable(SessionId),
@@ -100,10 +106,11 @@ impl SessionError {
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(_) => Code::SandboxCreateError,
+            Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
-            Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
 

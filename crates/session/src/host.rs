@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use protocol::SessionId;
 use sandbox::Backend;
@@ -22,9 +23,10 @@ pub(crate) struct Host {
     pub(crate) roster: Roster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) gateway: Gateway,
+    pub(crate) egress: Egress,
     pub(crate) upstream: Arc<dyn Upstream>,
     pub(crate) limits: Limits,
-    pub(crate) sandbox_limits: sandbox::Limits,
+    pub(crate) policy: Arc<policy::Effective>,
     pub(crate) timing: Timing,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) tasks: TaskTracker,
@@ -38,9 +40,10 @@ impl Host {
             roster: parts.roster,
             backend: parts.backend,
             gateway: parts.gateway,
+            egress: parts.egress,
             upstream: parts.upstream,
             limits: parts.limits,
-            sandbox_limits: parts.sandbox_limits,
+            policy: parts.policy,
             timing: parts.timing,
             shelf: Arc::new(shelf),
             tasks: TaskTracker::new(),

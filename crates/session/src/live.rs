@@ -7,9 +7,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use agents::Normalized;
-use gateway::Attachment;
 use protocol::StderrOutput;
-use sandbox::{Exit, Process, Sandbox, SandboxError};
+use sandbox::{Exit, Layers, Process, Sandbox, SandboxError};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -18,11 +17,32 @@ use tokio::time::Instant;
 use crate::line::{LINE_CAP, Line, LineReader};
 use crate::stderr::Stderr;
 
-/// An agent's process, its sandbox and its way to a model.
+/// The two ways out of a sandbox, while somebody serves them.
+#[derive(Default)]
+pub(crate) struct Doors {
+    /// To models.
+    pub(crate) models: Option<gateway::Attachment>,
+    /// To everything else that is allowed.
+    pub(crate) egress: Option<egress::Attachment>,
+}
+
+impl Doors {
+    /// Closes both; returns when what was under way is settled and on record.
+    async fn close(self) {
+        if let Some(models) = self.models {
+            models.close().await;
+        }
+        if let Some(egress) = self.egress {
+            egress.close().await;
+        }
+    }
+}
+
+/// An agent's process, its sandbox and its ways out.
 pub(crate) struct Live {
     pub(crate) dialogue: Normalized,
     sandbox: Box<dyn Sandbox>,
-    attachment: Option<Attachment>,
+    doors: Doors,
     stdin: mpsc::UnboundedSender<String>,
     stdout: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     stderr: Stderr,
@@ -62,7 +82,7 @@ impl Live {
     pub(crate) fn new(
         dialogue: Normalized,
         sandbox: Box<dyn Sandbox>,
-        attachment: Option<Attachment>,
+        doors: Doors,
         process: Process,
         exit_grace: Duration,
     ) -> Self {
@@ -76,7 +96,7 @@ impl Live {
         Self {
             dialogue,
             sandbox,
-            attachment,
+            doors,
             stdin,
             stdout: LineReader::new(process.stdout, LINE_CAP),
             stderr,
@@ -125,14 +145,17 @@ impl Live {
         }
     }
 
+    /// What its workspace is made of, to see what changed.
+    pub(crate) fn layers(&self) -> Option<Layers> {
+        self.sandbox.layers()
+    }
+
     /// Ends every process of it; returns when all are dead and its model calls are settled.
     pub(crate) async fn stop(mut self) -> Remains {
         if let Err(error) = self.sandbox.destroy().await {
             tracing::error!(sandbox = self.sandbox.id(), %error, "cannot destroy the sandbox");
         }
-        if let Some(attachment) = self.attachment.take() {
-            attachment.close().await;
-        }
+        std::mem::take(&mut self.doors).close().await;
         // With every writer dead the pipe ends; a writer that escaped must not keep us.
         let reading = async { while self.tasks.join_next().await.is_some() {} };
         drop(std::mem::replace(&mut self.stdin, mpsc::unbounded_channel().0));

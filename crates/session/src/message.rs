@@ -1,13 +1,15 @@
 //! What a client says to a session, and what it is told at once.
 
+use std::sync::Arc;
+
+use policy::Effective;
 use protocol::{Attachment, TurnId};
-use sandbox::WorkspaceMode;
 
 /// How a session is made, beyond what the wire contract knows.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How the workspace is shown to the agent.
-    pub workspace: WorkspaceMode,
+    /// What it may do; the host's own policy when there is none.
+    pub policy: Option<Arc<Effective>>,
     /// The account that pays; the session's own id when there is none.
     pub account: Option<String>,
     /// The task it belongs to.

@@ -1,13 +1,16 @@
 //! What a session is to be, checked before anything is started.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use agents::LaunchContext;
+use policy::Effective;
 use protocol::{CreateSession, SessionId, SessionStarted};
-use sandbox::{MODEL_URL, WorkspaceMode};
+use sandbox::MODEL_URL;
 use serde::{Deserialize, Serialize};
 use store::{NewSession, OwnerId, SessionRecord};
 
+use crate::host::Host;
 use crate::roster::{Enlisted, Roster};
 use crate::{Options, SessionError};
 
@@ -25,6 +28,10 @@ pub(crate) struct Plan {
     /// Which start of this session it is, from 1.
     pub(crate) epoch: u32,
     pub(crate) native_session_id: Option<String>,
+    /// What it may do now.
+    pub(crate) policy: Arc<Effective>,
+    /// Digest of the policy it was made under.
+    pub(crate) policy_digest: String,
 }
 
 /// The metadata of `session.started`: what a resumed session must know again.
@@ -35,7 +42,8 @@ struct Metadata {
     agent_mode: Option<String>,
     permission_mode: Option<String>,
     model: Option<String>,
-    workspace_mode: String,
+    /// Digest of the policy it was made under: it never goes on under another.
+    policy: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,14 +53,17 @@ struct Metadata {
 impl Plan {
     /// Checks a request; nothing is started and nothing is kept.
     pub(crate) fn check(
-        roster: &Roster,
+        host: &Host,
         id: SessionId,
         request: CreateSession,
         options: Options,
     ) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
+        let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
         let plan = Self {
+            policy_digest: policy.digest(),
+            policy,
             id,
             agent: request.agent,
             agent_mode: request.agent_mode,
@@ -64,14 +75,14 @@ impl Plan {
             epoch: 1,
             native_session_id: None,
         };
-        let enlisted = plan.enlisted(roster)?;
+        let enlisted = plan.enlisted(&host.roster)?;
         // Modes the agent cannot keep are told here, before there is a sandbox.
         enlisted.agent.plan(&plan.context(enlisted, String::new()))?;
         Ok(plan)
     }
 
     /// A session that ran before, from what is on record.
-    pub(crate) fn resume(record: &SessionRecord, started: &SessionStarted) -> Self {
+    pub(crate) fn resume(host: &Host, record: &SessionRecord, started: &SessionStarted) -> Self {
         let info = &record.info;
         let metadata = started.metadata.clone().unwrap_or_default();
         let metadata: Metadata = serde_json::from_value(metadata).unwrap_or_default();
@@ -83,11 +94,9 @@ impl Plan {
             model: info.model.clone(),
             title: info.title.clone(),
             directory: info.directory.clone().map(PathBuf::from),
-            options: Options {
-                workspace: parse_workspace(&metadata.workspace_mode),
-                account: metadata.account,
-                task_name: metadata.task_name,
-            },
+            policy: host.policy.clone(),
+            policy_digest: metadata.policy,
+            options: Options { policy: None, account: metadata.account, task_name: metadata.task_name },
             epoch: epoch(record),
             native_session_id: info.native_session_id.clone(),
         }
@@ -132,7 +141,7 @@ impl Plan {
             agent_mode: self.agent_mode.clone(),
             permission_mode: self.permission_mode.clone(),
             model: self.model.clone(),
-            workspace_mode: workspace_name(self.options.workspace).to_owned(),
+            policy: self.policy_digest.clone(),
             account: self.options.account.clone(),
             task_name: self.options.task_name.clone(),
         };
@@ -173,22 +182,5 @@ fn workspace(path: &Path) -> Result<PathBuf, SessionError> {
         Ok(metadata) if metadata.is_dir() => Ok(canonical),
         Ok(_) => Err(failed(std::io::ErrorKind::NotADirectory.into())),
         Err(error) => Err(failed(error)),
-    }
-}
-
-fn workspace_name(mode: WorkspaceMode) -> &'static str {
-    match mode {
-        WorkspaceMode::Overlay => "overlay",
-        WorkspaceMode::Bind => "bind",
-        WorkspaceMode::ReadOnly => "readonly",
-    }
-}
-
-/// An unknown word is read as the mode that changes nothing.
-fn parse_workspace(name: &str) -> WorkspaceMode {
-    match name {
-        "overlay" => WorkspaceMode::Overlay,
-        "bind" => WorkspaceMode::Bind,
-        _ => WorkspaceMode::ReadOnly,
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
+use policy::Effective;
 use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use sandbox::Backend;
 use store::{Clock, Cursor, DataDir, Journal, SessionRecord};
@@ -37,12 +39,14 @@ pub struct Parts {
     pub backend: Arc<dyn Backend>,
     /// Their way to models.
     pub gateway: Gateway,
+    /// Their way to everything else that is allowed.
+    pub egress: Egress,
     /// The model behind it.
     pub upstream: Arc<dyn Upstream>,
     /// What one session may use of it.
     pub limits: Limits,
-    /// What a sandbox may use of the machine.
-    pub sandbox_limits: sandbox::Limits,
+    /// What a session may do when nobody chose another policy for it.
+    pub policy: Arc<Effective>,
     /// How long a session waits for what.
     pub timing: Timing,
 }
@@ -81,7 +85,7 @@ impl Sessions {
         request: CreateSession,
         options: Options,
     ) -> Result<SessionInfo, SessionError> {
-        let plan = Plan::check(&self.host.roster, id.clone(), request, options)?;
+        let plan = Plan::check(&self.host, id.clone(), request, options)?;
         let (seat, commands) = Seat::new(id.clone());
         self.host.sit(&seat)?;
         if self.host.shelf.index.get(&id).is_ok() {

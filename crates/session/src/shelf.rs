@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gateway::BodyStore;
@@ -77,6 +78,11 @@ impl Shelf {
             Ok(())
         })
         .await
+    }
+
+    /// Where the changes of a session's workspace are kept.
+    pub(crate) fn changes(&self, id: &SessionId) -> PathBuf {
+        self.directory.changes(id)
     }
 
     pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {

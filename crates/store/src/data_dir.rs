@@ -83,7 +83,14 @@ pub struct DataDir {
 /// Held by the one server of a data directory; let go when it is dropped or its process ends.
 #[derive(Debug)]
 pub struct ServerLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for ServerLock {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock to a child that is being started just now, until its exec.
+        let _ = self.file.unlock();
+    }
 }
 
 impl DataDir {
@@ -125,6 +132,11 @@ impl DataDir {
         self.trajectory().join(format!("{session}.jsonl"))
     }
 
+    /// What a session changed in its workspace.
+    pub fn changes(&self, session: &SessionId) -> PathBuf {
+        self.root.join("changes").join(session.as_str())
+    }
+
     /// Where the bodies of model calls are.
     pub fn bodies(&self) -> PathBuf {
         self.root.join("bodies")
@@ -164,7 +176,7 @@ impl DataDir {
         }
         let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         note.map_err(DataDirError::io("write", &path))?;
-        Ok(ServerLock { _file: file })
+        Ok(ServerLock { file })
     }
 }
 

@@ -30,6 +30,7 @@ const LAYERS: &[Layer] = &[
     layer("jail", &["policy"]),
     layer("sandbox", &["protocol", "policy", "jail"]),
     layer("gateway", &["protocol", "policy", "store"]),
+    layer("egress", &["protocol", "policy", "store"]),
     layer("session", &["protocol", "policy", "agents", "store", "sandbox", "gateway"]),
     layer("server", &["protocol", "store", "session"]),
     layer("cli", &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "session", "server"]),

@@ -1,9 +1,9 @@
 //! `session/update`: words, thoughts, calls and plans.
 
-use protocol::ContentPart;
+use protocol::{ContentPart, ItemStatus};
 use serde_json::{Value, json};
 
-use super::AcpDialogue;
+use super::{AcpDialogue, Notice};
 use crate::diff;
 use crate::transcript::{Speech, ToolOutcome};
 
@@ -40,19 +40,33 @@ impl AcpDialogue {
         let Some(words) = update["content"]["text"].as_str() else {
             return self.transcript.unknown(update.clone());
         };
+        let notice = self.quirks.notice.filter(|_| speech == Speech::Message).and_then(|notice| notice(words));
+        if let Some(notice) = notice {
+            return self.take_notice(notice, words);
+        }
         let kind = if speech == Speech::Thought { "thought" } else { "message" };
         let key = format!("{kind}:{}", update["messageId"].as_str().unwrap_or_default());
-        // An error comes in one piece and as the first of a message.
-        let first = !self.transcript.speaks(&key);
-        let error = self.quirks.errors_are_messages && words.starts_with("Error: ");
-        self.suspect = (first && error && speech == Speech::Message).then(|| words.to_owned());
         self.transcript.finish_other_speech(&key);
         self.transcript.say(&key, speech, None, words);
     }
 
+    fn take_notice(&mut self, notice: Notice, words: &str) {
+        match notice {
+            Notice::Error => {
+                self.model_failed = true;
+                self.transcript.finish_speech(ItemStatus::Failed);
+                self.transcript.error(words, Some("upstream_error"), None);
+            }
+            Notice::Retrying => {
+                self.transcript.finish_speech(ItemStatus::Failed);
+                self.transcript.status("Retrying", Some(words.to_owned()), Vec::new());
+            }
+            Notice::Status(label) => self.transcript.status(label, Some(words.to_owned()), Vec::new()),
+        }
+    }
+
     fn call(&mut self, update: &Value) {
         let call_id = update["toolCallId"].as_str().unwrap_or_default();
-        self.suspect = None;
         if !self.refused.remove(call_id) {
             self.settle_refused();
         }

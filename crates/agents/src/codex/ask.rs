@@ -35,7 +35,8 @@ impl CodexDialogue {
     }
 
     fn ask_permission(&mut self, action: &str, id: &Value, params: &Value) {
-        let mut metadata = json!({ "tool": action, "call_id": params["itemId"] });
+        let input = self.transcript.call_arguments(params["itemId"].as_str().unwrap_or_default());
+        let mut metadata = json!({ "tool": action, "input": input, "call_id": params["itemId"] });
         for name in ["command", "cwd", "reason"] {
             if let Some(text) = params[name].as_str() {
                 metadata[name] = json!(text);

@@ -29,7 +29,7 @@ impl ControlDialogue {
         let asked = Asked { request_id, tool, input: request["input"].clone(), suggestions };
         match asked.tool.as_str() {
             "AskUserQuestion" | "ask_user_question" => self.ask_question(asked),
-            "ExitPlanMode" | "exit_plan_mode" => self.ask_plan(asked),
+            "ExitPlanMode" | "exit_plan_mode" => self.ask_plan(asked, &request["tool_use_id"]),
             _ => self.ask_permission(asked, request),
         }
     }
@@ -54,9 +54,11 @@ impl ControlDialogue {
         self.questions.insert(id, asked);
     }
 
-    fn ask_plan(&mut self, asked: Asked) {
+    fn ask_plan(&mut self, asked: Asked, call: &Value) {
         let options = vec!["yes".to_owned(), "no".to_owned()];
-        let metadata = json!({ "tool": asked.tool, "input": asked.input });
+        // The request comes without the plan; the call has it.
+        let plan = self.transcript.call_arguments(call.as_str().unwrap_or_default());
+        let metadata = json!({ "tool": asked.tool, "input": plan.unwrap_or(&asked.input) });
         let id = self.transcript.question("Carry out this plan?", options, Some(metadata));
         self.questions.insert(id, asked);
     }

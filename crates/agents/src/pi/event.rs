@@ -22,7 +22,7 @@ impl PiDialogue {
             "agent_end" => self.agent_ended(&value),
             "auto_retry_start" => {
                 self.probe = None;
-                self.told_error = false;
+                self.error = None;
                 let detail = format!("attempt {} of {}", value["attempt"], value["maxAttempts"]);
                 self.transcript.status("Retrying", Some(detail), Vec::new());
             }
@@ -90,10 +90,8 @@ impl PiDialogue {
         }
         let whole = matches!(message["stopReason"].as_str(), Some("stop" | "toolUse" | "length"));
         self.transcript.finish_speech(if whole { ItemStatus::Completed } else { ItemStatus::Failed });
-        if message["stopReason"] == "error" && !self.told_error {
-            self.told_error = true;
-            let words = message["errorMessage"].as_str().unwrap_or("the model failed");
-            self.transcript.error(words, Some("upstream_error"), None);
+        if message["stopReason"] == "error" {
+            self.error = Some(message["errorMessage"].as_str().unwrap_or("the model failed").to_owned());
         }
     }
 
@@ -135,7 +133,9 @@ impl PiDialogue {
 
     fn end_turn(&mut self, outcome: TurnOutcome) {
         self.probe = None;
-        self.told_error = false;
+        if let Some(words) = self.error.take().filter(|_| outcome == TurnOutcome::Failed) {
+            self.transcript.error(words, Some("upstream_error"), None);
+        }
         self.transcript.turn_ended(outcome);
     }
 }

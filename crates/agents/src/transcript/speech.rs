@@ -54,11 +54,6 @@ impl Transcript {
         self.completed(item, status);
     }
 
-    /// Whether words of the speech `key` came and more may follow.
-    pub(crate) fn speaks(&self, key: &str) -> bool {
-        self.speech.iter().any(|open| open.key == key)
-    }
-
     /// Ends all speech as far as it came.
     pub(crate) fn finish_speech(&mut self, status: ItemStatus) {
         for open in std::mem::take(&mut self.speech) {

@@ -1,6 +1,16 @@
-//! The agents' dialogues from outside: order, and what no input may do.
+//! The agents' dialogues from outside: order, what real agents printed, and what no input may do.
 
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod launch;
 #[cfg(test)]
 mod mock_lines;
 #[cfg(test)]
+mod modes;
+#[cfg(test)]
 mod order;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod words;

@@ -44,7 +44,7 @@ fn apply(outputs: impl IntoIterator<Item = Output>) -> Vec<Output> {
 }
 
 /// What must hold for every sequence that leaves.
-fn check_order(outputs: &[Output]) {
+pub(crate) fn check_order(outputs: &[Output]) {
     let mut open: BTreeMap<ItemId, String> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for output in outputs {

@@ -1,7 +1,7 @@
 //! `viv sessions diff`: what a session changed, as it would be applied.
 
 use protocol::{Code, SessionId};
-use sandbox::SavedChanges;
+use sandbox::{SavedChanges, render_diff, render_stat};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -10,13 +10,14 @@ use crate::host;
 /// The whole diff.
 pub(crate) fn render(config: &Config, session: &SessionId) -> Result<String, Failure> {
     let saved = open(config, session)?;
-    saved.render_diff().map_err(|error| unreadable(session, &error))
+    render_diff(&saved, None).map_err(|error| unreadable(session, &error))
 }
 
 /// A line a file.
 pub(crate) fn stat(config: &Config, session: &SessionId) -> Result<String, Failure> {
     let saved = open(config, session)?;
-    saved.render_stat().map_err(|error| unreadable(session, &error))
+    let stats = saved.stat().map_err(|error| unreadable(session, &error))?;
+    Ok(render_stat(&stats))
 }
 
 fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {

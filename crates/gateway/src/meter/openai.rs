@@ -52,15 +52,24 @@ enum VendorError {
     Text(String),
 }
 
+/// Each API has its own names, and some servers send both at once.
 #[derive(Deserialize)]
 struct Counts {
-    #[serde(alias = "prompt_tokens")]
     input_tokens: Option<u64>,
-    #[serde(alias = "completion_tokens")]
+    prompt_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    #[serde(alias = "prompt_tokens_details")]
+    completion_tokens: Option<u64>,
     input_tokens_details: Option<InputDetails>,
+    prompt_tokens_details: Option<InputDetails>,
     prompt_cache_hit_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_creation: Option<CacheCreation>,
+}
+
+/// Told by proxies and by our own translation from Anthropic's API.
+#[derive(Deserialize)]
+struct CacheCreation {
+    ephemeral_1h_input_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -129,15 +138,21 @@ fn take_error(error: Option<VendorError>, reading: &mut Reading) {
     });
 }
 
-/// `input_tokens` counts the cached ones here; ours does not.
+/// The prompt counts its cached parts here; ours does not.
 fn overwrite(usage: &mut Usage, counts: &Counts) {
-    let details = counts.input_tokens_details.as_ref().and_then(|details| details.cached_tokens);
-    let cached = details.or(counts.prompt_cache_hit_tokens);
+    let details = counts.prompt_tokens_details.as_ref().or(counts.input_tokens_details.as_ref());
+    let cached = details.and_then(|details| details.cached_tokens).or(counts.prompt_cache_hit_tokens);
     usage.cache_read_tokens = cached.unwrap_or(usage.cache_read_tokens);
-    if let Some(input) = counts.input_tokens {
-        usage.input_tokens = input.saturating_sub(usage.cache_read_tokens);
+    if let Some(written) = counts.cache_creation_input_tokens {
+        let hour = counts.cache_creation.as_ref().and_then(|creation| creation.ephemeral_1h_input_tokens).unwrap_or(0);
+        usage.cache_write_1h_tokens = hour;
+        usage.cache_write_tokens = written.saturating_sub(hour);
     }
-    usage.output_tokens = counts.output_tokens.unwrap_or(usage.output_tokens);
+    if let Some(input) = counts.prompt_tokens.or(counts.input_tokens) {
+        let cached = usage.cache_read_tokens + usage.cache_write_tokens + usage.cache_write_1h_tokens;
+        usage.input_tokens = input.saturating_sub(cached);
+    }
+    usage.output_tokens = counts.completion_tokens.or(counts.output_tokens).unwrap_or(usage.output_tokens);
 }
 
 #[cfg(test)]

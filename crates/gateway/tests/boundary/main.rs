@@ -1,9 +1,11 @@
 //! The gateway from a client's side, over real connections.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is its purpose")]
 
+mod dialects;
 mod door;
 mod messages;
 mod script;
 mod support;
+mod translation;
 mod upstreams;
 mod vendor;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use gateway::{GatewayConfig, Limits, Price, Prices, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
+use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
@@ -25,10 +25,10 @@ fn config(kind: VendorKind, vendor: &StubVendor) -> VendorConfig {
 }
 
 fn desk(config: VendorConfig) -> Desk {
-    let price = Price { input_picos: 3_000_000, output_picos: 15_000_000, cache_read_picos: 300_000, ..Price::FREE };
+    let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, cache_read: 300_000, ..Rates::default() });
     let prices = ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
-        .fold(Prices::default(), |prices, model| prices.with(model, price));
+        .fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
     Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
 }
 

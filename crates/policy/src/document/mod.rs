@@ -143,10 +143,10 @@ pub(crate) struct Degrade {
     /// The weakest means accepted for `proc.pids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pids: Option<Written<Means>>,
-    /// The weakest means accepted for `proc.disk`.
+    /// The weakest means accepted for `proc.disk`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) disk: Option<Written<Means>>,
-    /// `none`: the mounts alone may guard the files, on a kernel without Landlock.
+    /// `enforced`, or `none`: the mounts alone may guard the files, on a kernel without Landlock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) landlock: Option<Written<Means>>,
 }

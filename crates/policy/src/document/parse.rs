@@ -43,8 +43,9 @@ fn options() -> serde_saphyr::Options {
         reject_unsupported_tags: true,
         with_snippet: false,
         budget: serde_saphyr::budget! {
-            max_events: 20_000,
-            max_nodes: 10_000,
+            // Entries of a list are compared with one another, so their number is what costs.
+            max_events: 10_000,
+            max_nodes: 4_000,
             max_depth: 16,
             max_aliases: 64,
             max_anchors: 64,
@@ -86,6 +87,7 @@ fn explain(source: &Source, error: &Error) -> Finding {
         }
         Error::Unexpected { expected, .. } => finding(belongs_here(expected)),
         Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => finding("one word belongs here".to_owned()),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => finding("an alias cannot stand inside itself".to_owned()),
         Error::MultipleDocuments { .. } => finding("a policy is one document".to_owned())
             .with_help(Some("remove the `---` and what is above or below it".to_owned())),
         Error::AliasError { error, .. } => explain(source, error),

@@ -41,11 +41,11 @@ shapes! {
     AbsolutePath = { "title": "absolute path", "type": "string", "pattern": "^/", "examples": ["/usr"] };
     Glob = { "title": "glob", "type": "string", "minLength": 1, "examples": ["**/.env"] };
     AllowedHost = {
-        "title": "host[:port]", "type": "string", "minLength": 1,
+        "title": "host[:port] pattern", "type": "string", "minLength": 1,
         "examples": ["packages.example.com:443", "*.example.org:443", "[2001:db8::1]:8443"]
     };
     DeniedHost = {
-        "title": "host[:port] or network", "type": "string", "minLength": 1,
+        "title": "host[:port] or network pattern", "type": "string", "minLength": 1,
         "examples": ["telemetry.example.com", "203.0.113.0/24"]
     };
     VariableName = {

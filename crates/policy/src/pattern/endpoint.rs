@@ -11,7 +11,7 @@ use super::{Host, HostError, Intersect, Pattern, wildcard};
 use crate::value::BadValue;
 
 /// The port meant where an allow-list names none.
-const DEFAULT_PORT: u16 = 443;
+pub(crate) const DEFAULT_PORT: u16 = 443;
 
 /// What a connection goes to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -227,7 +227,7 @@ impl fmt::Display for Denied {
 }
 
 /// Cuts the port off, leaving a bare IPv6 address whole.
-fn split_port(text: &str) -> (&str, Option<&str>) {
+pub(crate) fn split_port(text: &str) -> (&str, Option<&str>) {
     let colon = match text.rfind(']') {
         Some(end) => text[end..].find(':').map(|colon| end + colon),
         None if text.matches(':').count() > 1 => None,

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
@@ -13,7 +14,8 @@ use crate::value::BadValue;
 pub(crate) struct PathGlob {
     text: String,
     globs: Vec<Glob>,
-    matchers: Vec<GlobMatcher>,
+    /// Made when first asked: most policies are loaded to start a session and never matched one by one.
+    matchers: OnceLock<Vec<GlobMatcher>>,
 }
 
 impl PathGlob {
@@ -35,15 +37,15 @@ impl PathGlob {
         if let Some(directory) = text.strip_suffix("/**").filter(|directory| !directory.is_empty()) {
             globs.push(build(directory).map_err(|why| bad(&why))?);
         }
-        let matchers = globs.iter().map(Glob::compile_matcher).collect();
-        Ok(Self { text: text.to_owned(), globs, matchers })
+        Ok(Self { text: text.to_owned(), globs, matchers: OnceLock::new() })
     }
 
     /// Whether `path`, relative to the workspace, or a directory it lies in is matched.
     pub(crate) fn matches(&self, path: &Path) -> bool {
+        let matchers = self.matchers.get_or_init(|| self.globs.iter().map(Glob::compile_matcher).collect());
         path.ancestors()
             .filter(|part| !part.as_os_str().is_empty())
-            .any(|part| self.matchers.iter().any(|matcher| matcher.is_match(part)))
+            .any(|part| matchers.iter().any(|matcher| matcher.is_match(part)))
     }
 
     pub(crate) fn globs(&self) -> &[Glob] {

@@ -121,7 +121,7 @@ fn ends_in_a_number(text: &str) -> bool {
 }
 
 /// A port from 1 to 65535, in digits only.
-pub(super) fn parse_port(text: &str) -> Result<u16, HostError> {
+pub(crate) fn parse_port(text: &str) -> Result<u16, HostError> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port > 0).ok_or(HostError::Port)
 }

@@ -14,8 +14,9 @@ mod wildcard;
 use std::fmt;
 
 pub use endpoint::Endpoint;
-pub(crate) use endpoint::{Denied, EndpointPattern};
+pub(crate) use endpoint::{DEFAULT_PORT, Denied, EndpointPattern, split_port};
 pub(crate) use glob::PathGlob;
+pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
 pub(crate) use name::{NamePattern, VariableName};
 pub(crate) use path::{Location, PathPrefix, locate};

@@ -32,15 +32,16 @@ const HELP: &str = "units are d, h, m, s, ms, as in `30m` or `1h30m`";
 
 /// The shortest exact spelling.
 pub(crate) fn show_duration(millis: u64) -> String {
-    let mut rest = millis;
-    let mut shown = String::new();
-    for (unit, factor) in UNITS {
-        if rest >= factor {
-            shown += &format!("{}{unit}", rest / factor);
-            rest %= factor;
-        }
+    if millis == 0 {
+        return "0s".to_owned();
     }
-    if shown.is_empty() { "0s".to_owned() } else { shown }
+    let mut rest = millis;
+    let parts = UNITS.iter().filter_map(|(unit, factor)| {
+        let count = rest / factor;
+        rest %= factor;
+        (count > 0).then(|| format!("{count}{unit}"))
+    });
+    parts.collect()
 }
 
 #[cfg(test)]

@@ -319,7 +319,13 @@ fn budget_exceeded() -> impl Strategy<Value = BudgetExceeded> {
 }
 
 fn connection() -> impl Strategy<Value = Connection> {
-    (text(), any::<u16>(), text()).prop_map(|(host, port, rule)| Connection { host, port, rule })
+    let seen = (of(text()), of(text()), of(text()), of(text()));
+    let counted = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()), of(any::<u64>()));
+    (text(), any::<u16>(), text(), seen, counted).prop_map(|(host, port, rule, seen, counted)| {
+        let (method, path, address, error) = seen;
+        let (bytes, bytes_sent, duration_micros, count) = counted;
+        Connection { host, port, rule, method, path, address, bytes, bytes_sent, duration_micros, count, error }
+    })
 }
 
 fn exec_started() -> impl Strategy<Value = ExecStarted> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use agents::MockAgent;
 use gateway::{Gateway, GatewayConfig, Limits, Scripted};
-use sandbox::{Unconfined, WorkspaceMode};
+use policy::{Base, Ceiling, Effective, Preset, Source};
+use sandbox::Unconfined;
 use server::{Auth, ServerConfig, app};
 use session::{Options, Parts, Roster, Sessions, Timing};
 use store::{DataDir, SystemClock};
@@ -54,13 +55,15 @@ impl Stage {
 }
 
 pub(crate) fn config() -> ServerConfig {
-    let options = Options { workspace: WorkspaceMode::Bind, ..Options::default() };
+    let options = Options::default();
     ServerConfig { options, ..ServerConfig::new(Auth::None) }
 }
 
 /// Sessions on a directory.
 pub(crate) fn open(directory: &Path) -> Sessions {
     let parts = Parts {
+        policy: policy(),
+        egress: egress::Egress::default(),
         directory: DataDir::open(directory.join("data")).unwrap(),
         clock: Arc::new(SystemClock),
         roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
@@ -68,8 +71,14 @@ pub(crate) fn open(directory: &Path) -> Sessions {
         gateway: Gateway::new(GatewayConfig::default()),
         upstream: Arc::new(Scripted::demo().unwrap()),
         limits: Limits::default(),
-        sandbox_limits: sandbox::Limits::default(),
         timing: Timing::default(),
     };
     Sessions::open(parts).unwrap()
+}
+
+/// The default preset with the one mode that can be had without a wall.
+fn policy() -> Arc<Effective> {
+    let text = Preset::Balanced.source().text().replace("overlay", "bind");
+    let base = Base::read(&Source::new("test", text)).unwrap();
+    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }

@@ -1,13 +1,15 @@
 //! How a session's sandbox is made and its agent started: for the first time, or again.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use agents::{Dialogue as _, Normalized};
-use gateway::{Attachment, Identity, SessionToken};
+use egress::LivePolicy;
+use gateway::{Identity, SessionToken};
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
-use sandbox::{ExecSpec, Port, Sandbox, SandboxError, SandboxSpec, Workspace};
+use sandbox::{EGRESS_PORT, ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
 use store::FileJournal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -18,7 +20,7 @@ use crate::SessionError;
 use crate::command::Command;
 use crate::host::Host;
 use crate::left::Left;
-use crate::live::Live;
+use crate::live::{Doors, Live};
 use crate::pending::Pending;
 use crate::plan::{self, Plan};
 use crate::receipts::Receipts;
@@ -104,7 +106,7 @@ impl Actor {
         let (record, journal, left) = blocking(read).await?;
         let started = left.started.as_ref().filter(|_| !left.ended);
         let started = started.ok_or_else(|| SessionError::Ended(seat.id.clone()))?;
-        let plan = Plan::resume(&record, started);
+        let plan = Plan::resume(host, &record, started);
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
@@ -130,6 +132,7 @@ impl Actor {
             turns: 0,
             woken: false,
             torn: false,
+            told_changes: None,
         }
     }
 
@@ -148,14 +151,14 @@ impl Actor {
     /// Puts the agent into its sandbox and tells what that sandbox enforces.
     async fn move_in(&mut self, sandbox: Box<dyn Sandbox>, token: String) -> Result<(), SessionError> {
         let moved = self.start_agent(&*sandbox, token).await;
-        let (dialogue, attachment, process) = match moved {
+        let (dialogue, doors, process) = match moved {
             Ok(parts) => parts,
             Err(error) => {
                 sandbox.destroy().await?;
                 return Err(error);
             }
         };
-        let live = Live::new(dialogue, sandbox, attachment, process, self.host.timing.exit_grace);
+        let live = Live::new(dialogue, sandbox, doors, process, self.host.timing.exit_grace);
         let live = self.live.insert(live);
         self.woken = true;
         let outputs = live.dialogue.open();
@@ -169,7 +172,7 @@ impl Actor {
         &mut self,
         sandbox: &dyn Sandbox,
         token: String,
-    ) -> Result<(Normalized, Option<Attachment>, sandbox::Process), SessionError> {
+    ) -> Result<(Normalized, Doors, sandbox::Process), SessionError> {
         let (backend, keys) = (self.host.backend.name().to_owned(), sandbox.effective());
         self.recorder.daemon(EventBody::PolicyEffective(PolicyEffective { backend, keys }))?;
         self.recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
@@ -177,18 +180,23 @@ impl Actor {
             sandbox_id: sandbox.id().to_owned(),
             task_name: self.plan.options.task_name.clone(),
         }))?;
-        let attachment = self.attach(sandbox, &token)?;
+        let doors = Doors { models: self.attach(sandbox, &token)?, egress: self.attach_egress(sandbox)? };
         let enlisted = self.plan.enlisted(&self.host.roster)?;
         let context = self.plan.context(enlisted, token);
-        let launch = enlisted.agent.plan(&context)?;
+        let mut launch = enlisted.agent.plan(&context)?;
+        if doors.egress.is_some() {
+            let address = (Ipv4Addr::LOCALHOST, EGRESS_PORT).into();
+            let variables = egress::proxy_environment(address);
+            launch.env.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        }
         let dialogue = Normalized::new(enlisted.agent.native(&context));
         let spec =
             ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;
-        Ok((dialogue, attachment, process))
+        Ok((dialogue, doors, process))
     }
 
-    fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<Attachment>, SessionError> {
+    fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<gateway::Attachment>, SessionError> {
         let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
         let identity = Identity {
             session: self.plan.id.clone(),
@@ -201,22 +209,42 @@ impl Actor {
             limits: self.host.limits.clone(),
         };
         let attached = self.host.gateway.attach(listener, identity);
-        let step = "serve the model gateway's port".to_owned();
-        attached.map(Some).map_err(|source| SessionError::Sandbox(SandboxError::Create { step, source }))
+        attached.map(Some).map_err(|source| not_served("the model gateway's port", source))
     }
+
+    fn attach_egress(&self, sandbox: &dyn Sandbox) -> Result<Option<egress::Attachment>, SessionError> {
+        let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
+        let turn = self.recorder.turn.clone();
+        let identity = egress::Identity {
+            session: self.plan.id.clone(),
+            journal: self.recorder.journal().clone(),
+            turn: Arc::new(move || turn.get()),
+            policy: LivePolicy::new((*self.plan.policy).clone()),
+            limits: egress::Limits::default(),
+        };
+        let attached = self.host.egress.attach(listener, identity);
+        attached.map(Some).map_err(|source| not_served("the egress port", source))
+    }
+}
+
+fn not_served(port: &str, source: std::io::Error) -> SessionError {
+    SessionError::Sandbox(SandboxError::Create { step: format!("serve {port}"), source })
 }
 
 /// Makes the sandbox of a plan, and the token its agent will hold.
 async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String), SessionError> {
+    if plan.policy.digest() != plan.policy_digest {
+        return Err(SessionError::PolicyChanged(plan.id.clone()));
+    }
     let (_, token) = SessionToken::issue();
     let enlisted = plan.enlisted(&host.roster)?;
     let launch = enlisted.agent.plan(&plan.context(enlisted, token.clone()))?;
     let spec = SandboxSpec {
         id: format!("sbx_{}", Uuid::now_v7().simple()),
-        workspace: Workspace { directory: plan.directory.clone(), mode: plan.options.workspace },
+        workspace: plan.directory.clone(),
         mounts: launch.mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
         files: launch.files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
-        limits: host.sandbox_limits.clone(),
+        policy: plan.policy.clone(),
     };
     Ok((host.backend.create(spec).await?, token))
 }

@@ -125,7 +125,11 @@ impl Actor {
     async fn end_agent(&mut self) -> Result<Option<Remains>, SessionError> {
         let Some(mut live) = self.live.take() else { return Ok(None) };
         let unfinished = live.dialogue.give_up();
+        let layers = live.layers();
         let remains = live.stop().await;
+        if let Some(layers) = layers {
+            self.keep_last_changes(layers).await?;
+        }
         for output in unfinished {
             if let Output::Event(draft) = output {
                 self.recorder.record(draft)?;

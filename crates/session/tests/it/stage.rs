@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use agents::MockAgent;
 use gateway::{Gateway, GatewayConfig, Limits, Scripted};
+use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
-use sandbox::{Unconfined, WorkspaceMode};
+use sandbox::Unconfined;
 use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing};
 use store::{DataDir, SystemClock, Tail};
 use tempfile::TempDir;
@@ -36,7 +37,8 @@ impl Stage {
             gateway: Gateway::new(GatewayConfig::default()),
             upstream: Arc::new(Scripted::demo().unwrap()),
             limits: Limits::default(),
-            sandbox_limits: sandbox::Limits::default(),
+            policy: policy(),
+            egress: egress::Egress::default(),
             timing,
         });
         Self { directory, sessions: sessions.unwrap() }
@@ -55,7 +57,7 @@ impl Stage {
     }
 
     pub(crate) async fn create(&self, name: &str, request: CreateSession) -> Result<SessionInfo, SessionError> {
-        let options = Options { workspace: WorkspaceMode::Bind, ..Options::default() };
+        let options = Options::default();
         self.sessions.create(id(name), request, options).await
     }
 
@@ -124,4 +126,11 @@ pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
         EventBody::TurnEnded(turn) => turn.outcome,
         _ => None,
     })
+}
+
+/// The default preset with the one mode that can be had without a wall.
+fn policy() -> Arc<Effective> {
+    let text = Preset::Balanced.source().text().replace("overlay", "bind");
+    let base = Base::read(&Source::new("test", text)).unwrap();
+    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }

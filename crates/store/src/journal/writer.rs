@@ -51,6 +51,7 @@ impl Writer {
             file.set_len(writer.end).map_err(JournalError::io("cut the torn end of", path))?;
         }
         // The descriptor goes: a journal that only waits needs none, and 10,000 may be open.
+        unlock(&file);
         Ok((writer, torn_bytes))
     }
 
@@ -143,7 +144,9 @@ impl Writer {
 
     /// Closes the descriptor until the next append.
     pub(super) fn rest(&mut self) {
-        self.file = None;
+        if let Some(file) = self.file.take() {
+            unlock(&file);
+        }
         self.recent = VecDeque::new();
     }
 
@@ -166,6 +169,19 @@ impl Writer {
         self.leftover = false;
         Ok(())
     }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
+/// Lets go of the lock at once. Closing alone would leave it to a child that this process is starting just now,
+/// which holds copies of all descriptors until its exec.
+fn unlock(file: &File) {
+    // What fails here is undone by closing, only later.
+    let _ = file.unlock();
 }
 
 /// Opens the journal for one writer: a second process would number its records twice.

@@ -86,3 +86,59 @@ pub(super) fn give_back(connection: &Connection, hand: Hand<'_>) -> Result<(), L
     connection.execute("DELETE FROM lease WHERE owner = ?1", [hand.owner.as_str()])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{CallId, SessionId};
+
+    use super::*;
+    use crate::Source;
+
+    fn hold(session: &str, picos: u64) -> Hold {
+        Hold {
+            call: CallId::new("call_1").unwrap(),
+            source: Source { system: "gateway".into(), run: session.into(), attempt: 1 },
+            session: SessionId::new(session).unwrap(),
+            account: "a1".into(),
+            user: None,
+            key: None,
+            agent: None,
+            model: "m1".into(),
+            price_hash: "p1".into(),
+            picos,
+            limits: Vec::new(),
+            sent: true,
+        }
+    }
+
+    #[test]
+    fn one_call_in_sixteen_waits_for_the_disk() {
+        let (mut leases, call) = (Leases::default(), hold("s1", 10));
+        let mut waits = 0;
+        for _ in 0..160 {
+            let blocks = leases.missing([&call].into_iter());
+            waits += blocks.len();
+            leases.moved(blocks, &[&call]);
+        }
+        assert_eq!(waits, 10);
+    }
+
+    #[test]
+    fn a_block_covers_a_whole_batch_and_no_other_session() {
+        let (mut leases, [first, second, other]) = (Leases::default(), [hold("s1", 10), hold("s1", 30), hold("s2", 1)]);
+        let blocks = leases.missing([&first, &second].into_iter());
+        assert_eq!(blocks, [Block { session: "s1".into(), account: "a1".into(), picos: 640 }]);
+        leases.moved(blocks, &[&first, &second]);
+        assert!(leases.missing([&hold("s1", 600)].into_iter()).is_empty());
+        assert_eq!(leases.missing([&hold("s1", 601)].into_iter()).len(), 1);
+        assert_eq!(leases.missing([&other].into_iter()).len(), 1);
+    }
+
+    #[test]
+    fn a_block_is_never_less_than_asked_and_seldom_more_than_a_hundred_dollars() {
+        let leases = Leases::default();
+        let block = |picos| leases.missing([&hold("s1", picos)].into_iter())[0].picos;
+        assert_eq!(block(MAX_BLOCK_PICOS / 4), MAX_BLOCK_PICOS);
+        assert_eq!(block(MAX_BLOCK_PICOS * 3), MAX_BLOCK_PICOS * 3);
+    }
+}

@@ -67,6 +67,7 @@ impl SessionIndex {
                 Err(error) => return Err(error.into()),
             }
         }
+        // Names never run out, so this is not reached.
         Err(SessionIndexError::AlreadyExists(new.id.clone()))
     }
 

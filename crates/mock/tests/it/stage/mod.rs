@@ -50,6 +50,7 @@ impl Stage {
             mode,
             resume: resume.map(str::to_owned),
             delay: Duration::ZERO,
+            proxy: None,
             workspace: folder.path().to_owned(),
         };
         let agent = thread::spawn(move || mock::run(settings, input, stdout));

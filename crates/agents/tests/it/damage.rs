@@ -1,0 +1,145 @@
+//! Captures that were damaged on purpose: no dialogue may panic, lose order or lose a line.
+
+use agents::Output;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::order::check_order;
+use crate::replay::{Line, fixtures, play_damaged};
+
+/// One way to spoil a conversation, at a place and with a byte chosen by chance.
+#[derive(Debug, Clone)]
+enum Damage {
+    Drop,
+    Repeat,
+    Swap,
+    Cut,
+    Flip(u8),
+    Insert(Vec<u8>),
+    Replace(Value),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let values = prop_oneof![
+        Just(Value::Null),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!("x")),
+        Just(json!(-1)),
+        Just(json!([[{}]])),
+    ];
+    prop_oneof![
+        Just(Damage::Drop),
+        Just(Damage::Repeat),
+        Just(Damage::Swap),
+        Just(Damage::Cut),
+        any::<u8>().prop_map(Damage::Flip),
+        prop::collection::vec(any::<u8>(), 0..12).prop_map(Damage::Insert),
+        values.prop_map(Damage::Replace),
+    ]
+}
+
+fn apply(lines: &mut Vec<Line>, damage: &Damage, at: usize, inside: usize) {
+    if lines.is_empty() {
+        return;
+    }
+    let (at, other) = (at % lines.len(), inside % lines.len());
+    match damage {
+        Damage::Drop => drop(lines.remove(at)),
+        Damage::Repeat => lines.insert(at, lines[at].clone()),
+        Damage::Swap => lines.swap(at, other),
+        Damage::Cut | Damage::Flip(_) | Damage::Insert(_) | Damage::Replace(_) => spoil(&mut lines[at], damage, inside),
+    }
+}
+
+fn spoil(line: &mut Line, damage: &Damage, inside: usize) {
+    let Line::Agent(bytes) = line else { return };
+    let inside = inside % bytes.len().max(1);
+    match damage {
+        Damage::Cut => bytes.truncate(inside),
+        Damage::Flip(byte) => {
+            if let Some(place) = bytes.get_mut(inside) {
+                *place = *byte;
+            }
+        }
+        Damage::Insert(more) => {
+            let inside = inside.min(bytes.len());
+            bytes.splice(inside..inside, more.iter().copied());
+        }
+        Damage::Replace(new) => {
+            if let Ok(mut value) = serde_json::from_slice::<Value>(bytes) {
+                let mut left = inside % 40;
+                replace(&mut value, new, &mut left);
+                *bytes = value.to_string().into_bytes();
+            }
+        }
+        Damage::Drop | Damage::Repeat | Damage::Swap => {}
+    }
+}
+
+/// Puts `new` in the place of the `left`-th value below `value`.
+fn replace(value: &mut Value, new: &Value, left: &mut usize) {
+    if *left == 0 {
+        *value = new.clone();
+        *left = usize::MAX;
+        return;
+    }
+    *left -= 1;
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(|field| descend(field, new, left)),
+        Value::Array(list) => list.iter_mut().for_each(|entry| descend(entry, new, left)),
+        _ => {}
+    }
+}
+
+fn descend(value: &mut Value, new: &Value, left: &mut usize) {
+    if *left != usize::MAX {
+        replace(value, new, left);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_damage_makes_a_dialogue_panic_or_lose_order(
+        which in any::<prop::sample::Index>(),
+        spoils in prop::collection::vec((damage(), any::<usize>(), any::<usize>()), 1..6),
+    ) {
+        let fixture = which.get(fixtures());
+        let mut lines: Vec<Line> = fixture
+            .lines
+            .iter()
+            .map(|line| match line.get("agent") {
+                Some(native) => Line::Agent(native.to_string().into_bytes()),
+                None => Line::Host(line.clone()),
+            })
+            .collect();
+        for (damage, at, inside) in &spoils {
+            apply(&mut lines, damage, *at, *inside);
+        }
+        let outputs = play_damaged(&fixture.agent, &lines);
+        check_order(&outputs);
+    }
+
+    #[test]
+    fn what_is_not_json_always_leaves_a_trace(agent in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 1..60)) {
+        let agent = agents::all().nth(agent).unwrap().id();
+        prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err() && !bytes.trim_ascii().is_empty());
+        let outputs = play_damaged(agent, &[Line::Agent(bytes)]);
+        let traces = outputs.iter().filter(|output| matches!(output, Output::Event(draft) if draft.raw.is_some()));
+        prop_assert_eq!(traces.count(), 1);
+    }
+}
+
+#[test]
+fn every_agent_survives_a_huge_line_a_half_line_and_an_unknown_one() {
+    for agent in agents::all() {
+        let huge = Line::Agent(vec![b'x'; 1024 * 1024]);
+        let half = Line::Agent(br#"{"type":"assistant","message":{"#.to_vec());
+        let unknown = Line::Agent(br#"{"type":"hologram","method":"hologram/moved"}"#.to_vec());
+        let outputs = play_damaged(agent.id(), &[huge, half, unknown]);
+        let kept = outputs.iter().filter(|output| matches!(output, Output::Event(draft) if draft.raw.is_some()));
+        assert_eq!(kept.count(), 3, "{}", agent.id());
+    }
+}

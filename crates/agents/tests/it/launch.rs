@@ -1,0 +1,65 @@
+//! What each agent is started as.
+
+use agents::{Agent, AgentError, LaunchContext, PermissionMode, all};
+
+fn context() -> LaunchContext {
+    LaunchContext {
+        epoch: 1,
+        gateway_url: "http://127.0.0.1:18080".to_owned(),
+        token: "session-token".to_owned(),
+        model: Some("some-model".to_owned()),
+        native_session_id: Some("old-session".to_owned()),
+        program: "/data/agents/it".into(),
+        node: Some("/data/node".into()),
+        ..LaunchContext::default()
+    }
+}
+
+#[test]
+fn every_plan_is_as_it_was_reviewed() {
+    for agent in all() {
+        insta::assert_debug_snapshot!(agent.id(), agent.plan(&context()).unwrap());
+    }
+}
+
+#[test]
+fn no_agent_sees_more_of_the_host_than_its_program() {
+    for agent in all() {
+        let plan = agent.plan(&context()).unwrap();
+        assert_eq!(plan.workdir, "/workspace");
+        assert!(plan.argv[0].starts_with("/opt/"), "{}", agent.id());
+        assert!(plan.mounts.iter().all(|mount| mount.target.starts_with("/opt/")), "{}", agent.id());
+        assert!(plan.files.iter().all(|file| file.path.starts_with("/home/agent/")), "{}", agent.id());
+        let program = agent.package().is_some_and(|package| package.needs_node);
+        assert_eq!(plan.argv[0].ends_with("/node"), program, "{}", agent.id());
+    }
+}
+
+#[test]
+fn an_agent_in_javascript_needs_node() {
+    for agent in all().filter(|agent| agent.package().is_some_and(|package| package.needs_node)) {
+        let without = agent.plan(&LaunchContext { node: None, ..context() });
+        assert!(matches!(without, Err(AgentError::NodeMissing(name)) if name == agent.id()));
+    }
+}
+
+#[test]
+fn a_mode_that_cannot_be_kept_is_refused() {
+    let kept = |agent: &dyn Agent| -> Vec<&str> {
+        ["default", "plan", "acceptEdits", "bypass", "yolo"]
+            .into_iter()
+            .filter(|mode| {
+                agent.plan(&LaunchContext { permission_mode: Some((*mode).to_owned()), ..context() }).is_ok()
+            })
+            .collect()
+    };
+    let every = [PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+    let every: Vec<&str> = every.into_iter().map(PermissionMode::as_str).collect();
+    for agent in all() {
+        match agent.id() {
+            "pi" => assert_eq!(kept(agent), ["bypass"]),
+            "opencode" | "copilot" => assert_eq!(kept(agent), ["default", "acceptEdits", "bypass"]),
+            _ => assert_eq!(kept(agent), every, "{}", agent.id()),
+        }
+    }
+}

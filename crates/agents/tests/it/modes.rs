@@ -1,0 +1,233 @@
+//! Modes that a dialogue keeps in the agent's place, and answers that last.
+
+use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
+use protocol::{EventBody, PermissionId, PermissionReply, TurnOutcome};
+use serde_json::{Value, json};
+
+fn dialogue(agent: &str, mode: &str) -> Box<dyn Dialogue> {
+    let context = LaunchContext { epoch: 1, permission_mode: Some(mode.to_owned()), ..LaunchContext::default() };
+    by_name(agent).unwrap().dialogue(&context)
+}
+
+fn sent(outputs: &[Output]) -> Vec<Value> {
+    let lines = outputs.iter().filter_map(|output| match output {
+        Output::Send(line) => Some(serde_json::from_str(line).unwrap()),
+        _ => None,
+    });
+    lines.collect()
+}
+
+fn asks(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| match output {
+        Output::Event(draft) => matches!(draft.body, EventBody::PermissionRequested(_)),
+        _ => false,
+    })
+}
+
+fn acp_request(kind: &str) -> String {
+    let options = json!([
+        { "optionId": "a", "kind": "allow_always" },
+        { "optionId": "o", "kind": "allow_once" },
+        { "optionId": "r", "kind": "reject_once" },
+    ]);
+    let call = json!({ "toolCallId": "c", "kind": kind, "title": "t" });
+    let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+    json!({ "jsonrpc": "2.0", "id": 4, "method": "session/request_permission", "params": params }).to_string()
+}
+
+#[test]
+fn over_acp_the_mode_decides_what_is_asked() {
+    for (mode, kind, asked) in [
+        ("default", "edit", true),
+        ("default", "execute", true),
+        ("acceptEdits", "edit", false),
+        ("acceptEdits", "execute", true),
+        ("bypass", "edit", false),
+        ("bypass", "execute", false),
+    ] {
+        for agent in ["gemini", "opencode", "copilot"] {
+            let outputs = dialogue(agent, mode).line(acp_request(kind).as_bytes());
+            assert_eq!(asks(&outputs), asked, "{agent} {mode} {kind}");
+            let allowed = json!({ "outcome": { "outcome": "selected", "optionId": "o" } });
+            let answered = sent(&outputs).iter().any(|line| line["result"] == allowed);
+            assert_eq!(answered, !asked, "{agent} {mode} {kind}");
+        }
+    }
+}
+
+#[test]
+fn over_acp_each_answer_takes_the_option_of_its_kind() {
+    for (reply, option) in
+        [(PermissionReply::Once, "o"), (PermissionReply::Always, "a"), (PermissionReply::Reject, "r")]
+    {
+        let mut dialogue = dialogue("gemini", "default");
+        dialogue.line(acp_request("execute").as_bytes());
+        let outputs = dialogue.permission(&PermissionId::numbered(1, 1), reply);
+        assert_eq!(sent(&outputs)[0]["result"]["outcome"]["optionId"], option);
+        assert_eq!(dialogue.permission(&PermissionId::numbered(1, 1), reply), []);
+    }
+}
+
+#[test]
+fn over_acp_no_file_of_the_host_is_ever_touched() {
+    let write = json!({ "jsonrpc": "2.0", "id": 9, "method": "fs/write_text_file", "params": { "path": "/etc/x" } });
+    let outputs = dialogue("opencode", "bypass").line(write.to_string().as_bytes());
+    assert_eq!(sent(&outputs)[0]["error"]["code"], -32601);
+}
+
+#[test]
+fn what_an_old_session_was_is_not_told_again() {
+    let context = LaunchContext { native_session_id: Some("old".to_owned()), ..LaunchContext::default() };
+    let mut dialogue = by_name("opencode").unwrap().dialogue(&context);
+    dialogue.open();
+    let lines = sent(&dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+    assert_eq!(lines[0]["method"], "session/load");
+    assert_eq!(lines[0]["params"]["sessionId"], "old");
+    let chunk = br#"{"jsonrpc":"2.0","method":"session/update","params":{"update":
+        {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"once more"}}}}"#;
+    assert_eq!(dialogue.line(chunk), []);
+    let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+    assert_eq!(opened, [Output::NativeSession("old".to_owned())]);
+    assert_eq!(dialogue.line(chunk).len(), 2);
+}
+
+fn outcomes(outputs: &[Output]) -> Vec<TurnOutcome> {
+    let ends = outputs.iter().filter_map(|output| match output {
+        Output::TurnEnded(outcome) => Some(*outcome),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_fails_every_prompt_and_hangs_none() {
+    for agent in ["gemini", "codex"] {
+        let refusal = br#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"no such session"}}"#;
+        let mut early = dialogue(agent, "default");
+        early.open();
+        early.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!(early.prompt(&Prompt::text("hi")), []);
+        assert_eq!(outcomes(&early.line(refusal)), [TurnOutcome::Failed], "{agent}");
+        assert_eq!(outcomes(&early.prompt(&Prompt::text("hi"))), [TurnOutcome::Failed], "{agent}");
+
+        let mut late = dialogue(agent, "default");
+        late.open();
+        late.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!(outcomes(&late.line(refusal)), [], "{agent} has no turn to end");
+        assert_eq!(outcomes(&late.prompt(&Prompt::text("hi"))), [TurnOutcome::Failed], "{agent}");
+    }
+}
+
+#[test]
+fn an_old_session_that_cannot_be_loaded_is_left_behind_aloud() {
+    let context = LaunchContext { native_session_id: Some("old".to_owned()), ..LaunchContext::default() };
+    let mut dialogue = by_name("gemini").unwrap().dialogue(&context);
+    dialogue.open();
+    dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    dialogue.prompt(&Prompt::text("hi"));
+    let refusal = json!({ "jsonrpc": "2.0", "id": 2, "error": { "message": "no", "data": { "details": "gone" } } });
+    let outputs = dialogue.line(refusal.to_string().as_bytes());
+    assert_eq!(outcomes(&outputs), []);
+    assert_eq!(skeleton(&outputs), ["error"]);
+    assert_eq!(sent(&outputs)[0]["method"], "session/new");
+    let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":3,"result":{"sessionId":"new"}}"#);
+    assert_eq!(opened[0], Output::NativeSession("new".to_owned()));
+    assert_eq!(sent(&opened)[0]["params"]["sessionId"], "new");
+}
+
+#[test]
+fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
+    for agent in ["gemini", "codex"] {
+        let mut dialogue = dialogue(agent, "default");
+        dialogue.open();
+        dialogue.prompt(&Prompt::text("hi"));
+        assert_eq!(dialogue.interrupt(), [Output::TurnEnded(TurnOutcome::Interrupted)], "{agent}");
+        dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s","thread":{"id":"s"}}}"#);
+        assert_eq!(opened, [Output::NativeSession("s".to_owned())], "{agent}");
+    }
+}
+
+#[test]
+fn what_a_sub_agent_does_is_below_its_call() {
+    let mut dialogue = dialogue("claude", "default");
+    let mut outputs = Vec::new();
+    for line in [
+        r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Task","input":{}}]}}"#,
+        r#"{"type":"assistant","parent_tool_use_id":"t1","message":{"content":[{"type":"text","text":"one"}]}}"#,
+        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"one"}]}}"#,
+        r#"{"type":"result","subtype":"success","is_error":false}"#,
+    ] {
+        outputs.extend(dialogue.line(line.as_bytes()));
+    }
+    insta::assert_snapshot!("sub_agent", skeleton(&outputs).join("\n"));
+}
+
+#[test]
+fn gemini_is_told_to_plan_before_its_first_prompt() {
+    let mut dialogue = dialogue("gemini", "plan");
+    dialogue.open();
+    dialogue.prompt(&Prompt::text("hi"));
+    dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    let lines = sent(&dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}"#));
+    assert_eq!(lines[0]["method"], "session/set_mode");
+    assert_eq!(lines[0]["params"]["modeId"], "plan");
+    assert_eq!(lines[1]["method"], "session/prompt");
+}
+
+#[test]
+fn codex_accepts_edits_by_itself_only_where_it_was_told_to() {
+    let edit = br#"{"method":"item/fileChange/requestApproval","id":0,"params":{"itemId":"c"}}"#;
+    let outputs = dialogue("codex", "acceptEdits").line(edit);
+    assert_eq!(sent(&outputs), [json!({ "id": 0, "result": { "decision": "accept" } })]);
+    assert!(asks(&dialogue("codex", "default").line(edit)));
+    let command = br#"{"method":"item/commandExecution/requestApproval","id":0,"params":{"itemId":"c"}}"#;
+    assert!(asks(&dialogue("codex", "acceptEdits").line(command)));
+}
+
+#[test]
+fn codex_always_is_the_rule_it_proposed() {
+    let mut dialogue = dialogue("codex", "default");
+    let amendment = json!({ "acceptWithExecpolicyAmendment": { "execpolicy_amendment": ["touch"] } });
+    let params = json!({ "itemId": "c", "availableDecisions": ["accept", amendment, "cancel"] });
+    let request = json!({ "method": "item/commandExecution/requestApproval", "id": 0, "params": params });
+    dialogue.line(request.to_string().as_bytes());
+    let outputs = dialogue.permission(&PermissionId::numbered(1, 1), PermissionReply::Always);
+    assert_eq!(sent(&outputs)[0]["result"]["decision"], amendment);
+}
+
+#[test]
+fn claude_always_is_a_rule_for_this_session_and_never_a_mode() {
+    let rule = json!({ "type": "addRules", "rules": [{ "toolName": "Bash" }], "destination": "localSettings" });
+    let mode = json!({ "type": "setMode", "mode": "acceptEdits", "destination": "session" });
+    let request =
+        json!({ "subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "permission_suggestions": [rule, mode] });
+    let line = json!({ "type": "control_request", "request_id": "u", "request": request });
+    let mut dialogue = dialogue("claude", "default");
+    dialogue.line(line.to_string().as_bytes());
+    let outputs = dialogue.permission(&PermissionId::numbered(1, 1), PermissionReply::Always);
+    let granted = &sent(&outputs)[0]["response"]["response"]["updatedPermissions"];
+    assert_eq!(granted, &json!([{ "type": "addRules", "rules": [{ "toolName": "Bash" }], "destination": "session" }]));
+}
+
+#[test]
+fn a_request_nobody_knows_is_answered_so_that_nobody_waits() {
+    let line = br#"{"type":"control_request","request_id":"u","request":{"subtype":"hologram"}}"#;
+    let outputs = dialogue("claude", "default").line(line);
+    assert_eq!(sent(&outputs)[0]["response"]["subtype"], "error");
+    let outputs = dialogue("codex", "default").line(br#"{"method":"hologram/ask","id":3,"params":{}}"#);
+    assert_eq!(sent(&outputs)[0]["error"]["code"], -32601);
+}
+
+#[test]
+fn codex_is_stopped_as_soon_as_its_turn_has_a_name() {
+    let mut dialogue = dialogue("codex", "default");
+    dialogue.open();
+    dialogue.line(br#"{"id":1,"result":{}}"#);
+    dialogue.line(br#"{"id":2,"result":{"thread":{"id":"t"}}}"#);
+    dialogue.prompt(&Prompt::text("hi"));
+    assert_eq!(dialogue.interrupt(), []);
+    let lines = sent(&dialogue.line(br#"{"id":3,"result":{"turn":{"id":"u"}}}"#));
+    assert_eq!(lines[0]["method"], "turn/interrupt");
+    assert_eq!(lines[0]["params"], json!({ "threadId": "t", "turnId": "u" }));
+}

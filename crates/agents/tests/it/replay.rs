@@ -1,0 +1,185 @@
+//! What real agents printed, played to their dialogues, and compared with what the mock does.
+//!
+//! A fixture is a conversation as it was measured, trimmed of what nobody reads: `agent` lines are fed to
+//! the dialogue, `host` lines are what the caller does, and `sends` is what the measured program was sent
+//! at that point. Its name says which scenario of the mock it must look like.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
+use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
+use serde_json::Value;
+
+/// A conversation that was measured.
+pub(crate) struct Fixture {
+    pub(crate) agent: String,
+    pub(crate) scenario: String,
+    pub(crate) lines: Vec<Value>,
+}
+
+/// Every fixture there is.
+pub(crate) fn fixtures() -> &'static [Fixture] {
+    static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(load_all);
+    &FIXTURES
+}
+
+fn load_all() -> Vec<Fixture> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for folder in std::fs::read_dir(root).unwrap() {
+        paths.extend(std::fs::read_dir(folder.unwrap().path()).unwrap().map(|file| file.unwrap().path()));
+    }
+    paths.sort();
+    paths.iter().map(|path| load(path)).collect()
+}
+
+fn load(path: &Path) -> Fixture {
+    let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    Fixture { agent: name(path.parent().unwrap()), scenario: name(path), lines }
+}
+
+/// A caller that does what a fixture says.
+struct Caller {
+    dialogue: Box<dyn Dialogue>,
+    outputs: Vec<Output>,
+    permission: Option<PermissionId>,
+    question: Option<QuestionId>,
+}
+
+impl Caller {
+    fn take(&mut self, outputs: Vec<Output>) {
+        for output in &outputs {
+            if let Output::Event(draft) = output {
+                match &draft.body {
+                    EventBody::PermissionRequested(asked) => self.permission = Some(asked.permission_id.clone()),
+                    EventBody::QuestionRequested(asked) => self.question = Some(asked.question_id.clone()),
+                    _ => {}
+                }
+            }
+        }
+        self.outputs.extend(outputs);
+    }
+
+    fn act(&mut self, line: &Value) {
+        let outputs = match line["host"].as_str() {
+            Some("open") => self.dialogue.open(),
+            Some("prompt") => self.dialogue.prompt(&Prompt::text(line["text"].as_str().unwrap())),
+            Some("interrupt") => self.dialogue.interrupt(),
+            Some("permission") => {
+                let reply = serde_json::from_value::<PermissionReply>(line["reply"].clone()).unwrap();
+                self.dialogue.permission(&self.permission.take().expect("a permission was asked for"), reply)
+            }
+            Some("question") => {
+                let answers: Vec<Vec<String>> = serde_json::from_value(line["answers"].clone()).unwrap();
+                self.dialogue.question(&self.question.take().expect("a question was asked"), Some(&answers))
+            }
+            _ => self.dialogue.line(line["agent"].to_string().as_bytes()),
+        };
+        let sent = outputs.iter().find_map(|output| match output {
+            Output::Send(text) => Some(serde_json::from_str::<Value>(text).unwrap()),
+            _ => None,
+        });
+        if let Some(expected) = line.get("sends") {
+            assert_eq!(sent.as_ref(), Some(expected), "what the agent is sent");
+        }
+        self.take(outputs);
+    }
+}
+
+/// Plays a fixture and returns all that came of it.
+pub(crate) fn play(fixture: &Fixture) -> Vec<Output> {
+    let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
+    let dialogue = by_name(&fixture.agent).expect("an agent of ours").dialogue(&context);
+    let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
+    for line in &fixture.lines {
+        caller.act(line);
+    }
+    caller.outputs
+}
+
+/// Plays lines that may make no sense; answers are given only where something was asked.
+pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<Output> {
+    let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
+    let dialogue = by_name(agent).expect("an agent of ours").dialogue(&context);
+    let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
+    for line in lines {
+        match line {
+            Line::Agent(bytes) => {
+                let outputs = caller.dialogue.line(bytes);
+                caller.take(outputs);
+            }
+            Line::Host(line) => {
+                let missing = match line["host"].as_str() {
+                    Some("permission") => caller.permission.is_none(),
+                    Some("question") => caller.question.is_none(),
+                    _ => false,
+                };
+                if !missing {
+                    let mut line = line.clone();
+                    line.as_object_mut().unwrap().remove("sends");
+                    caller.act(&line);
+                }
+            }
+        }
+    }
+    caller.outputs
+}
+
+/// A line of a damaged fixture.
+#[derive(Debug, Clone)]
+pub(crate) enum Line {
+    Agent(Vec<u8>),
+    Host(Value),
+}
+
+/// The mock's skeleton of a scenario, where it has it.
+fn mock_skeleton(scenario: &str) -> Option<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mock/tests/it/snapshots");
+    let text = std::fs::read_to_string(folder.join(format!("it__scenarios__{scenario}.snap"))).ok()?;
+    // A snapshot begins with a header between two rules.
+    text.splitn(3, "---\n").nth(2).map(|body| body.trim_end().to_owned())
+}
+
+/// Where an agent cannot do what the mock does, and why. Everything else must be the same.
+const DEVIATIONS: &[(&str, &str)] = &[
+    // The end of planning is a tool of its own, so it is inside a call.
+    ("claude", "plan_approved"),
+    // Having been refused, it ends the turn without a word.
+    ("opencode", "command_refused"),
+    // It says what it wrote before it tells that it wrote it.
+    ("copilot", "file_written_allowed"),
+    // It tells of its retries.
+    ("copilot", "model_refused"),
+];
+
+#[test]
+fn every_agent_looks_like_the_mock() {
+    let mut different = Vec::new();
+    for fixture in fixtures() {
+        let name = (fixture.agent.as_str(), fixture.scenario.as_str());
+        let played = skeleton(&play(fixture)).join("\n");
+        match (mock_skeleton(name.1), DEVIATIONS.contains(&name)) {
+            (Some(expected), deviates) if deviates == (played == expected) => {
+                different.push(format!("{} {} is\n{played}\nand the mock\n{expected}\n", name.0, name.1));
+            }
+            (Some(_), false) => {}
+            _ => insta::assert_snapshot!(format!("{}_{}", name.0, name.1), played),
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+#[test]
+fn every_agent_names_its_session_and_says_what_is_unknown_of_nothing() {
+    for fixture in fixtures() {
+        let outputs = play(fixture);
+        let named = outputs.iter().any(|output| matches!(output, Output::NativeSession(_)));
+        assert!(named, "{} {} has no session", fixture.agent, fixture.scenario);
+        let lines = skeleton(&outputs);
+        let odd: Vec<_> = lines.iter().filter(|line| line.contains("unknown") || line.contains("unparsed")).collect();
+        assert!(odd.is_empty(), "{} {}: {odd:?}", fixture.agent, fixture.scenario);
+    }
+}

@@ -1,0 +1,56 @@
+//! What real agents said and did, word for word: the content that a skeleton leaves out.
+
+use std::collections::BTreeMap;
+
+use agents::Output;
+use protocol::{ContentPart, EventBody};
+
+use crate::replay::{fixtures, play};
+
+fn part(part: &ContentPart) -> String {
+    match part {
+        ContentPart::Text { text } => format!("says {text}"),
+        ContentPart::Reasoning { text, .. } => format!("thinks {text}"),
+        ContentPart::ToolCall { name, arguments, .. } => format!("calls {name} {arguments}"),
+        ContentPart::ToolResult { output, .. } => format!("result {output}"),
+        ContentPart::FileRef { path, action, diff } => {
+            format!("file {path} {action:?}\n{}", diff.as_deref().unwrap_or_default())
+        }
+        ContentPart::Status { label, detail } => format!("status {label} {}", detail.as_deref().unwrap_or_default()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn words(outputs: &[Output]) -> Vec<String> {
+    let mut words = Vec::new();
+    for output in outputs {
+        match output {
+            Output::Send(line) => words.push(format!("> {line}")),
+            Output::NativeSession(id) => words.push(format!("session {id}")),
+            Output::TurnEnded(outcome) => words.push(format!("turn {outcome:?}")),
+            Output::Event(draft) => match &draft.body {
+                EventBody::ItemCompleted(event) => words.extend(event.item.content.iter().map(part)),
+                EventBody::PermissionRequested(asked) => {
+                    words.push(format!("may I {} {}", asked.action, asked.metadata.clone().unwrap_or_default()));
+                }
+                EventBody::QuestionRequested(asked) => words.push(format!("asks {} {:?}", asked.prompt, asked.options)),
+                EventBody::Error(error) => words.push(format!("error {:?} {}", error.code, error.message)),
+                _ => {}
+            },
+        }
+    }
+    words
+}
+
+#[test]
+fn every_agent_is_understood_word_for_word() {
+    let mut by_agent: BTreeMap<&str, String> = BTreeMap::new();
+    for fixture in fixtures() {
+        let said = words(&play(fixture)).join("\n");
+        let text = by_agent.entry(&fixture.agent).or_default();
+        text.extend(["# ", &fixture.scenario, "\n\n", &said, "\n\n"]);
+    }
+    for (agent, text) in by_agent {
+        insta::assert_snapshot!(agent, text);
+    }
+}

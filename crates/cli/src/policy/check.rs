@@ -1,0 +1,54 @@
+//! `viv policy check FILE…`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::policy::{Base, PolicyError};
+use protocol::Code;
+use serde_json::{Value, json};
+
+use super::{Failure, Setting, failure::show_findings, load, print_json};
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Policy files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Checks every file, also after one that is wrong.
+pub(super) fn run(
+    args: &Args,
+    setting: &Setting,
+    out: &mut dyn Write,
+    people: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let mut reports = Vec::new();
+    let mut all_right = true;
+    for file in &args.files {
+        let outcome = Base::read(&load::read(file)?);
+        all_right &= outcome.is_ok();
+        match &outcome {
+            _ if setting.json => reports.push(report(&file.display().to_string(), outcome.err())),
+            Ok(_) => writeln!(out, "{}: ok", file.display()).map_err(Failure::Output)?,
+            Err(error) => {
+                show_findings(error, people).map_err(Failure::Output)?;
+                writeln!(out, "{}: wrong", file.display()).map_err(Failure::Output)?;
+            }
+        }
+    }
+    if setting.json {
+        print_json(out, &reports)?;
+    }
+    Ok(if all_right { ExitCode::SUCCESS } else { ExitCode::from(Code::PolicyInvalid.exit()) })
+}
+
+fn report(file: &str, error: Option<PolicyError>) -> Value {
+    let findings = error.iter().flat_map(PolicyError::findings);
+    let findings: Vec<Value> = findings
+        .map(|finding| json!({"message": finding.message(), "line": finding.line(), "help": finding.help_text()}))
+        .collect();
+    json!({"file": file, "ok": findings.is_empty(), "findings": findings})
+}

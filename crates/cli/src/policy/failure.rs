@@ -1,0 +1,98 @@
+//! Why a policy command could not answer.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use ::policy::{PolicyError, UnknownPreset, WideningDenied};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use protocol::Code;
+
+/// Why a policy command could not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A file cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// A name that is neither a file nor a preset.
+    #[error("`{name}` is neither a file nor a preset")]
+    NoPolicy { name: String, source: UnknownPreset },
+    /// A policy is wrong.
+    #[error(transparent)]
+    Invalid(#[from] PolicyError),
+    /// A project file asks for more than it can get.
+    #[error(transparent)]
+    Widening(#[from] WideningDenied),
+    /// A question makes no sense.
+    #[error("`{text}` is not `HOST:PORT`")]
+    Endpoint { text: String, source: ::policy::HostError },
+    /// The list of trusted files cannot be kept.
+    #[error("cannot keep the list of trusted files in `{}`", path.display())]
+    Trust { path: PathBuf, source: io::Error },
+    /// Standard output is closed or full.
+    #[error("cannot write the answer")]
+    Output(#[source] io::Error),
+}
+
+impl Failure {
+    /// Stable identifier.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Read { .. } => Code::ArtifactReadError,
+            Self::NoPolicy { .. } | Self::Endpoint { .. } => Code::InvalidRequest,
+            Self::Invalid(error) => error.code(),
+            Self::Widening(error) => error.code(),
+            Self::Trust { .. } | Self::Output(_) => Code::RuntimeError,
+        }
+    }
+
+    /// A line that can be pasted.
+    pub(crate) fn help(&self) -> &'static str {
+        match self {
+            Self::Read { .. } | Self::NoPolicy { .. } => "viv policy presets",
+            Self::Invalid(_) => "viv policy schema",
+            Self::Widening(_) => "viv policy trust sandbox.policy.yaml",
+            Self::Endpoint { .. } => "viv policy test balanced net packages.example.com:443",
+            Self::Trust { .. } | Self::Output(_) => "viv doctor",
+        }
+    }
+
+    /// Every mistake of an invalid policy with its place.
+    pub(crate) fn findings(&self) -> Option<String> {
+        let Self::Invalid(error) = self else { return None };
+        let mut shown = Vec::new();
+        // Writing to memory cannot fail.
+        show_findings(error, &mut shown).ok()?;
+        String::from_utf8(shown).ok()
+    }
+
+    /// Tells people what went wrong. A reader that went away is told nothing.
+    pub(crate) fn report(&self, people: &mut dyn Write) -> io::Result<()> {
+        if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            return Ok(());
+        }
+        if let Self::Invalid(error) = self {
+            show_findings(error, people)?;
+        }
+        writeln!(people, "error[{}]: {self}", self.code().as_str())?;
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            writeln!(people, "  because: {error}")?;
+            cause = error.source();
+        }
+        writeln!(people, "  help: {}", self.help())
+    }
+}
+
+/// Every mistake with its place, as it stands in the file.
+pub(super) fn show_findings(error: &PolicyError, people: &mut dyn Write) -> io::Result<()> {
+    // Colours are stripped by the writer where there is no terminal.
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_links(false);
+    for finding in error.findings() {
+        let mut shown = String::new();
+        if handler.render_report(&mut shown, finding).is_err() {
+            shown = format!("{finding}\n");
+        }
+        people.write_all(shown.as_bytes())?;
+    }
+    Ok(())
+}

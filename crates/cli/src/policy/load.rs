@@ -1,0 +1,102 @@
+//! Finding and reading policies: files, presets, the organisation's rules, the project's own file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use ::policy::{
+    Base, Ceiling, Effective, GrantContext, Narrowing, Preset, Source, Trust, TrustedFiles, effective, resolve,
+};
+
+use super::{Failure, Setting, trust};
+
+/// The name of a project's own policy.
+pub(super) const PROJECT_FILE: &str = "sandbox.policy.yaml";
+
+/// The policy of a person who chose nothing.
+const DEFAULT_PRESET: Preset = Preset::Balanced;
+
+/// More than any policy is long; the rest of an endless file is not read, and what was read is refused.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Reads a policy text; its name is the path as it was given.
+pub(super) fn read(path: &Path) -> Result<Source, Failure> {
+    let text = File::open(path).and_then(read_bounded);
+    let text = text.map_err(|source| Failure::Read { path: path.to_owned(), source })?;
+    Ok(Source::new(path.display().to_string(), text))
+}
+
+fn read_bounded(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Reads a file nobody trusts: it may be a pipe without an end, put there to make us wait.
+pub(super) fn read_untrusted(path: &Path) -> io::Result<String> {
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    read_bounded(file)
+}
+
+/// A base by `FILE` or `PRESET`. The name of a preset always means the preset: the file would be `./strict`.
+pub(super) fn base(name: &str) -> Result<Base, Failure> {
+    match name.parse::<Preset>() {
+        Ok(preset) => Ok(Base::preset(preset)?),
+        Err(_) if Path::new(name).exists() || name.contains(['/', '.']) => Ok(Base::read(&read(Path::new(name))?)?),
+        Err(source) => Err(Failure::NoPolicy { name: name.to_owned(), source }),
+    }
+}
+
+/// The built-in rules, with the organisation's on top where there are any.
+pub(super) fn ceiling(setting: &Setting) -> Result<Ceiling, Failure> {
+    let built_in = Ceiling::built_in()?;
+    match fs::read_to_string(&setting.organisation_file) {
+        Ok(text) => Ok(built_in.and(&Source::new(setting.organisation_file.display().to_string(), text))?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in),
+        // A rule that is there and cannot be read must not be taken for one that is not there.
+        Err(source) => Err(Failure::Read { path: setting.organisation_file.clone(), source }),
+    }
+}
+
+/// What a session under the policy `name` may do.
+pub(super) fn chosen(name: &str, setting: &Setting) -> Result<Effective, Failure> {
+    Ok(effective(&ceiling(setting)?, &base(name)?, &[]))
+}
+
+/// What a session in this workspace may do when nothing is chosen, and how the project's file was taken.
+pub(super) fn unchosen(setting: &Setting) -> Result<(Effective, String), Failure> {
+    let ceiling = ceiling(setting)?;
+    let path = setting.workspace.join(PROJECT_FILE);
+    let Some((path, source)) = project_file(&path)? else {
+        let base = Base::preset(DEFAULT_PRESET)?;
+        let note = format!("no {PROJECT_FILE} here: the preset `{DEFAULT_PRESET}`");
+        return Ok((effective(&ceiling, &base, &[]), note));
+    };
+    let trusted: TrustedFiles = trust::stored(&setting.data_dir)?;
+    if trusted.check(&path, source.text().as_bytes()) == Trust::Trusted {
+        let note = format!("{PROJECT_FILE}, which you trusted");
+        return Ok((effective(&ceiling, &Base::read(&source)?, &[]), note));
+    }
+    let narrowing = Narrowing::read(&source)?;
+    let nobody = GrantContext { session_id: None, call: None, now_unix_secs: setting.now_unix_secs };
+    let session = resolve(&ceiling, &Base::preset(DEFAULT_PRESET)?, &[narrowing], &[], &nobody)?;
+    let note = format!("the preset `{DEFAULT_PRESET}`, narrowed by {PROJECT_FILE}, which is not trusted");
+    Ok((session, note))
+}
+
+/// The project's file under its real path, if there is one.
+fn project_file(path: &Path) -> Result<Option<(PathBuf, Source)>, Failure> {
+    match fs::canonicalize(path) {
+        Ok(real) => {
+            let text = read_untrusted(&real).map_err(|source| Failure::Read { path: real.clone(), source })?;
+            Ok(Some((real, Source::new(PROJECT_FILE, text))))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Failure::Read { path: path.to_owned(), source }),
+    }
+}

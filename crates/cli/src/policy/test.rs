@@ -1,0 +1,98 @@
+//! `viv policy test FILE|PRESET net HOST:PORT | read PATH | write PATH | exec CMD…`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::policy::{Action, Decision, Verdict};
+use protocol::Code;
+use serde_json::json;
+
+use super::{Failure, Setting, load, print_json};
+
+/// Arguments of `test`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A policy file or a preset
+    policy: String,
+    #[command(subcommand)]
+    question: Question,
+}
+
+/// What would be done.
+#[derive(Debug, clap::Subcommand)]
+enum Question {
+    /// Connect to a host
+    Net {
+        /// HOST:PORT; 443 without a port
+        endpoint: String,
+    },
+    /// Read a path as seen inside; a relative one is in the workspace
+    Read {
+        /// The path
+        path: PathBuf,
+    },
+    /// Change, make or delete a path as seen inside
+    Write {
+        /// The path
+        path: PathBuf,
+    },
+    /// Run a command by the agent's shell tool
+    Exec {
+        /// The command and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Call a tool
+    Tool {
+        /// Its name
+        name: String,
+        /// Its argument
+        #[arg(default_value = "", allow_hyphen_values = true)]
+        argument: String,
+    },
+    /// Call a model
+    Model {
+        /// Its name
+        name: String,
+    },
+}
+
+impl Question {
+    fn action(self) -> Result<Action, Failure> {
+        Ok(match self {
+            Self::Net { endpoint } => {
+                Action::net(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+            }
+            Self::Read { path } => Action::Read(path),
+            Self::Write { path } => Action::Write(path),
+            Self::Exec { command } => Action::Exec(command),
+            Self::Tool { name, argument } => Action::Tool { name, argument },
+            Self::Model { name } => Action::Model(name),
+        })
+    }
+}
+
+/// Prints the answer and the rule that gave it.
+pub(super) fn run(args: Args, setting: &Setting, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    let action = args.question.action()?;
+    let decision = load::chosen(&args.policy, setting)?.decide(&action);
+    if setting.json {
+        let Decision { allowed, rule, help } = &decision;
+        print_json(out, &json!({"action": action.to_string(), "allowed": allowed, "rule": rule, "help": help}))?;
+    } else {
+        show(&action, &decision, out).map_err(Failure::Output)?;
+    }
+    let denied = decision.allowed == Verdict::Deny;
+    Ok(if denied { ExitCode::from(Code::PolicyDenied.exit()) } else { ExitCode::SUCCESS })
+}
+
+fn show(action: &Action, decision: &Decision, out: &mut dyn Write) -> std::io::Result<()> {
+    let Decision { allowed, rule, help } = decision;
+    writeln!(out, "{allowed}  {action}")?;
+    writeln!(out, "  rule  {} ({}, {})", rule.text, rule.location(), rule.layer)?;
+    match help {
+        Some(help) => writeln!(out, "  help  {help}"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,87 @@
+//! `viv serve`: the session API, until it is told to stop.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use jail::Spawner;
+use protocol::Code;
+use server::{Auth, Listeners, Scope, ServeError, ServerConfig, Token};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::ServeArguments;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::policy::{Setting, choose};
+
+/// Carries out `viv serve`.
+pub(crate) async fn carry_out(
+    arguments: ServeArguments,
+    config: Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let directory = host::data_dir(&config)?;
+    let _only = directory.lock_server()?;
+    let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
+    let sessions = host::open_sessions(&config, Arc::new(policy), spawner).await?;
+    let token_file = directory.root().join("api.token");
+    let auth = if arguments.no_auth { Auth::None } else { Auth::Tokens(vec![token(&token_file)?]) };
+    let mut listeners = Listeners::default();
+    listeners.tcp.push(arguments.listen);
+    listeners.unix = Some(directory.socket());
+    let announce = |addresses: &[std::net::SocketAddr]| {
+        for address in addresses {
+            if json {
+                println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+            } else {
+                anstream::eprintln!("\x1b[1mlistening\x1b[0m  http://{address}");
+            }
+        }
+        if !json && !arguments.no_auth {
+            anstream::eprintln!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
+        }
+        let _ = std::io::stdout().flush();
+    };
+    server::serve(listeners, ServerConfig::new(auth), sessions, announce, stopped()).await.map_err(not_bound)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn not_bound(error: ServeError) -> Failure {
+    let code = if matches!(error, ServeError::OpenToOthers(_)) { Code::InvalidRequest } else { Code::ProxyBindError };
+    Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
+}
+
+/// Returns on SIGINT or SIGTERM.
+async fn stopped() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// The API's token: made on the first start, readable by its owner only.
+fn token(path: &Path) -> Result<Token, Failure> {
+    let unusable = |error: &dyn std::error::Error| {
+        Failure::new(Code::ConfigInvalid, format!("cannot use the token file `{}`", path.display())).because(error)
+    };
+    match std::fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => return Ok(Token::new(text.trim(), [Scope::Admin])),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unusable(&error)),
+        _ => {}
+    }
+    let text = format!("viv_adm_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| unusable(&error))?;
+    writeln!(file, "{text}").map_err(|error| unusable(&error))?;
+    Ok(Token::new(&text, [Scope::Admin]))
+}

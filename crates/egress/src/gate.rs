@@ -1,0 +1,96 @@
+//! From a name to a connection: decide, look up once, judge what was found, call exactly that.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use policy::{Action, Endpoint, Host, RuleRef};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
+
+use crate::{identity::Limits, internet::Internet, live::LivePolicy, refusal::Refusal};
+
+/// Addresses of one name that are tried.
+const TRIES: usize = 4;
+
+/// Decides what one session may reach, and reaches it.
+pub(crate) struct Gate {
+    pub(crate) policy: LivePolicy,
+    pub(crate) limits: Limits,
+    internet: Arc<dyn Internet>,
+    /// A lookup holds a thread that all sessions share; one session gets a few of them.
+    lookups: Semaphore,
+}
+
+impl Gate {
+    pub(crate) fn new(policy: LivePolicy, internet: Arc<dyn Internet>, limits: Limits) -> Self {
+        let lookups = Semaphore::new(limits.lookups);
+        Self { policy, limits, internet, lookups }
+    }
+
+    /// Whether `host`, as it was written, may be reached on `port`. Nothing is looked up for this.
+    pub(crate) fn decide(&self, host: &str, port: u16) -> Result<(Endpoint, RuleRef), Refusal> {
+        let decision = self.policy.current().decide(&Action::Net { host: host.to_owned(), port });
+        if !decision.is_allowed() {
+            return Err(Refusal::of(decision));
+        }
+        // The policy read the text with the same parser, so this cannot be another host.
+        let host: Host = host.parse().map_err(|error: policy::HostError| Refusal::Malformed(error.to_string()))?;
+        Ok((Endpoint { host, port }, decision.rule))
+    }
+
+    /// The addresses of an allowed host that may be called.
+    pub(crate) async fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, Refusal> {
+        let found = match &endpoint.host {
+            // It was allowed as an address, by a rule that names it.
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolve(name).await?,
+        };
+        let policy = self.policy.current();
+        let mut refused = None;
+        let mut good = Vec::new();
+        for address in found {
+            let decision = policy.decide_address(address, endpoint.port);
+            if !decision.is_allowed() {
+                refused = Some(Refusal::of(decision));
+            } else if self.internet.is_own(address) {
+                let rule = format!("`{address}` is an address of the host itself");
+                refused = Some(Refusal::built_in(rule, "reach services of the host in another way"));
+            } else {
+                good.push(SocketAddr::new(address, endpoint.port));
+            }
+        }
+        good.truncate(TRIES);
+        match (good.is_empty(), refused) {
+            (false, _) => Ok(good),
+            (true, Some(refusal)) => Err(refusal),
+            (true, None) => Err(Refusal::Unreachable("its name has no address".to_owned())),
+        }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Refusal> {
+        let lookup = async {
+            let _permit = self.lookups.acquire().await.map_err(io::Error::other)?;
+            self.internet.resolve(name).await
+        };
+        match timeout(self.limits.resolve_timeout, lookup).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(Refusal::Unreachable(format!("its name was not found ({error})"))),
+            Err(_) => Err(Refusal::NoAnswer("its name could not be looked up in time".to_owned())),
+        }
+    }
+
+    /// Calls the addresses in turn until one answers.
+    pub(crate) async fn connect(&self, addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Refusal> {
+        let mut last = Refusal::Unreachable("it has no address".to_owned());
+        for address in addresses {
+            last = match timeout(self.limits.connect_timeout, self.internet.connect(*address)).await {
+                Ok(Ok(stream)) => return Ok((stream, *address)),
+                Ok(Err(error)) => Refusal::Unreachable(error.to_string()),
+                Err(_) => Refusal::NoAnswer("it did not answer".to_owned()),
+            };
+        }
+        Err(last)
+    }
+}

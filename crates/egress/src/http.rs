@@ -1,0 +1,14 @@
+//! HTTP/1 as a proxy meets it: read strictly, written anew.
+
+mod answer;
+mod body;
+mod forward;
+mod framing;
+mod head;
+mod request;
+mod target;
+
+pub(crate) use forward::{ForwardError, forward};
+pub(crate) use framing::Framing;
+pub(crate) use request::Request;
+pub(crate) use target::Target;

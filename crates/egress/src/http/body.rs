@@ -1,0 +1,185 @@
+//! Bodies, taken out of one frame and put into another: what is passed on has exactly one length.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+use super::framing::Framing;
+use crate::{
+    attempt::Traffic,
+    pump::{Buffer, Way},
+    source::Source,
+};
+
+/// Bytes of a line that announces a chunk, its extensions included.
+const CHUNK_LINE: usize = 256;
+/// Bytes of what may follow the last chunk.
+const TRAILERS: usize = 8 << 10;
+
+/// Why a body did not go through.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// The side it comes from failed, or closed too early.
+    #[error("cannot read a body")]
+    Read(#[source] io::Error),
+    /// Its chunks make no sense.
+    #[error("a chunked body is malformed: {0}")]
+    Malformed(&'static str),
+    /// The side it goes to failed.
+    #[error("cannot pass a body on")]
+    Write(#[source] io::Error),
+}
+
+/// Passes one body on.
+pub(crate) struct Relay<'a, R, W> {
+    pub(crate) source: &'a mut Source<R>,
+    pub(crate) sink: &'a mut W,
+    pub(crate) traffic: &'a Traffic,
+    pub(crate) way: Way,
+    /// Whether it is written in chunks; else as it is.
+    pub(crate) in_chunks: bool,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
+    /// Passes everything on that belongs to the body, and nothing after it.
+    pub(crate) async fn run(mut self, framing: Framing) -> Result<(), BodyError> {
+        let mut buffer = Buffer::new();
+        match framing {
+            Framing::Length(length) => self.copy(&mut buffer, length).await?,
+            Framing::UntilClose => while self.piece(&mut buffer, u64::MAX).await? > 0 {},
+            Framing::Chunked => loop {
+                let length = self.chunk_length().await?;
+                if length == 0 {
+                    self.skip_trailers().await?;
+                    break;
+                }
+                self.copy(&mut buffer, length).await?;
+                if self.line(2).await?.len() != 2 {
+                    return Err(BodyError::Malformed("a chunk is longer than it said"));
+                }
+            },
+        }
+        if self.in_chunks {
+            self.sink.write_all(b"0\r\n\r\n").await.map_err(BodyError::Write)?;
+        }
+        self.sink.flush().await.map_err(BodyError::Write)
+    }
+
+    async fn copy(&mut self, buffer: &mut Buffer, mut left: u64) -> Result<(), BodyError> {
+        while left > 0 {
+            match self.piece(buffer, left).await? {
+                0 => return Err(BodyError::Read(io::ErrorKind::UnexpectedEof.into())),
+                count => left -= count as u64,
+            }
+        }
+        Ok(())
+    }
+
+    async fn piece(&mut self, buffer: &mut Buffer, limit: u64) -> Result<usize, BodyError> {
+        let bytes = buffer.read(self.source, limit).await.map_err(BodyError::Read)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.way.count(self.traffic, bytes.len());
+        let written = if self.in_chunks {
+            let framed = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+            self.sink.write_all(&framed).await
+        } else {
+            self.sink.write_all(bytes).await
+        };
+        written.map_err(BodyError::Write)?;
+        Ok(bytes.len())
+    }
+
+    async fn chunk_length(&mut self) -> Result<u64, BodyError> {
+        let line = self.line(CHUNK_LINE).await?;
+        // Extensions say nothing to anyone and are dropped.
+        let digits = line[..line.len() - 2].split(|byte| *byte == b';').next().unwrap_or_default();
+        if digits.is_empty() || digits.len() > 15 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(BodyError::Malformed("the length of a chunk is not a number"));
+        }
+        let digits = std::str::from_utf8(digits).ok();
+        let length = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        length.ok_or(BodyError::Malformed("the length of a chunk is not a number"))
+    }
+
+    async fn skip_trailers(&mut self) -> Result<(), BodyError> {
+        let mut left = TRAILERS;
+        loop {
+            let line = self.line(left).await?;
+            if line.len() == 2 {
+                return Ok(());
+            }
+            left = left.saturating_sub(line.len());
+        }
+    }
+
+    /// The next line with its end, of at most `limit` bytes.
+    async fn line(&mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
+        loop {
+            let ahead = self.source.ahead();
+            if let Some(feed) = ahead.iter().take(limit).position(|byte| *byte == b'\n') {
+                let line = self.source.take(feed + 1);
+                let body = line.strip_suffix(b"\r\n").ok_or(BodyError::Malformed("a line ends in CR LF"))?;
+                if body.iter().any(u8::is_ascii_control) {
+                    return Err(BodyError::Malformed("a line has control characters"));
+                }
+                return Ok(line);
+            }
+            if ahead.len() >= limit {
+                return Err(BodyError::Malformed("a line is too long"));
+            }
+            if self.source.fill().await.map_err(BodyError::Read)? == 0 {
+                return Err(BodyError::Read(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn relay(body: &[u8], framing: Framing, in_chunks: bool) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+        let (mut source, mut sink) = (Source::new(body), Vec::new());
+        let traffic = Traffic::default();
+        let relay = Relay { source: &mut source, sink: &mut sink, traffic: &traffic, way: Way::Out, in_chunks };
+        relay.run(framing).await?;
+        source.fill().await.unwrap();
+        let left = source.ahead().to_vec();
+        Ok((sink, left))
+    }
+
+    #[tokio::test]
+    async fn a_body_ends_where_its_frame_says() {
+        let passed = relay(b"hello world", Framing::Length(5), false).await.unwrap();
+        assert_eq!(passed, (b"hello".to_vec(), b" world".to_vec()));
+        let chunked = b"3\r\nabc\r\n000a;x=y\r\n0123456789\r\n0\r\nt: v\r\n\r\nGET /";
+        let passed = relay(chunked, Framing::Chunked, false).await.unwrap();
+        assert_eq!(passed, (b"abc0123456789".to_vec(), b"GET /".to_vec()));
+        let (written, _) = relay(chunked, Framing::Chunked, true).await.unwrap();
+        assert_eq!(written, b"3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_can_be_read_in_two_ways_is_refused() {
+        for body in [
+            &b"3\nabc\n0\n\n"[..],
+            b"3\r\nabcd\r\n0\r\n\r\n",
+            b"3\r\nabc0\r\n\r\n",
+            b"0x3\r\nabc\r\n0\r\n\r\n",
+            b"+3\r\nabc\r\n0\r\n\r\n",
+            b" 3\r\nabc\r\n0\r\n\r\n",
+            b"\r\nabc\r\n0\r\n\r\n",
+            b"ffffffffffffffffff\r\n",
+            b"3;\rx\r\nabc\r\n0\r\n\r\n",
+            b"3\r\nabc\r\n0\r\n",
+            b"3\r\nab",
+            &[b'1'; 300],
+        ] {
+            let text = String::from_utf8_lossy(body);
+            assert!(relay(body, Framing::Chunked, false).await.is_err(), "{text}");
+        }
+        assert!(relay(b"hell", Framing::Length(5), false).await.is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! What somebody may try to carry through a tunnel that was opened for an allowed host.
+
+use std::time::Duration;
+
+use crate::{
+    origin,
+    support::{Answer, Sandbox, allowing, read_head, soon},
+};
+use egress::Limits;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+const NAME: &str = "files.example.com";
+const TLS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+fn sandbox(limits: Limits) -> Sandbox {
+    let sandbox = Sandbox::limited(allowing(&["files.example.com:443", "203.0.113.10:443"]), limits);
+    sandbox.world.name(NAME, &["203.0.113.10"]);
+    sandbox
+}
+
+async fn tunnel(sandbox: &Sandbox, host: &str) -> TcpStream {
+    let mut stream = sandbox.connect().await;
+    let request = format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 200"));
+    stream
+}
+
+/// Sends `bytes` through a tunnel to `host`; what the client gets, and what reached the host.
+async fn carry(host: &str, bytes: &[u8]) -> (Answer, Vec<u8>, String) {
+    let sandbox = sandbox(Limits::default());
+    let listener = sandbox.world.host("203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, host).await;
+    let (mut upstream, _) = soon(listener.accept()).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut arrived = Vec::new();
+    let (answer, _) = tokio::join!(Answer::read(stream), soon(upstream.read_to_end(&mut arrived)));
+    let data = sandbox.record("egress.denied").await;
+    (answer, arrived, data["rule"].as_str().unwrap().to_owned())
+}
+
+/// Replaces an extension's type by that of Encrypted Client Hello.
+fn hiding(mut hello: Vec<u8>) -> Vec<u8> {
+    // supported_versions, with two versions in it, stands in every hello of the client.
+    let at = hello.windows(4).position(|bytes| bytes == [0, 43, 0, 5]).unwrap();
+    hello[at..at + 2].copy_from_slice(&[0xfe, 0x0d]);
+    hello
+}
+
+#[tokio::test]
+async fn only_tls_for_the_tunnels_own_host_is_carried() {
+    let named = |name: &str| origin::hello(Some(name));
+    let cases: [(&str, Vec<u8>, &str); 8] = [
+        ("domain fronting", named("evil.example.com"), "the server name `evil.example.com` in TLS is not"),
+        ("a name below", named("sub.files.example.com"), "is not the tunnel's host"),
+        ("the parent", named("example.com"), "is not the tunnel's host"),
+        ("no name", origin::hello(None), "there is no server name in TLS"),
+        ("a hidden name", hiding(named(NAME)), "hides its server name"),
+        ("plain HTTP", b"GET / HTTP/1.1\r\nHost: files.example.com\r\n\r\n".to_vec(), "only TLS goes through"),
+        ("SSH", b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), "only TLS goes through"),
+        ("TLS application data", b"\x17\x03\x03\x00\x01x".to_vec(), "only TLS goes through"),
+    ];
+    for (how, bytes, rule) in cases {
+        let (answer, arrived, recorded) = carry(NAME, &bytes).await;
+        assert!(recorded.contains(rule), "{how}: {recorded}");
+        assert!(arrived.is_empty(), "{how}: {} bytes arrived", arrived.len());
+        match bytes[0] {
+            22 => assert_eq!(answer.bytes, TLS_DENIED, "{how}"),
+            b'G' | b'S' => assert_eq!(answer.status(), Some(403), "{how}"),
+            _ => assert!(answer.bytes.is_empty(), "{how}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_to_an_address_takes_no_name() {
+    let (answer, arrived, rule) = carry("203.0.113.10", &origin::hello(Some("evil.example.com"))).await;
+    assert!(rule.contains("is not the tunnel's host `203.0.113.10`"), "{rule}");
+    assert!(arrived.is_empty() && answer.bytes == TLS_DENIED);
+}
+
+#[tokio::test]
+async fn a_hello_in_many_pieces_is_carried_as_it_was() {
+    let sandbox = sandbox(Limits::default());
+    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, NAME).await;
+    stream.set_nodelay(true).unwrap();
+    let hello = origin::hello(Some(NAME));
+    for byte in &hello {
+        stream.write_all(&[*byte]).await.unwrap();
+    }
+    let mut back = vec![0; hello.len()];
+    soon(stream.read_exact(&mut back)).await.unwrap();
+    assert_eq!(back, hello);
+}
+
+#[tokio::test]
+async fn a_second_hello_for_another_host_is_not_carried() {
+    for (second, passes) in [("evil.example.com", false), (NAME, true)] {
+        let sandbox = sandbox(Limits::default());
+        let listener = sandbox.world.host("203.0.113.10:443").await;
+        let mut client = tunnel(&sandbox, NAME).await;
+        let (mut host, _) = soon(listener.accept()).await.unwrap();
+        let hello = origin::hello(Some(NAME));
+        client.write_all(&hello).await.unwrap();
+        soon(host.read_exact(&mut vec![0; hello.len()])).await.unwrap();
+        let retry = retry_request();
+        host.write_all(&retry).await.unwrap();
+        soon(client.read_exact(&mut vec![0; retry.len()])).await.unwrap();
+
+        // Between the two come what middleboxes want to see, and early data of the first.
+        let between = [&[20, 3, 3, 0, 1, 1][..], &[23, 3, 3, 0, 2, 7, 7]].concat();
+        let hello = origin::hello(Some(second));
+        client.write_all(&[&between[..], &hello, b"after"].concat()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut arrived = Vec::new();
+        soon(host.read_to_end(&mut arrived)).await.unwrap();
+        if passes {
+            assert_eq!(arrived, [&between[..], &hello, b"after"].concat());
+        } else {
+            assert_eq!(arrived, between);
+            let data = sandbox.record("egress.denied").await;
+            assert!(data["rule"].as_str().unwrap().contains("`evil.example.com` in TLS"), "{data}");
+        }
+    }
+}
+
+/// A ServerHello whose random value makes it a HelloRetryRequest, as RFC 8446 gives it.
+fn retry_request() -> Vec<u8> {
+    let random = "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c";
+    let random = (0..32).map(|at| u8::from_str_radix(&random[2 * at..2 * at + 2], 16).unwrap());
+    let body: Vec<u8> = [3, 3].into_iter().chain(random).chain([0, 0x13, 1, 0, 0, 0]).collect();
+    let length = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 3, 0, length + 4, 2, 0, 0, length][..], &body].concat()
+}
+
+#[tokio::test]
+async fn a_hello_that_does_not_come_is_not_waited_for() {
+    let sandbox = sandbox(Limits { head_timeout: Duration::from_millis(100), ..Limits::default() });
+    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, NAME).await;
+    stream.write_all(&origin::hello(Some(NAME))[..20]).await.unwrap();
+    let answer = Answer::read(stream).await;
+    assert!(answer.bytes.is_empty() || answer.bytes == TLS_DENIED, "{answer:?}");
+    assert_eq!(sandbox.record("egress.allowed").await["bytes"], 0);
+}
+
+#[tokio::test]
+async fn a_tunnel_nobody_uses_is_closed() {
+    let sandbox = sandbox(Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() });
+    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, NAME).await;
+    stream.write_all(&origin::hello(Some(NAME))).await.unwrap();
+    Answer::read(stream).await;
+    let data = sandbox.record("egress.allowed").await;
+    assert_eq!(data["error"], "cut: nothing went through for too long");
+}
+
+#[tokio::test]
+async fn closing_cuts_what_runs_and_leaves_everything_recorded() {
+    let sandbox = sandbox(Limits::default());
+    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, NAME).await;
+    let hello = origin::hello(Some(NAME));
+    stream.write_all(&hello).await.unwrap();
+    soon(stream.read_exact(&mut vec![0; hello.len()])).await.unwrap();
+    let proxy = sandbox.proxy;
+    let records = sandbox.close().await;
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].1["bytes"], 2 * hello.len());
+    assert!(Answer::read(stream).await.bytes.is_empty());
+    assert!(TcpStream::connect(proxy).await.is_err());
+}
+
+#[tokio::test]
+async fn commands_of_socks_that_open_other_ways_are_not_taken() {
+    let sandbox = sandbox(Limits::default());
+    for (how, request, code) in [
+        ("BIND", &b"\x05\x01\x00\x05\x02\x00\x03\x11files.example.com\x01\xbb"[..], 7),
+        ("UDP ASSOCIATE", b"\x05\x01\x00\x05\x03\x00\x03\x11files.example.com\x01\xbb", 7),
+        ("an address of no kind", b"\x05\x01\x00\x05\x01\x00\x02\x11files.example.com\x01\xbb", 8),
+    ] {
+        let answer = sandbox.say(request).await;
+        assert_eq!(answer.bytes[..4], [5, 0, 5, code], "{how}");
+    }
+    assert_eq!(sandbox.say(b"\x05\x01\x02").await.bytes, [5, 0xff]);
+    assert!(sandbox.say(b"\x04\x01\x01\xbb\xcb\x00\x71\x0a\x00\r\n\r\n").await.bytes.starts_with(b"HTTP/1.1 400"));
+    assert!(sandbox.world.called().is_empty());
+}

@@ -1,0 +1,140 @@
+//! A session's proxy on a real loopback listener, and what a client inside says to it.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
+use policy::{Base, Ceiling, Effective, Source};
+use protocol::{SessionId, TurnId};
+use serde_json::Value;
+use store::{Journal, MemoryJournal, SystemClock};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::world::World;
+
+/// Waits for what must happen soon; a test that would wait for ever fails instead.
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), work).await.unwrap()
+}
+
+/// A policy with this `net` section, under the ceiling that holds everywhere.
+pub(crate) fn policy(net: &str) -> Effective {
+    let source = Source::new("sandbox.policy.yaml", format!("version: 1\n{net}"));
+    policy::effective(&Ceiling::built_in().unwrap(), &Base::read(&source).unwrap(), &[])
+}
+
+/// A policy that allows these hosts.
+pub(crate) fn allowing(hosts: &[&str]) -> Effective {
+    policy(&format!("net:\n  enabled: true\n  allowlist: {hosts:?}\n"))
+}
+
+/// A session's proxy, before a world.
+pub(crate) struct Sandbox {
+    pub(crate) proxy: SocketAddr,
+    pub(crate) world: Arc<World>,
+    pub(crate) policy: LivePolicy,
+    pub(crate) egress: Egress,
+    journal: Arc<dyn Journal>,
+    attachment: Attachment,
+}
+
+impl Sandbox {
+    pub(crate) fn new(policy: Effective) -> Self {
+        Self::limited(policy, Limits::default())
+    }
+
+    pub(crate) fn limited(policy: Effective, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = listener.local_addr().unwrap();
+        let session = SessionId::new("s1").unwrap();
+        let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
+        let policy = LivePolicy::new(policy);
+        let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
+        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), limits };
+        let world = Arc::new(World::default());
+        let egress = Egress::new(world.clone());
+        let attachment = egress.attach(listener, identity).unwrap();
+        Self { proxy, world, policy, egress, journal, attachment }
+    }
+
+    /// A connection from inside.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.proxy).await.unwrap()
+    }
+
+    /// Says something to the proxy and reads until it closes.
+    pub(crate) async fn say(&self, bytes: impl AsRef<[u8]>) -> Answer {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes.as_ref()).await.unwrap();
+        Answer::read(stream).await
+    }
+
+    /// What was recorded so far, oldest first: type and data.
+    pub(crate) fn records(&self) -> Vec<(String, Value)> {
+        let events = self.journal.after(0, usize::MAX).unwrap();
+        let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
+        values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
+    }
+
+    /// Waits until a record of this type is written, and returns its data.
+    pub(crate) async fn record(&self, kind: &str) -> Value {
+        let mut last = self.journal.last();
+        loop {
+            if let Some((_, data)) = self.records().into_iter().find(|(found, _)| found == kind) {
+                return data;
+            }
+            soon(last.changed()).await.unwrap();
+        }
+    }
+
+    /// Closes the proxy and returns everything it recorded.
+    pub(crate) async fn close(self) -> Vec<(String, Value)> {
+        soon(self.attachment.close()).await;
+        let events = self.journal.after(0, usize::MAX).unwrap();
+        let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
+        values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
+    }
+}
+
+/// What came back, to the end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) async fn read(mut stream: TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        // A reset is an end too; what came before it counts.
+        let _ = soon(stream.read_to_end(&mut bytes)).await;
+        Self { bytes }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    /// The status; none where the answer is no HTTP.
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.text().strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+    }
+
+    pub(crate) fn body(&self) -> String {
+        self.text().split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    }
+}
+
+/// Reads up to and with the first empty line.
+pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(soon(stream.read_u8()).await.unwrap());
+    }
+    String::from_utf8(bytes).unwrap()
+}

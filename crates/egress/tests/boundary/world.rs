@@ -1,0 +1,85 @@
+//! An internet of a few hosts with public addresses, each of them a listener on loopback.
+//!
+//! The proxy sees the public addresses, judges them as it always does, and asks to connect to them; only then
+//! they turn out to be next door. So nothing of the proxy has to be switched off for a test.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Mutex,
+};
+
+use egress::Internet;
+use futures_util::future::BoxFuture;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// The internet of a test, which also remembers what was asked of it.
+#[derive(Default)]
+pub(crate) struct World {
+    names: Mutex<HashMap<String, Vec<IpAddr>>>,
+    hosts: Mutex<HashMap<SocketAddr, SocketAddr>>,
+    own: Mutex<Vec<IpAddr>>,
+    looked_up: Mutex<Vec<String>>,
+    called: Mutex<Vec<SocketAddr>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl World {
+    /// Gives a name its addresses, in place of those it had.
+    pub(crate) fn name(&self, name: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        self.names.lock().unwrap().insert(name.to_owned(), addresses);
+    }
+
+    /// Puts a host at a public address.
+    pub(crate) async fn host(&self, address: &str) -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.hosts.lock().unwrap().insert(address.parse().unwrap(), listener.local_addr().unwrap());
+        listener
+    }
+
+    /// Makes an address one of the machine the proxy runs on.
+    pub(crate) fn own(&self, address: &str) {
+        self.own.lock().unwrap().push(address.parse().unwrap());
+    }
+
+    /// Runs a host until the end of the test.
+    pub(crate) fn run(&self, host: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().unwrap().spawn(host);
+    }
+
+    /// The names that were looked up so far.
+    pub(crate) fn looked_up(&self) -> Vec<String> {
+        self.looked_up.lock().unwrap().clone()
+    }
+
+    /// The addresses that were called so far.
+    pub(crate) fn called(&self) -> Vec<String> {
+        self.called.lock().unwrap().iter().map(ToString::to_string).collect()
+    }
+}
+
+impl Internet for World {
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        self.looked_up.lock().unwrap().push(name.to_owned());
+        let found = self.names.lock().unwrap().get(name).cloned();
+        Box::pin(async move { found.ok_or_else(|| io::Error::other("no such name")) })
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.own.lock().unwrap().contains(&address)
+    }
+
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
+        self.called.lock().unwrap().push(address);
+        let host = self.hosts.lock().unwrap().get(&address).copied();
+        Box::pin(async move {
+            let host = host.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+            TcpStream::connect(host).await
+        })
+    }
+}

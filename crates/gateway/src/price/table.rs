@@ -1,0 +1,79 @@
+//! The price table as it stands in its file.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::{Price, Prices, Rates, Tier};
+use crate::token::hex;
+
+/// Made by `scripts/update-prices.py`; its source, date and licence are in its head.
+pub(super) const BUILT_IN: &str = include_str!("../../prices/prices.json");
+
+/// Why a price table cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the price table cannot be read")]
+pub struct PriceTableError(#[from] serde_json::Error);
+
+#[derive(Deserialize)]
+struct Table {
+    models: BTreeMap<String, Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    #[serde(flatten)]
+    rates: Rates,
+    #[serde(default)]
+    above: Vec<Tier>,
+    max_output_tokens: Option<u64>,
+}
+
+/// Reads a table.
+pub(super) fn parse(text: &str) -> Result<Prices, PriceTableError> {
+    let table: Table = serde_json::from_str(text)?;
+    let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
+    Ok(Prices { by_model, version: hex(&Sha256::digest(text)) })
+}
+
+impl From<Row> for Price {
+    fn from(row: Row) -> Self {
+        let mut above = row.above;
+        above.sort_by_key(|tier| tier.tokens);
+        Self { rates: row.rates, above, max_output_tokens: row.max_output_tokens }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Usage;
+
+    use super::*;
+
+    #[test]
+    fn the_built_in_table_prices_what_vendors_publish() {
+        let prices = parse(BUILT_IN).unwrap();
+        let million = Usage { input_tokens: 100_000, output_tokens: 100_000, ..Usage::default() };
+        // 3 USD and 15 USD a million tokens.
+        let picos = 100_000 * 3_000_000 + 100_000 * 15_000_000;
+        assert_eq!(prices.of("claude-sonnet-4-5").unwrap().cost_picos(&million), picos);
+        assert!(prices.of("gpt-5").is_some() && prices.of("gemini-2.5-pro").is_some());
+        assert_eq!(prices.of("claude-nobody-knows"), None);
+        assert_eq!(prices.version().len(), 64);
+    }
+
+    #[test]
+    fn no_kind_of_token_in_the_built_in_table_is_free() {
+        let one = [
+            Usage { input_tokens: 1, ..Usage::default() },
+            Usage { output_tokens: 1, ..Usage::default() },
+            Usage { cache_read_tokens: 1, ..Usage::default() },
+            Usage { cache_write_tokens: 1, ..Usage::default() },
+            Usage { cache_write_1h_tokens: 1, ..Usage::default() },
+        ];
+        for (model, price) in parse(BUILT_IN).unwrap().models() {
+            assert!(one.iter().all(|usage| price.cost_picos(usage) > 0), "{model}");
+        }
+    }
+}

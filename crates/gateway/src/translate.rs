@@ -1,0 +1,99 @@
+//! Puts a call into the words of an upstream that speaks another API, and its answer back.
+//!
+//! Pure state machines over bytes: nothing here waits or connects. What is emitted as an Anthropic stream
+//! is always a valid one: blocks numbered from 0 without gaps, one open at a time, usage never zero.
+//!
+//! Not here: which upstream is called (`vendor`), or what a call costs (`till`).
+
+mod answer;
+mod blocks;
+mod chat;
+mod from_chat;
+mod from_messages;
+mod messages;
+mod to_chat;
+mod to_messages;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::{
+    endpoint::Endpoint,
+    upstream::{UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    vendor::VendorKind,
+};
+
+/// Two APIs between which calls can be translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Translation {
+    /// A Messages client before a chat upstream.
+    MessagesToChat,
+    /// A chat client before an Anthropic upstream.
+    ChatToMessages,
+}
+
+/// What must be remembered of a request to translate its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    translation: Translation,
+    /// Tokens of the prompt, by our own count: told where the upstream has not told its own yet.
+    input_estimate: u64,
+    /// Whether a chat client asked for the usage of its stream.
+    wants_usage: bool,
+}
+
+impl Translation {
+    /// The translation that lets `kind` take a call to `endpoint`.
+    pub(crate) fn between(endpoint: Endpoint, kind: VendorKind) -> Option<Self> {
+        match (endpoint, kind) {
+            (Endpoint::Messages, VendorKind::Openai | VendorKind::OpenaiCompatible) => Some(Self::MessagesToChat),
+            (Endpoint::ChatCompletions, VendorKind::Anthropic) => Some(Self::ChatToMessages),
+            _ => None,
+        }
+    }
+
+    /// Puts a request into the upstream's words.
+    pub(crate) fn request(self, kind: VendorKind, request: &mut UpstreamRequest) -> Result<Asked, UpstreamFailure> {
+        let input_estimate = estimate_tokens(request.body.len());
+        let wants_usage = crate::splice::ask_for_usage(&request.body).is_ok_and(|asked| asked.is_none());
+        let (endpoint, path, body) = match self {
+            Self::MessagesToChat => {
+                (Endpoint::ChatCompletions, "/v1/chat/completions", to_chat::request(&request.body, kind))
+            }
+            Self::ChatToMessages => (Endpoint::Messages, "/v1/messages", to_messages::request(&request.body)),
+        };
+        let untranslatable = |error| UpstreamFailure::Untranslatable(format!("{error}"));
+        request.body = Bytes::from(body.map_err(untranslatable)?.to_string());
+        request.endpoint = endpoint;
+        path.clone_into(&mut request.path_and_query);
+        request.headers = self.headers(&request.headers);
+        Ok(Asked { translation: self, input_estimate, wants_usage })
+    }
+
+    /// One vendor's headers mean nothing to another.
+    fn headers(self, came: &HeaderMap) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(agent) = came.get(header::USER_AGENT) {
+            headers.insert(header::USER_AGENT, agent.clone());
+        }
+        if self == Self::ChatToMessages {
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        headers
+    }
+}
+
+impl Asked {
+    /// Puts an answer into the client's words, as it comes.
+    pub(crate) async fn answer(self, answer: UpstreamAnswer) -> Result<UpstreamAnswer, UpstreamFailure> {
+        let hide_usage = self.translation == Translation::ChatToMessages && !self.wants_usage;
+        let answer = answer::translate(self, answer).await?;
+        Ok(UpstreamAnswer { hide_usage, ..answer })
+    }
+}
+
+/// A count of ours, where there is no other: four bytes are about a token.
+pub(crate) fn estimate_tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4).max(1) as u64
+}

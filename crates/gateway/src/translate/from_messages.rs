@@ -1,0 +1,226 @@
+//! The answer of an Anthropic server as a chat completion, whole or streamed.
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use super::{
+    answer::EventTranslator,
+    messages::{Answer, Block, Delta, Event, Usage},
+};
+use crate::{endpoint::Dialect, refusal::error_body, upstream::UpstreamFailure};
+
+/// Puts a whole message into a completion.
+pub(super) fn document(body: &[u8]) -> Result<Value, serde_json::Error> {
+    let answer: Answer = serde_json::from_slice(body)?;
+    let (mut text, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    for block in answer.content {
+        match block {
+            Block::Text { text: more } => text.push_str(&more),
+            Block::Thinking { thinking } => thoughts.push_str(&thinking),
+            Block::ToolUse { id, name, input } => {
+                let function = json!({"name": name, "arguments": Value::Object(input).to_string()});
+                calls.push(json!({"id": id, "type": "function", "function": function}));
+            }
+            Block::Image { .. } | Block::ToolResult { .. } | Block::Other => {}
+        }
+    }
+    let mut message = json!({"role": "assistant", "content": (!text.is_empty()).then_some(text), "refusal": null});
+    if !thoughts.is_empty() {
+        message["reasoning_content"] = thoughts.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    let reason = finish_reason(answer.stop_reason.as_deref());
+    Ok(json!({
+        "id": answer.id, "object": "chat.completion", "created": 0, "model": answer.model,
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}],
+        "usage": usage(&answer.usage),
+    }))
+}
+
+/// Translates a stream of events.
+#[derive(Default)]
+pub(super) struct Stream {
+    id: String,
+    model: String,
+    usage: Usage,
+    stop_reason: Option<String>,
+    /// Which tool call a block is: Anthropic counts blocks, chat counts calls.
+    calls: BTreeMap<u64, usize>,
+    ended: bool,
+}
+
+impl Stream {
+    fn chunk(&self, out: &mut BytesMut, delta: Value, finish_reason: Option<&str>) {
+        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
+        self.write(out, json!([choice]), None);
+    }
+
+    fn write(&self, out: &mut BytesMut, choices: Value, usage: Option<Value>) {
+        let mut chunk = json!({
+            "id": self.id, "object": "chat.completion.chunk", "created": 0, "model": self.model, "choices": choices,
+        });
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
+        write_data(out, &chunk);
+    }
+
+    fn open(&mut self, index: u64, block: Block, out: &mut BytesMut) {
+        if let Block::ToolUse { id, name, .. } = block {
+            let call = self.calls.len();
+            self.calls.insert(index, call);
+            let function = json!({"name": name, "arguments": ""});
+            let call = json!({"index": call, "id": id, "type": "function", "function": function});
+            self.chunk(out, json!({"tool_calls": [call]}), None);
+        }
+    }
+
+    fn grow(&self, index: u64, delta: Delta, out: &mut BytesMut) {
+        match delta {
+            Delta::TextDelta { text } => self.chunk(out, json!({"content": text}), None),
+            Delta::ThinkingDelta { thinking } => self.chunk(out, json!({"reasoning_content": thinking}), None),
+            Delta::InputJsonDelta { partial_json } => {
+                if let Some(call) = self.calls.get(&index) {
+                    let call = json!({"index": call, "function": {"arguments": partial_json}});
+                    self.chunk(out, json!({"tool_calls": [call]}), None);
+                }
+            }
+            Delta::Other => {}
+        }
+    }
+
+    fn finish(&mut self, out: &mut BytesMut) {
+        self.ended = true;
+        self.chunk(out, json!({}), Some(finish_reason(self.stop_reason.as_deref())));
+        self.write(out, json!([]), Some(usage(&self.usage)));
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+}
+
+impl EventTranslator for Stream {
+    fn event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+        if self.ended {
+            return Ok(());
+        }
+        match serde_json::from_slice(data).map_err(|error| UpstreamFailure::Garbage(error.to_string()))? {
+            Event::MessageStart { message } => {
+                (self.id, self.model) = (message.id, message.model);
+                self.usage.overwrite(message.usage);
+                self.chunk(out, json!({"role": "assistant", "content": ""}), None);
+            }
+            Event::ContentBlockStart { index, content_block } => self.open(index, content_block, out),
+            Event::ContentBlockDelta { index, delta } => self.grow(index, delta, out),
+            Event::MessageDelta { delta, usage } => {
+                self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
+                self.usage.overwrite(usage);
+            }
+            Event::MessageStop => self.finish(out),
+            Event::Error { error } => {
+                self.ended = true;
+                write_data(out, &error_body(Dialect::Openai, http::StatusCode::BAD_GATEWAY, &error.message));
+            }
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+        if self.ended { Ok(()) } else { Err(UpstreamFailure::Cut) }
+    }
+}
+
+fn write_data(out: &mut BytesMut, data: &Value) {
+    out.extend_from_slice(format!("data: {data}\n\n").as_bytes());
+}
+
+fn finish_reason(stop_reason: Option<&str>) -> &'static str {
+    match stop_reason {
+        Some("tool_use") => "tool_calls",
+        Some("max_tokens" | "model_context_window_exceeded") => "length",
+        Some("refusal") => "content_filter",
+        _ => "stop",
+    }
+}
+
+/// Chat's prompt counts what the caches served and took; their parts are told beside it.
+fn usage(told: &Usage) -> Value {
+    let count = |tokens: Option<u64>| tokens.unwrap_or(0);
+    let (read, written) = (count(told.cache_read_input_tokens), count(told.cache_creation_input_tokens));
+    let prompt = count(told.input_tokens) + read + written;
+    let output = count(told.output_tokens);
+    let mut usage = json!({
+        "prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": read}, "cache_creation_input_tokens": written,
+    });
+    if let Some(by_age) = &told.cache_creation {
+        usage["cache_creation"] = by_age.clone();
+    }
+    usage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translate(events: &[&str]) -> Vec<Value> {
+        let (mut stream, mut out) = (Stream::default(), BytesMut::new());
+        for event in events {
+            stream.event(event.as_bytes(), &mut out).unwrap();
+        }
+        stream.end(&mut out).unwrap();
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+        lines.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
+    #[test]
+    fn blocks_become_deltas_and_tool_blocks_are_counted_from_zero() {
+        let chunks = translate(&[
+            r#"{"type":"message_start","message":{"id":"m1","model":"c","usage":{"input_tokens":3,"cache_read_input_tokens":2,"cache_creation_input_tokens":4}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"run","input":{}}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}"#,
+            r#"{"type":"message_stop"}"#,
+        ]);
+        let deltas: Vec<&Value> = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]).collect();
+        assert_eq!(deltas[1], &json!({"content": "hi"}));
+        assert_eq!(
+            deltas[2]["tool_calls"][0],
+            json!({"index": 0, "id": "t1", "type": "function", "function": {"name": "run", "arguments": ""}})
+        );
+        assert_eq!(deltas[3]["tool_calls"][0], json!({"index": 0, "function": {"arguments": "{}"}}));
+        assert_eq!(chunks[4]["choices"][0]["finish_reason"], "tool_calls");
+        assert_eq!(
+            chunks[5]["usage"],
+            json!({"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18, "prompt_tokens_details": {"cached_tokens": 2}, "cache_creation_input_tokens": 4})
+        );
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_is_an_error() {
+        let mut stream = Stream::default();
+        let mut out = BytesMut::new();
+        stream.event(br#"{"type":"message_start","message":{"id":"m1","model":"c"}}"#, &mut out).unwrap();
+        assert!(matches!(stream.end(&mut out), Err(UpstreamFailure::Cut)));
+    }
+
+    #[test]
+    fn a_whole_message_becomes_a_completion() {
+        let message = json!({"id": "m1", "type": "message", "role": "assistant", "model": "c", "stop_reason": "max_tokens",
+            "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "hi"}, {"type": "tool_use", "id": "t", "name": "run", "input": {"a": 1}}],
+            "usage": {"input_tokens": 3, "output_tokens": 5}});
+        let completion = document(message.to_string().as_bytes()).unwrap();
+        let choice = &completion["choices"][0];
+        assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("hi"), &json!("length")));
+        assert_eq!(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a\":1}");
+        assert_eq!(choice["message"]["reasoning_content"], "hm");
+    }
+}

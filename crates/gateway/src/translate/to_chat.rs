@@ -1,0 +1,184 @@
+//! A Messages request as a chat request.
+
+use serde_json::{Map, Value, json};
+
+use super::messages::{Block, Content, Message, Request, Source, Tool, ToolChoice};
+use crate::vendor::VendorKind;
+
+/// Claude Code tells its vendor about billing in a system block; it changes with each call, and would spoil
+/// another vendor's cache.
+const BILLING_BLOCK: &str = "x-anthropic-billing-header";
+
+/// Puts a Messages request into the words of chat completions, for a server of `kind`.
+pub(super) fn request(body: &[u8], kind: VendorKind) -> Result<Value, serde_json::Error> {
+    let request: Request = serde_json::from_slice(body)?;
+    let mut chat = Map::new();
+    chat.insert("model".to_owned(), request.model.into());
+    let system = request.system.map(|system| text_of(system.into_blocks())).filter(|text| !text.is_empty());
+    let mut messages: Vec<Value> = system.map(|text| json!({"role": "system", "content": text})).into_iter().collect();
+    for message in request.messages {
+        add_message(message, kind, &mut messages);
+    }
+    chat.insert("messages".to_owned(), messages.into());
+    let mut set = |name: &str, value: Option<Value>| value.map(|value| chat.insert(name.to_owned(), value));
+    let tools: Vec<Value> = request.tools.into_iter().filter_map(tool).collect();
+    let has_tools = !tools.is_empty();
+    set("tools", has_tools.then(|| tools.into()));
+    let choice = request.tool_choice.filter(|_| has_tools);
+    set("parallel_tool_calls", choice.as_ref().filter(|choice| choice.disable_parallel_tool_use).map(|_| false.into()));
+    set("tool_choice", choice.map(tool_choice));
+    // The vendor itself refuses the older name for its newer models; others know only that one.
+    let limit = if kind == VendorKind::Openai { "max_completion_tokens" } else { "max_tokens" };
+    set(limit, request.max_tokens.map(Value::from));
+    set("temperature", request.temperature.map(Value::from));
+    set("top_p", request.top_p.map(Value::from));
+    set("stop", (!request.stop_sequences.is_empty()).then(|| request.stop_sequences.into()));
+    if request.stream {
+        set("stream", Some(true.into()));
+        set("stream_options", Some(json!({"include_usage": true})));
+    }
+    Ok(Value::Object(chat))
+}
+
+fn add_message(message: Message, kind: VendorKind, messages: &mut Vec<Value>) {
+    let blocks = message.content.into_blocks();
+    match &*message.role {
+        "assistant" => messages.push(assistant(blocks, kind)),
+        "system" => messages.push(json!({"role": "system", "content": text_of(blocks)})),
+        _ => add_user(blocks, messages),
+    }
+}
+
+/// Results of tools must follow their calls at once, so they come first, and pictures in them come after.
+fn add_user(blocks: Vec<Block>, messages: &mut Vec<Value>) {
+    let mut parts = Vec::new();
+    for block in blocks {
+        match block {
+            Block::ToolResult { tool_use_id, content, is_error } => {
+                let (pictures, rest): (Vec<Block>, Vec<Block>) = content
+                    .map(Content::into_blocks)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .partition(|block| matches!(block, Block::Image { .. }));
+                let text = text_of(rest);
+                let text = if is_error { format!("Error: {text}") } else { text };
+                messages.push(json!({"role": "tool", "tool_call_id": tool_use_id, "content": text}));
+                parts.extend(pictures.into_iter().filter_map(part));
+            }
+            other => parts.extend(part(other)),
+        }
+    }
+    match parts.as_slice() {
+        [] => {}
+        [one] if one["type"] == "text" => messages.push(json!({"role": "user", "content": one["text"]})),
+        _ => messages.push(json!({"role": "user", "content": parts})),
+    }
+}
+
+fn assistant(blocks: Vec<Block>, kind: VendorKind) -> Value {
+    let (mut text, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    for block in blocks {
+        match block {
+            Block::Text { text: more } => text.push_str(&more),
+            Block::Thinking { thinking } => thoughts.push_str(&thinking),
+            Block::ToolUse { id, name, input } => {
+                let function = json!({"name": name, "arguments": Value::Object(input).to_string()});
+                calls.push(json!({"id": id, "type": "function", "function": function}));
+            }
+            Block::Image { .. } | Block::ToolResult { .. } | Block::Other => {}
+        }
+    }
+    let mut message = json!({"role": "assistant", "content": if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() }});
+    // Reasoning servers want the thought back beside the calls it led to; the vendor itself knows no such field.
+    if !thoughts.is_empty() && !calls.is_empty() && kind == VendorKind::OpenaiCompatible {
+        message["reasoning_content"] = thoughts.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+fn part(block: Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => Some(json!({"type": "text", "text": text})),
+        Block::Image { source: Source::Base64 { media_type, data } } => {
+            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
+        }
+        Block::Image { source: Source::Url { url } } => Some(json!({"type": "image_url", "image_url": {"url": url}})),
+        _ => None,
+    }
+}
+
+fn text_of(blocks: Vec<Block>) -> String {
+    let texts = blocks.into_iter().filter_map(|block| match block {
+        Block::Text { text } if !text.starts_with(BILLING_BLOCK) => Some(text),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+fn tool(tool: Tool) -> Option<Value> {
+    let mut function = json!({"name": tool.name, "parameters": tool.input_schema?});
+    if let Some(description) = tool.description {
+        function["description"] = description.into();
+    }
+    Some(json!({"type": "function", "function": function}))
+}
+
+fn tool_choice(choice: ToolChoice) -> Value {
+    match (&*choice.kind, choice.name) {
+        ("any", _) => "required".into(),
+        ("none", _) => "none".into(),
+        ("tool", Some(name)) => json!({"type": "function", "function": {"name": name}}),
+        _ => "auto".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_conversation_is_translated() {
+        let body = json!({
+            "model": "m", "max_tokens": 9, "stream": true, "stop_sequences": ["x"], "temperature": 0.5,
+            "system": [{"type": "text", "text": "x-anthropic-billing-header: a=1"}, {"type": "text", "text": "be good"}],
+            "tools": [{"name": "run", "description": "runs", "input_schema": {"type": "object"}}, {"type": "web_search_20250305", "name": "web_search"}],
+            "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}]},
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "ok"}, {"type": "tool_use", "id": "t1", "name": "run", "input": {"a": 1}}]},
+                {"role": "user", "content": [{"type": "text", "text": "and?"}, {"type": "tool_result", "tool_use_id": "t1", "content": "no", "is_error": true}]},
+                {"role": "system", "content": "note"},
+            ],
+        });
+        let chat = request(body.to_string().as_bytes(), VendorKind::OpenaiCompatible).unwrap();
+        let expected = json!({
+            "model": "m", "max_tokens": 9, "stream": true, "stream_options": {"include_usage": true}, "stop": ["x"], "temperature": 0.5,
+            "tools": [{"type": "function", "function": {"name": "run", "description": "runs", "parameters": {"type": "object"}}}],
+            "tool_choice": "required", "parallel_tool_calls": false,
+            "messages": [
+                {"role": "system", "content": "be good"},
+                {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]},
+                {"role": "assistant", "content": "ok", "reasoning_content": "hm", "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "run", "arguments": "{\"a\":1}"}}]},
+                {"role": "tool", "tool_call_id": "t1", "content": "Error: no"},
+                {"role": "user", "content": "and?"},
+                {"role": "system", "content": "note"},
+            ],
+        });
+        assert_eq!(chat, expected);
+    }
+
+    #[test]
+    fn each_choice_of_tools_has_its_counterpart() {
+        let check = |kind: &str, name: Option<&str>, expected: Value| {
+            let choice = ToolChoice { kind: kind.into(), name: name.map(Into::into), disable_parallel_tool_use: false };
+            assert_eq!(tool_choice(choice), expected);
+        };
+        check("auto", None, "auto".into());
+        check("any", None, "required".into());
+        check("none", None, "none".into());
+        check("tool", Some("run"), json!({"type": "function", "function": {"name": "run"}}));
+    }
+}

@@ -1,0 +1,162 @@
+//! A chat request as a Messages request.
+
+use serde_json::{Map, Value, json};
+
+use super::chat::{Content, Message, Part, Request, Stop, Tool, ToolCall};
+
+/// Messages must name a limit; a chat client that names none gets this one.
+const DEFAULT_MAX_TOKENS: u64 = 8192;
+
+/// Puts a chat request into the words of Messages.
+pub(super) fn request(body: &[u8]) -> Result<Value, serde_json::Error> {
+    let request: Request = serde_json::from_slice(body)?;
+    let mut system = Vec::new();
+    let mut messages = Vec::new();
+    for message in request.messages {
+        add_message(message, &mut system, &mut messages);
+    }
+    let max_tokens = request.max_completion_tokens.or(request.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
+    let mut out = Map::new();
+    let mut set = |name: &str, value: Option<Value>| value.map(|value| out.insert(name.to_owned(), value));
+    set("model", Some(request.model.into()));
+    set("max_tokens", Some(max_tokens.into()));
+    set("system", (!system.is_empty()).then(|| system.join("\n\n").into()));
+    set("messages", Some(messages.into()));
+    let tools: Vec<Value> = request.tools.into_iter().filter_map(tool).collect();
+    let choice = tool_choice(request.tool_choice.as_ref(), request.parallel_tool_calls);
+    set("tool_choice", choice.filter(|_| !tools.is_empty()));
+    set("tools", (!tools.is_empty()).then(|| tools.into()));
+    // Chat knows temperatures up to 2, Messages up to 1.
+    set("temperature", request.temperature.map(|temperature| temperature.min(1.0).into()));
+    set("top_p", request.top_p.map(Value::from));
+    set(
+        "stop_sequences",
+        request.stop.map(|stop| match stop {
+            Stop::One(text) => json!([text]),
+            Stop::Many(texts) => texts.into(),
+        }),
+    );
+    set("stream", request.stream.filter(|stream| *stream).map(Value::from));
+    Ok(Value::Object(out))
+}
+
+fn add_message(message: Message, system: &mut Vec<String>, messages: &mut Vec<Value>) {
+    match &*message.role {
+        "system" | "developer" => system.extend(message.content.map(Content::into_text)),
+        "assistant" => push(messages, "assistant", assistant(message)),
+        "tool" | "function" => {
+            let result = json!({
+                "type": "tool_result",
+                "tool_use_id": message.tool_call_id,
+                "content": message.content.map(Content::into_text).unwrap_or_default(),
+            });
+            push(messages, "user", vec![result]);
+        }
+        _ => {
+            let parts = message.content.map(Content::into_parts).unwrap_or_default();
+            push(messages, "user", parts.into_iter().filter_map(block).collect());
+        }
+    }
+}
+
+/// Adds blocks to the last message if it is of the same role: roles take turns, and the results of one
+/// answer's tools belong into one message.
+fn push(messages: &mut Vec<Value>, role: &str, mut blocks: Vec<Value>) {
+    let last = messages.last_mut().filter(|message| message["role"] == role);
+    match last.and_then(|message| message["content"].as_array_mut()) {
+        Some(content) => content.append(&mut blocks),
+        None if blocks.is_empty() => {}
+        None => messages.push(json!({"role": role, "content": blocks})),
+    }
+}
+
+fn assistant(message: Message) -> Vec<Value> {
+    let text = message.content.map(Content::into_text).or(message.refusal).filter(|text| !text.is_empty());
+    let text = text.map(|text| json!({"type": "text", "text": text}));
+    text.into_iter().chain(message.tool_calls.into_iter().flatten().map(tool_use)).collect()
+}
+
+fn tool_use(call: ToolCall) -> Value {
+    let (name, arguments) = call.function.map_or((None, None), |called| (called.name, called.arguments));
+    let input = arguments.and_then(|arguments| serde_json::from_str::<Map<String, Value>>(&arguments).ok());
+    json!({"type": "tool_use", "id": call.id, "name": name, "input": input.unwrap_or_default()})
+}
+
+fn block(part: Part) -> Option<Value> {
+    match part {
+        Part::Text { text } => (!text.is_empty()).then(|| json!({"type": "text", "text": text})),
+        Part::ImageUrl { image_url } => Some(json!({"type": "image", "source": source(&image_url.url)})),
+        Part::Other => None,
+    }
+}
+
+fn source(url: &str) -> Value {
+    match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
+        Some((media_type, data)) => json!({"type": "base64", "media_type": media_type, "data": data}),
+        None => json!({"type": "url", "url": url}),
+    }
+}
+
+fn tool(tool: Tool) -> Option<Value> {
+    let function = tool.function?;
+    let mut out = json!({
+        "name": function.name,
+        "input_schema": function.parameters.unwrap_or_else(|| json!({"type": "object"})),
+    });
+    if let Some(description) = function.description {
+        out["description"] = description.into();
+    }
+    Some(out)
+}
+
+fn tool_choice(choice: Option<&Value>, parallel: Option<bool>) -> Option<Value> {
+    let named = choice.and_then(|choice| choice.pointer("/function/name"));
+    let mut out = match (choice.and_then(Value::as_str), named) {
+        (_, Some(name)) => json!({"type": "tool", "name": name}),
+        (Some("required"), _) => json!({"type": "any"}),
+        (Some("none"), _) => return Some(json!({"type": "none"})),
+        (Some(_), _) => json!({"type": "auto"}),
+        (None, None) if parallel == Some(false) => json!({"type": "auto"}),
+        (None, None) => return None,
+    };
+    if parallel == Some(false) {
+        out["disable_parallel_tool_use"] = true.into();
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_conversation_is_translated() {
+        let call =
+            |id: &str| json!({"id": id, "type": "function", "function": {"name": "run", "arguments": "{\"a\":1}"}});
+        let body = json!({
+            "model": "m", "stream": true, "stop": "x", "temperature": 1.5, "parallel_tool_calls": false, "tool_choice": "required",
+            "tools": [{"type": "function", "function": {"name": "run", "description": "runs", "parameters": {"type": "object"}}}],
+            "messages": [
+                {"role": "system", "content": "be good"},
+                {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}, {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
+                {"role": "assistant", "content": null, "tool_calls": [call("c1"), call("c2")]},
+                {"role": "tool", "tool_call_id": "c1", "content": "one"},
+                {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "two"}]},
+                {"role": "user", "content": "and?"},
+            ],
+        });
+        let used = |id: &str| json!({"type": "tool_use", "id": id, "name": "run", "input": {"a": 1}});
+        let result = |id: &str, text: &str| json!({"type": "tool_result", "tool_use_id": id, "content": text});
+        let expected = json!({
+            "model": "m", "max_tokens": 8192, "stream": true, "stop_sequences": ["x"], "temperature": 1.0, "system": "be good",
+            "tools": [{"name": "run", "description": "runs", "input_schema": {"type": "object"}}],
+            "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}, {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}]},
+                {"role": "assistant", "content": [used("c1"), used("c2")]},
+                {"role": "user", "content": [result("c1", "one"), result("c2", "two"), {"type": "text", "text": "and?"}]},
+            ],
+        });
+        assert_eq!(request(body.to_string().as_bytes()).unwrap(), expected);
+    }
+}

@@ -1,0 +1,134 @@
+//! A client of one API before an upstream of another.
+
+use std::sync::Arc;
+
+use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
+use serde_json::{Value, json};
+
+use crate::{
+    support::{Desk, prompt},
+    vendor::{StubVendor, chunked, whole},
+};
+
+fn desk(kind: VendorKind, vendor: &StubVendor, base_path: &str) -> Desk {
+    let mut config = VendorConfig::new("stub", kind, format!("{}{base_path}", vendor.url()));
+    config.key = Some(Secret::new("sk-1"));
+    config.model = Some("their-model".into());
+    let price = Price::flat(Rates {
+        input: 1,
+        output: 1_000,
+        cache_read: 1_000_000,
+        cache_write: 1_000_000_000,
+        ..Rates::default()
+    });
+    let prices = Prices::default().with("their-model", price);
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
+}
+
+fn data(text: &str) -> Vec<Value> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+    lines.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_messages_client_streams_from_a_chat_server() {
+    let vendor = StubVendor::saying(chunked(&[
+        "data: {\"id\":\"1\",\"model\":\"their-model\",\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"hel\"}}]}\n\n",
+        ": keep-alive\n\n",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n",
+        "data: [DONE]\n\n",
+    ]))
+    .await;
+    let desk = desk(VendorKind::OpenaiCompatible, &vendor, "/openai/v1");
+    let mut request = desk.request(http::Method::POST, "/v1/messages?beta=true", prompt("hi", true));
+    request.headers_mut().insert("anthropic-beta", "x".parse().unwrap());
+    let answer = desk.fetch(request).await;
+    let events = data(answer.text());
+    let text: String = events.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    assert_eq!((text.as_str(), &events.last().unwrap()["type"]), ("hello", &json!("message_stop")));
+
+    let received = &vendor.received()[0];
+    assert_eq!(received.line(), "POST /openai/v1/chat/completions HTTP/1.1");
+    assert_eq!((received.header("authorization"), received.header("anthropic-beta")), (Some("Bearer sk-1"), None));
+    let sent: Value = serde_json::from_slice(&received.body).unwrap();
+    assert_eq!(
+        (&sent["model"], &sent["messages"]),
+        (&json!("their-model"), &json!([{"role": "user", "content": "hi"}]))
+    );
+
+    let call = desk.event("llm.call").await;
+    assert_eq!((&call["usage"]["input_tokens"], &call["usage"]["cache_read_tokens"]), (&json!(5), &json!(4)));
+    assert_eq!(call["cost_picos"], 5 + 3 * 1_000 + 4 * 1_000_000);
+    assert_eq!(desk.notes.names(), ["anthropic_request", "anthropic_response", "llm.call"]);
+    assert_eq!(desk.body(&desk.event("anthropic_response").await), answer.body);
+}
+
+#[tokio::test]
+async fn a_messages_client_gets_a_whole_answer_and_errors_of_a_chat_server_in_its_own_words() {
+    let completion = r#"{"id":"1","model":"their-model","choices":[{"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}"#;
+    let vendor = StubVendor::saying(whole("200 OK", "application/json", completion)).await;
+    let answer = desk(VendorKind::Openai, &vendor, "").post("/v1/messages", prompt("hi", false)).await.json();
+    assert_eq!((&answer["type"], &answer["content"][0]["text"]), (&json!("message"), &json!("hello")));
+
+    let vendor = StubVendor::saying(whole(
+        "429 Too Many Requests",
+        "application/json",
+        r#"{"error":{"message":"slow down","code":"x"}}"#,
+    ))
+    .await;
+    let desk = desk(VendorKind::Openai, &vendor, "");
+    let answer = desk.post("/v1/messages", prompt("hi", true)).await;
+    assert_eq!(answer.status.as_u16(), 429);
+    assert_eq!(answer.json(), json!({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}));
+    assert_eq!(desk.event("upstream_error").await["status"], 429);
+}
+
+#[tokio::test]
+async fn a_messages_client_is_told_when_a_chat_server_breaks_off() {
+    let vendor = StubVendor::saying(chunked(&["data: {\"choices\":[{\"delta\":{\"content\":\"hel\"}}]}\n\n"])).await;
+    let desk = desk(VendorKind::Openai, &vendor, "");
+    let events = data(desk.post("/v1/messages", prompt("hi", true)).await.text());
+    assert_eq!(events.last().unwrap()["type"], "error");
+    desk.event("upstream_error").await;
+}
+
+#[tokio::test]
+async fn tokens_are_estimated_where_the_upstream_cannot_count() {
+    let vendor = StubVendor::saying("").await;
+    let desk = desk(VendorKind::OpenaiCompatible, &vendor, "");
+    let answer = desk.post("/v1/messages/count_tokens", prompt("hi", false)).await.json();
+    assert!(answer["input_tokens"].as_u64().unwrap() > 0);
+    assert!(vendor.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_chat_client_streams_from_an_anthropic_server() {
+    let events = [
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"their-model\",\"usage\":{\"input_tokens\":5,\"cache_creation_input_tokens\":2,\"output_tokens\":1}}}\n\n",
+        "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"hello\"}}\n\n",
+        "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":3}}\n\n",
+        "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+    ];
+    let vendor = StubVendor::saying(chunked(&events)).await;
+    let desk = desk(VendorKind::Anthropic, &vendor, "");
+    let body = json!({"model": "any", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
+    let answer = desk.post("/v1/chat/completions", body.to_string()).await;
+    let chunks = data(answer.text());
+    let text: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(text, "hello");
+    // Nobody asked for usage, so it is counted and not shown.
+    assert!(answer.text().ends_with("data: [DONE]\n\n") && chunks.iter().all(|chunk| chunk.get("usage").is_none()));
+
+    let received = &vendor.received()[0];
+    assert_eq!(received.line(), "POST /v1/messages HTTP/1.1");
+    assert_eq!(
+        (received.header("x-api-key"), received.header("anthropic-version")),
+        (Some("sk-1"), Some("2023-06-01"))
+    );
+    let sent: Value = serde_json::from_slice(&received.body).unwrap();
+    assert_eq!((&sent["model"], &sent["max_tokens"]), (&json!("their-model"), &json!(8192)));
+    let call = desk.event("llm.call").await;
+    assert_eq!(call["cost_picos"], 5 + 3 * 1_000 + 2 * 1_000_000_000_i64);
+}

@@ -1,0 +1,139 @@
+//! What a session may do, in sentences.
+
+use serde::Serialize;
+
+use crate::document::{Means, WorkspaceMode};
+use crate::effective::Effective;
+use crate::inspect::{Value, texts};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::rule::{LayerName, RuleRef};
+
+/// One sentence about what a session may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Sentence {
+    /// The key it speaks of.
+    pub key: Key,
+    /// The sentence.
+    pub text: String,
+    /// The layer it comes from.
+    pub layer: LayerName,
+    /// The rule it comes from.
+    pub rule: RuleRef,
+}
+
+/// Says what a session may do, in the order of the policy file.
+pub fn explain(effective: &Effective) -> Vec<Sentence> {
+    let policy = effective.policy();
+    let told = |key: &Key| {
+        let text = sentence(policy, *key)?;
+        let rule = policy.value(*key).rule();
+        Some(Sentence { key: *key, text, layer: rule.layer, rule })
+    };
+    Key::ALL.iter().filter_map(told).collect()
+}
+
+fn sentence(policy: &Policy, key: Key) -> Option<String> {
+    let value = policy.value(key);
+    let shown = value.show();
+    let text = match key {
+        Key::FsWorkspace => workspace(policy.fs.workspace.value).to_owned(),
+        Key::FsRead => beside(&value, "reads nothing of the host", "reads"),
+        Key::FsWrite => beside(&value, "changes nothing of the host", "reads and changes"),
+        Key::FsDenyRead => named(&value, "In the workspace it never sees", ".")?,
+        Key::FsDenyWrite => named(&value, "In the workspace it never changes", ", whether it exists yet or not.")?,
+        Key::NetEnabled => return network_off(policy),
+        Key::NetAllowlist => return network_on(policy, &value),
+        Key::NetDenylist => denied(policy, &value)?,
+        Key::ProcCpus => format!("It uses at most {shown} processors."),
+        Key::ProcMemory => format!("Its processes use at most {shown} of memory together."),
+        Key::ProcPids => format!("It has at most {shown} processes and threads at once."),
+        Key::ProcTimeout => format!("It is stopped after {shown}."),
+        Key::ProcOutput => format!("At most {shown} of each of its outputs are kept."),
+        Key::ProcDisk => format!("It writes at most {shown}."),
+        Key::ProcNofile => format!("Each of its processes opens at most {shown} files."),
+        Key::DegradeCpus => degraded(policy, key, "its processors are")?,
+        Key::DegradeMemory => degraded(policy, key, "its memory is")?,
+        Key::DegradePids => degraded(policy, key, "its processes are")?,
+        Key::DegradeDisk => degraded(policy, key, "what it writes is")?,
+        Key::DegradeLandlock => landlock(policy)?,
+        Key::EnvPass => named(&value, "Of your environment it gets", " and nothing else.")
+            .unwrap_or_else(|| "It gets nothing of your environment.".to_owned()),
+        Key::ModelsAllow if value.is_nothing() => "It calls no model.".to_owned(),
+        Key::ModelsAllow if shown == "[*]" => "It calls any model, through the gateway.".to_owned(),
+        Key::ModelsAllow => format!("It calls models named {}, through the gateway.", all_of(&value)),
+        Key::ModelsBudgetUsd => format!("It spends at most ${shown} on models."),
+        Key::ModelsMaxRequests => format!("It makes at most {shown} model calls."),
+        Key::ToolsAllow if value.is_nothing() => "No tool call passes without being asked about.".to_owned(),
+        Key::ToolsAllow if shown == "[*]" => "Tool calls pass unless another rule stops them.".to_owned(),
+        Key::ToolsAllow => format!("Tool calls pass when they are {}.", all_of(&value)),
+        Key::ToolsAsk => named(&value, "You are asked about", ".")?,
+        Key::ToolsDeny => named(&value, "Tool calls never pass when they are", ".")?,
+    };
+    Some(text)
+}
+
+fn workspace(mode: WorkspaceMode) -> &'static str {
+    match mode {
+        WorkspaceMode::Readonly => "It reads the workspace and changes nothing in it.",
+        WorkspaceMode::Overlay => "It changes a layer above the workspace; the host changes only when you apply it.",
+        WorkspaceMode::Bind => "It changes the workspace on the host, at once.",
+    }
+}
+
+fn beside(value: &Value, nothing: &str, verb: &str) -> String {
+    if value.is_nothing() {
+        return format!("Beside the workspace it {nothing}.");
+    }
+    format!("Beside the workspace it {verb} {}.", all_of(value))
+}
+
+fn named(value: &Value, before: &str, after: &str) -> Option<String> {
+    let items = value.items();
+    (!items.is_empty()).then(|| format!("{before} {}{after}", texts(&items).join(", ")))
+}
+
+/// A list; with several of them, what is in each.
+fn all_of(value: &Value) -> String {
+    let Value::Lists(lists) = value else { return value.show() };
+    lists.iter().map(|(items, _)| texts(items).join(", ")).collect::<Vec<_>>().join(" and at the same time ")
+}
+
+fn network_off(policy: &Policy) -> Option<String> {
+    (!policy.net.enabled.value).then(|| "It reaches nothing over the network but the model gateway.".to_owned())
+}
+
+fn network_on(policy: &Policy, value: &Value) -> Option<String> {
+    if !policy.net.enabled.value {
+        return None;
+    }
+    if value.is_nothing() {
+        return Some("It reaches no host: nothing is on every allow-list.".to_owned());
+    }
+    Some(format!("It reaches {}, and nothing else over the network but the model gateway.", all_of(value)))
+}
+
+fn denied(policy: &Policy, value: &Value) -> Option<String> {
+    if !policy.net.enabled.value {
+        return None;
+    }
+    let items = value.items();
+    let ceiling = items.iter().filter(|item| item.rule.layer == LayerName::Ceiling).count();
+    let own: Vec<_> = items.into_iter().filter(|item| item.rule.layer != LayerName::Ceiling).collect();
+    let built_in = format!("model vendors' own addresses, metadata services and private networks ({ceiling} rules)");
+    let named: Vec<&str> = texts(&own).into_iter().chain((ceiling > 0).then_some(built_in.as_str())).collect();
+    (!named.is_empty()).then(|| format!("It never reaches {}.", named.join(", ")))
+}
+
+fn landlock(policy: &Policy) -> Option<String> {
+    let missing = policy.degrade.get(&Key::DegradeLandlock)?.value != Means::Enforced;
+    missing.then(|| "On a kernel without Landlock, the mounts alone guard its files.".to_owned())
+}
+
+fn degraded(policy: &Policy, key: Key, subject: &str) -> Option<String> {
+    match policy.degrade.get(&key)?.value {
+        Means::Enforced => None,
+        Means::Rlimit => Some(format!("Where the machine cannot do better, {subject} limited for each process alone.")),
+        Means::None => Some(format!("Where the machine cannot do it, {subject} not limited at all.")),
+    }
+}

@@ -1,0 +1,85 @@
+//! The JSON Schema of the policy file, and the reference table made from it.
+
+use serde_json::Value;
+
+use crate::document::Document;
+use crate::finding::PolicyError;
+use crate::key::Key;
+use crate::layer::Base;
+use crate::source::Source;
+
+/// The schema of `sandbox.policy.yaml` (JSON Schema 2020-12), for editors.
+pub fn schema() -> Value {
+    schemars::schema_for!(Document).to_value()
+}
+
+/// The reference of `docs/policy.md`: a table of keys for each section, in Markdown.
+pub fn reference() -> Result<String, PolicyError> {
+    let schema = schema();
+    let empty = Base::read(&Source::new("empty", ""))?;
+    let mut page = String::new();
+    let mut last = "";
+    for key in Key::ALL {
+        let Some((name, leaf)) = key.name().split_once('.') else { continue };
+        let section = resolve(&schema, &schema["properties"][name]);
+        if name != last {
+            page.extend(["### `", name, "`\n\n", &text(&section["description"]), "\n\n"]);
+            page += "| key | value | absent in a base | meaning |\n| --- | --- | --- | --- |\n";
+        }
+        last = name;
+        let property = &section["properties"][leaf];
+        let absent = absent_cell(&empty.policy().show(*key));
+        let cells = [format!("`{leaf}`"), kind(&schema, property), absent, text(&property["description"])];
+        page.extend(["| ", &cells.join(" | "), " |\n"]);
+        let ends = Key::ALL.iter().rev().find(|other| other.name().starts_with(&format!("{name}."))) == Some(key);
+        page += if ends { "\n" } else { "" };
+    }
+    Ok(page)
+}
+
+/// A long list is told by its length: the whole stands in the file of defaults.
+fn absent_cell(absent: &str) -> String {
+    match absent.matches(", ").count() {
+        count if count > 2 => format!("{} built-in entries", count + 1),
+        _ => format!("`{absent}`"),
+    }
+}
+
+/// What a value looks like, in a few words.
+fn kind(schema: &Value, property: &Value) -> String {
+    let property = resolve(schema, property);
+    if let Some(choices) = property["oneOf"].as_array() {
+        let names: Vec<String> = choices.iter().map(|choice| format!("`{}`", text(&choice["const"]))).collect();
+        return names.join(", ");
+    }
+    if property["items"].is_object() {
+        let items = resolve(schema, &property["items"]);
+        return format!("list of {}s, as {}", text(&items["title"]), examples(items));
+    }
+    match property["title"].as_str() {
+        Some(title) => format!("{title}, as {}", examples(property)),
+        None => "`true`, `false`".to_owned(),
+    }
+}
+
+fn examples(property: &Value) -> String {
+    let examples = property["examples"].as_array().into_iter().flatten();
+    let shown = examples.map(|example| match example {
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Follows a reference, and looks through the `null` that makes a key optional.
+fn resolve<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
+    if let Some(reference) = node["$ref"].as_str() {
+        return schema.pointer(reference.trim_start_matches('#')).unwrap_or(node);
+    }
+    let real = node["anyOf"].as_array().into_iter().flatten().find(|choice| choice["type"] != "null");
+    real.map_or(node, |choice| resolve(schema, choice))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().replace('\n', " ")
+}

@@ -1,0 +1,185 @@
+//! Asking for more than the layers above allow.
+//!
+//! A narrowing that asks for more is not quietly cut down: whoever wrote it would believe to have what they
+//! do not. It is refused, naming the key, what holds and what was asked, unless a person granted exactly that.
+//! No grant passes the ceiling.
+
+use std::fmt;
+
+use protocol::Code;
+use serde::Serialize;
+
+use crate::decision::Verdict;
+use crate::effective::Effective;
+use crate::grant::{Grant, GrantContext};
+use crate::key::Key;
+use crate::layer::{Base, Ceiling, Narrowing};
+use crate::policy::Policy;
+use crate::rule::{RuleRef, Ruled};
+
+/// One thing that was asked for and is not allowed above.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Widening {
+    /// The key.
+    pub key: Key,
+    /// What holds.
+    pub current: String,
+    /// What was asked for.
+    pub asked: String,
+    /// The rule that asks.
+    pub rule: RuleRef,
+    /// The rule that holds.
+    pub limit: RuleRef,
+}
+
+impl fmt::Display for Widening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, current, asked, rule, limit } = self;
+        write!(f, "`{key}` asks for `{asked}` ({}), but `{current}` holds ({})", rule.location(), limit.location())
+    }
+}
+
+/// A narrowing asked for more, and nobody granted it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", widenings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct WideningDenied {
+    /// Everything that was asked for in vain.
+    pub widenings: Vec<Widening>,
+}
+
+impl WideningDenied {
+    /// Stable identifier for clients.
+    pub fn code(&self) -> Code {
+        Code::PolicyWideningDenied
+    }
+}
+
+/// What a session may do, like [`crate::effective`], but a narrowing that asks for more than it can get is an error,
+/// unless one of `grants` covers exactly what it asks for.
+pub fn resolve(
+    ceiling: &Ceiling,
+    base: &Base,
+    narrowings: &[Narrowing],
+    grants: &[Grant],
+    context: &GrantContext,
+) -> Result<Effective, WideningDenied> {
+    let mut chosen = base.policy().clone();
+    let mut denied = Vec::new();
+    for narrowing in narrowings {
+        let above = ceiling.policy().meet(&chosen);
+        for widening in narrowing.widenings(&above) {
+            let granted = grants.iter().find_map(|grant| grant.granting(&widening, context));
+            match granted {
+                Some(granted) if granted.widenings(ceiling.policy()).is_empty() => chosen = chosen.join(&granted),
+                _ => denied.push(widening),
+            }
+        }
+        chosen = chosen.meet(narrowing.policy());
+    }
+    if denied.is_empty() {
+        Ok(Effective::new(ceiling.policy().meet(&chosen)))
+    } else {
+        Err(WideningDenied { widenings: denied })
+    }
+}
+
+impl Effective {
+    /// The same policy narrowed further; a narrowing that asks for more than it can get is an error.
+    pub fn narrowed(&self, narrowings: &[Narrowing]) -> Result<Self, WideningDenied> {
+        let mut chosen = self.policy().clone();
+        let mut denied = Vec::new();
+        for narrowing in narrowings {
+            denied.extend(narrowing.widenings(&chosen));
+            chosen = chosen.meet(narrowing.policy());
+        }
+        if denied.is_empty() { Ok(Self::new(chosen)) } else { Err(WideningDenied { widenings: denied }) }
+    }
+}
+
+impl Narrowing {
+    /// What it asks for that `above` does not surely allow.
+    pub fn widenings(&self, above: &Policy) -> Vec<Widening> {
+        let asked = |key: Key| {
+            let texts = self.policy.uncovered(above, key);
+            let items = self.policy.value(key).items().into_iter().filter(move |item| texts.contains(&item.text));
+            items.map(move |item| {
+                let current = above.value(key);
+                Widening { key, current: current.show(), asked: item.text, rule: item.rule, limit: current.rule() }
+            })
+        };
+        self.given.iter().copied().flat_map(asked).collect()
+    }
+}
+
+impl Policy {
+    /// The items of `key` here that `above` does not surely allow.
+    fn uncovered(&self, above: &Self, key: Key) -> Vec<String> {
+        let value = |wider: bool| if wider { vec![self.show(key)] } else { Vec::new() };
+        match key {
+            Key::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
+            Key::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
+            Key::FsRead => {
+                unless(self.fs.read.entries(), |path| above.fs.read.covers(path) || above.fs.write.covers(path))
+            }
+            Key::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
+            Key::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
+            Key::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
+            Key::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
+            Key::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
+            Key::ToolsAsk => unless(self.tools.asked(), |tool| above.tools.covers(tool)),
+            // Adding to what is denied is what a narrowing is for, and leaving it out takes nothing back.
+            Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::ToolsDeny => Vec::new(),
+            Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
+                value(larger(self.degrade.get(&key), above.degrade.get(&key)))
+            }
+            limit => value(larger(self.bounds.get(&limit), above.bounds.get(&limit))),
+        }
+    }
+
+    /// With everything `granted` speaks of allowed as well.
+    fn join(&self, granted: &Narrowing) -> Self {
+        let mut wider = self.clone();
+        let more = &granted.policy;
+        for key in granted.keys() {
+            match key {
+                Key::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
+                Key::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
+                Key::FsRead => wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one)),
+                Key::FsWrite => {
+                    wider.fs.write = more.fs.write.entries().fold(wider.fs.write, |all, one| all.widened(one));
+                }
+                Key::NetAllowlist => {
+                    let hosts = more.net.allowlist.entries();
+                    wider.net.allowlist = hosts.fold(wider.net.allowlist, |all, one| all.widened(one));
+                }
+                Key::EnvPass => wider.env = more.env.entries().fold(wider.env, |all, one| all.widened(one)),
+                Key::ModelsAllow => {
+                    wider.models = more.models.entries().fold(wider.models, |all, one| all.widened(one));
+                }
+                Key::ToolsAllow => {
+                    wider.tools = more.tools.allowed().fold(wider.tools, |all, one| all.widened(one, Verdict::Allow));
+                }
+                Key::ToolsAsk => {
+                    wider.tools = more.tools.asked().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));
+                }
+                Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::ToolsDeny => {}
+                _ => {
+                    wider.bounds.extend(more.bounds.clone());
+                    wider.degrade.extend(more.degrade.clone());
+                }
+            }
+        }
+        wider
+    }
+}
+
+fn unless<'a, P: ToString + 'a>(
+    entries: impl Iterator<Item = &'a Ruled<P>>,
+    covered: impl Fn(&P) -> bool,
+) -> Vec<String> {
+    entries.filter(|entry| !covered(&entry.value)).map(|entry| entry.value.to_string()).collect()
+}
+
+fn larger<T: Ord>(asked: Option<&Ruled<T>>, above: Option<&Ruled<T>>) -> bool {
+    matches!((asked, above), (Some(asked), Some(above)) if asked.value > above.value)
+}

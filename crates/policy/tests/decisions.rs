@@ -1,0 +1,270 @@
+//! What the evaluator answers, and the rule it names.
+#![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
+
+use std::net::IpAddr;
+
+use policy::{Action, Base, Ceiling, Effective, Preset, Source, Verdict, effective};
+
+const POLICY: &str = r#"version: 1
+fs:
+  workspace: overlay
+  read: [/usr, /bin]
+  write: [/var/cache/build]
+  deny_read: ["**/.env", "secrets/**"]
+  deny_write: [".git/hooks/**", "Makefile"]
+net:
+  enabled: true
+  allowlist:
+    - "packages.example.com"
+    - "*.example.org:443"
+    - "203.0.113.7:8443"
+  denylist: ["bad.example.org"]
+models:
+  allow: ["claude-*"]
+tools:
+  allow: ["*"]
+  ask: ["Bash(rm *)"]
+  deny: [WebFetch, "Bash(curl *)"]
+"#;
+
+fn session(text: &str) -> Effective {
+    let base = Base::read(&Source::new("sandbox.policy.yaml", text)).unwrap();
+    effective(&Ceiling::built_in().unwrap(), &base, &[])
+}
+
+fn net(host: &str, port: u16) -> Action {
+    Action::Net { host: host.to_owned(), port }
+}
+
+fn tool(name: &str, argument: &str) -> Action {
+    Action::Tool { name: name.to_owned(), argument: argument.to_owned() }
+}
+
+fn exec(command: &str) -> Action {
+    Action::Exec(command.split(' ').map(str::to_owned).collect())
+}
+
+#[track_caller]
+fn check(action: Action, expected: Verdict, rule: &str) {
+    let decision = session(POLICY).decide(&action);
+    assert_eq!((decision.allowed, decision.rule.to_string().as_str()), (expected, rule), "{action}");
+}
+
+#[test]
+fn connections_are_decided_by_host_and_port() {
+    use Verdict::{Allow, Deny};
+    let none = "net.allowlist has 3 entries, none match (sandbox.policy.yaml:11)";
+    check(
+        net("packages.example.com", 443),
+        Allow,
+        "net.allowlist: \"packages.example.com:443\" (sandbox.policy.yaml:11)",
+    );
+    check(
+        net("PACKAGES.Example.com", 443),
+        Allow,
+        "net.allowlist: \"packages.example.com:443\" (sandbox.policy.yaml:11)",
+    );
+    check(net("packages.example.com", 80), Deny, none);
+    check(net("a.b.example.org", 443), Allow, "net.allowlist: \"*.example.org:443\" (sandbox.policy.yaml:12)");
+    check(net("example.org", 443), Deny, none);
+    check(net("evilexample.org", 443), Deny, none);
+    check(net("203.0.113.7", 8443), Allow, "net.allowlist: \"203.0.113.7:8443\" (sandbox.policy.yaml:13)");
+    check(net("203.0.113.8", 8443), Deny, none);
+    check(net("bad.example.org", 443), Deny, "net.denylist: \"bad.example.org\" (sandbox.policy.yaml:14)");
+    check(
+        net("packages.example.com\0.evil.example", 443),
+        Deny,
+        "a host name has letters, digits, hyphens and dots only (built-in)",
+    );
+    check(net("packages.example.com", 0), Deny, "a port is a number from 1 to 65535 (built-in)");
+}
+
+#[test]
+fn nothing_passes_the_built_in_ceiling() {
+    let open =
+        "net:\n  enabled: true\n  allowlist: [\"*:*\", \"169.254.169.254:80\", \"10.0.0.5:443\", \"[fd00::1]:443\"]\n";
+    let session = session(open);
+    for host in [
+        "api.anthropic.com",
+        "api.openai.com",
+        "generativelanguage.googleapis.com",
+        "eu-aiplatform.googleapis.com",
+        "bedrock-runtime.us-east-1.amazonaws.com",
+        "mine.openai.azure.com",
+        "metadata.google.internal",
+        "localhost",
+        "db.localhost",
+        "printer.local",
+        "169.254.169.254",
+        "10.0.0.5",
+        "[fd00::1]",
+        "127.0.0.1",
+    ] {
+        let decision = session.decide(&net(host, 443));
+        assert_eq!((decision.allowed, decision.rule.file.as_str()), (Verdict::Deny, "built-in"), "{host}");
+    }
+    assert!(session.decide(&net("storage.googleapis.com", 443)).is_allowed());
+    // An address is not a name: `*` does not mean it.
+    assert!(!session.decide(&net("203.0.113.7", 443)).is_allowed());
+}
+
+#[test]
+fn resolved_addresses_are_filtered() {
+    let session = session(POLICY);
+    let allowed = |address: &str| session.decide_address(address.parse::<IpAddr>().unwrap(), 443).is_allowed();
+    for private in [
+        "127.0.0.1",
+        "10.1.2.3",
+        "172.31.255.255",
+        "192.168.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fd00:ec2::254",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "::127.0.0.1",
+    ] {
+        assert!(!allowed(private), "{private}");
+    }
+    assert!(allowed("93.184.215.14") && allowed("2606:2800:21f::1"));
+}
+
+#[test]
+fn files_of_the_workspace() {
+    use Verdict::{Allow, Deny};
+    let workspace = "fs.workspace: overlay (sandbox.policy.yaml:3)";
+    check(Action::Read("src/main.rs".into()), Allow, workspace);
+    check(Action::Read("/workspace/src/main.rs".into()), Allow, workspace);
+    check(Action::Write("src/main.rs".into()), Allow, workspace);
+    check(Action::Read(".env".into()), Deny, "fs.deny_read: \"**/.env\" (sandbox.policy.yaml:6)");
+    check(Action::Read("a/b/.env".into()), Deny, "fs.deny_read: \"**/.env\" (sandbox.policy.yaml:6)");
+    check(Action::Read("secrets/deep/key".into()), Deny, "fs.deny_read: \"secrets/**\" (sandbox.policy.yaml:6)");
+    check(Action::Write(".env".into()), Deny, "fs.deny_read: \"**/.env\" (sandbox.policy.yaml:6)");
+    check(
+        Action::Write(".git/hooks/pre-commit".into()),
+        Deny,
+        "fs.deny_write: \".git/hooks/**\" (sandbox.policy.yaml:7)",
+    );
+    check(Action::Write(".git/hooks".into()), Deny, "fs.deny_write: \".git/hooks/**\" (sandbox.policy.yaml:7)");
+    check(Action::Read(".git/hooks/pre-commit".into()), Allow, workspace);
+    check(Action::Write("sandbox.policy.yaml".into()), Deny, "fs.deny_write: \"sandbox.policy.yaml\" (built-in:5)");
+    check(Action::Read("src/../.env".into()), Deny, "a path with `..` is refused: write where it leads (built-in)");
+}
+
+#[test]
+fn files_beside_the_workspace() {
+    use Verdict::{Allow, Deny};
+    check(Action::Read("/usr/lib/x.so".into()), Allow, "fs.read: \"/usr\" (sandbox.policy.yaml:4)");
+    check(Action::Read("/usrlocal".into()), Deny, "fs.read has 2 entries, none match (sandbox.policy.yaml:4)");
+    check(Action::Write("/usr/lib/x.so".into()), Deny, "fs.write has 1 entry, none match (sandbox.policy.yaml:5)");
+    check(Action::Write("/var/cache/build/o".into()), Allow, "fs.write: \"/var/cache/build\" (sandbox.policy.yaml:5)");
+    check(Action::Read("/var/cache/build/o".into()), Allow, "fs.write: \"/var/cache/build\" (sandbox.policy.yaml:5)");
+    check(Action::Read("/etc/passwd".into()), Deny, "fs.read has 2 entries, none match (sandbox.policy.yaml:4)");
+    check(Action::Write("/tmp/x".into()), Allow, "`/tmp` is the sandbox's own (built-in)");
+}
+
+#[test]
+fn tools_and_commands() {
+    use Verdict::{Allow, Ask, Deny};
+    let everything = "tools.allow: \"*\" (sandbox.policy.yaml:18)";
+    let ask = "tools.ask: \"Bash(rm *)\" (sandbox.policy.yaml:19)";
+    let curl = "tools.deny: \"Bash(curl *)\" (sandbox.policy.yaml:20)";
+    check(tool("Read", "x"), Allow, everything);
+    check(tool("WebFetch", "x"), Deny, "tools.deny: \"WebFetch\" (sandbox.policy.yaml:20)");
+    check(exec("ls -l"), Allow, everything);
+    check(exec("rm -rf x"), Ask, ask);
+    check(tool("Bash", "cd x && rm -rf y"), Ask, ask);
+    check(tool("Bash", "echo $(rm -rf y)"), Ask, ask);
+    check(tool("Bash", "ls\ncurl x"), Deny, curl);
+    check(tool("Bash", "rm x; curl y"), Deny, curl);
+    check(exec("/opt/tool"), Deny, "fs.read has 2 entries, none match (sandbox.policy.yaml:4)");
+    check(exec("./tool"), Allow, everything);
+    check(Action::Exec(Vec::new()), Deny, "there is no command (built-in)");
+}
+
+#[test]
+fn an_allowed_command_allows_no_second_one() {
+    let gate =
+        session("fs: {read: [/usr]}\ntools: {allow: [\"Bash(git *)\", \"Bash(ls)\"], ask: [\"Bash(git push*)\"]}\n");
+    let answer = |command: &str| gate.decide(&tool("Bash", command)).allowed;
+    assert_eq!(answer("git status"), Verdict::Allow);
+    assert_eq!(answer("git status | ls"), Verdict::Allow);
+    assert_eq!(answer("git push origin"), Verdict::Ask);
+    for command in
+        ["git status; make", "git log `make`", "git log $(make)", "git log && make", "make", "git", "{ make; }"]
+    {
+        assert_eq!(answer(command), Verdict::Deny, "{command}");
+    }
+}
+
+#[test]
+fn models_by_name() {
+    use Verdict::{Allow, Deny};
+    check(Action::Model("claude-sonnet-4-5".into()), Allow, "models.allow: \"claude-*\" (sandbox.policy.yaml:16)");
+    check(Action::Model("gpt-5".into()), Deny, "models.allow has 1 entry, none match (sandbox.policy.yaml:16)");
+}
+
+#[test]
+fn an_empty_policy_allows_reading_the_workspace_and_nothing_else() {
+    let empty = session("");
+    assert!(empty.decide(&Action::Read("src/main.rs".into())).is_allowed());
+    for action in [
+        net("example.com", 443),
+        Action::Read("/usr/bin/env".into()),
+        Action::Read(".env".into()),
+        Action::Write("src/main.rs".into()),
+        Action::Write("/var/x".into()),
+        exec("ls"),
+        tool("Read", "x"),
+        Action::Model("claude-sonnet-4-5".into()),
+    ] {
+        assert_eq!(empty.decide(&action).allowed, Verdict::Deny, "{action}");
+    }
+    assert!(empty.env_pass().is_empty() && !empty.net().is_open());
+    assert_eq!((empty.models().budget_picos, empty.models().max_requests), (0, 0));
+}
+
+#[test]
+fn an_enabled_network_with_an_empty_allow_list_is_closed() {
+    let closed = session("net: {enabled: true, allowlist: []}\n");
+    assert!(!closed.decide(&net("example.com", 443)).is_allowed());
+    assert!(!session("net: {enabled: true}\n").decide(&net("example.com", 443)).is_allowed());
+}
+
+#[test]
+fn presets_are_ordered_where_they_can_be() {
+    let limits = Preset::ALL.map(|preset| {
+        effective(&Ceiling::built_in().unwrap(), &Base::preset(preset).unwrap(), &[]).limits().memory_bytes
+    });
+    assert!(limits.is_sorted());
+}
+
+#[test]
+fn an_organisation_can_only_take_away() {
+    let ceiling = Ceiling::built_in().unwrap();
+    let organisation =
+        Source::new("/etc/viv/policy.yaml", "net: {allowlist: [\"*.example.com:443\"]}\nproc: {memory: 1GiB}\n");
+    let ceiling = ceiling.and(&organisation).unwrap();
+    let session = effective(&ceiling, &Base::preset(Preset::Open).unwrap(), &[]);
+    assert_eq!(session.net().allowlist, ["*.example.com:443"]);
+    assert_eq!(session.limits().memory_bytes, 1 << 30);
+    let decision = session.decide(&net("example.org", 443));
+    assert_eq!(decision.rule.location(), "/etc/viv/policy.yaml:1");
+}
+
+#[test]
+fn a_digest_names_what_a_session_may_do_and_not_who_said_so() {
+    let one = session("proc: {memory: 512MiB}\n");
+    assert_eq!(one.digest(), session("# the same\n\nproc:\n  memory: 536870912\n").digest());
+    assert_ne!(one.digest(), session("proc: {memory: 513MiB}\n").digest());
+    assert_eq!(one.values()["proc.memory"], "512MiB");
+}

@@ -1,0 +1,248 @@
+//! The laws the meet of policies must keep, on policies written as text.
+#![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
+
+use policy::{Action, Base, Ceiling, Narrowing, Policy, Source, Verdict, effective};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+const HOSTS: &[&str] = &[
+    "*",
+    "*:*",
+    "*.example.org",
+    "*.a.example.org:443",
+    "a.example.org:443",
+    "b.a.example.org",
+    "a.example.org:80",
+    "a.example.org:*",
+    "*.example.org:*",
+    "203.0.113.7:443",
+    "[2001:db8::1]:443",
+    "example.com",
+    "*.deeper.example.com",
+    "*.an-example.org",
+];
+const DENIED_HOSTS: &[&str] = &["*.example.org", "203.0.113.0/24", "a.example.org:443", "*a.example*", "2001:db8::/32"];
+const PATHS: &[&str] = &["/usr", "/usr/lib", "/usr/lib/x", "/opt", "/etc/ssl", "/usr/bin"];
+const GLOBS: &[&str] = &["**/.env", "secrets/**", "src", "*.pem", ".git/hooks/**", "**/b"];
+const MODELS: &[&str] = &["*", "claude-*", "*-mini", "claude-sonnet-*", "gpt-5", "*4*"];
+const TOOLS: &[&str] = &["*", "Bash", "Bash(git *)", "Bash(rm *)", "Read", "mcp__*", "Bash(git push*)", "Read(/etc*)"];
+const VARIABLES: &[&str] = &["LANG", "TERM", "TZ"];
+
+fn actions() -> Vec<Action> {
+    let net = |host: &str, port| Action::Net { host: host.to_owned(), port };
+    let tool = |name: &str, argument: &str| Action::Tool { name: name.to_owned(), argument: argument.to_owned() };
+    let mut all = Vec::new();
+    for host in [
+        "a.example.org",
+        "b.a.example.org",
+        "example.org",
+        "example.com",
+        "x.deeper.example.com",
+        "x.an-example.org",
+        "203.0.113.7",
+        "2001:db8::1",
+        "a..b",
+    ] {
+        all.extend([80, 443, 8443].map(|port| net(host, port)));
+    }
+    for path in [
+        "a.rs",
+        ".env",
+        "x/.env",
+        "secrets",
+        "secrets/k",
+        "src/b/c",
+        "k.pem",
+        ".git/hooks/x",
+        "/usr/bin/git",
+        "/usr/lib/x/y",
+        "/opt/a",
+        "/etc/ssl/c",
+        "/etc/passwd",
+        "/tmp/x",
+        "a/../b",
+    ] {
+        all.extend([Action::Read(path.into()), Action::Write(path.into())]);
+    }
+    for name in ["claude-sonnet-4", "claude-mini", "gpt-5", "gpt-4-mini", "other"] {
+        all.push(Action::Model(name.to_owned()));
+    }
+    for command in ["git status", "git push origin", "rm -rf x", "git status && rm x", "ls", ""] {
+        all.push(tool("Bash", command));
+        all.push(Action::Exec(command.split(' ').map(str::to_owned).collect()));
+    }
+    all.extend([tool("Read", "/etc/passwd"), tool("Read", "x"), tool("mcp__files__get", "x"), tool("Other", "")]);
+    all
+}
+
+fn list(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> {
+    option::of(subsequence(pool, 0..=3).prop_map(|items| format!("{items:?}")))
+}
+
+fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> {
+    option::of(select(pool).prop_map(str::to_owned))
+}
+
+/// A policy text in which any key may be absent.
+fn text() -> impl Strategy<Value = String> {
+    let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
+    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS));
+    let proc =
+        (word(&["1", "0.5", "2.0"]), word(&["1GiB", "512MiB", "4GB"]), word(&["64", "256"]), word(&["30m", "10s"]));
+    let degrade = (word(&["enforced", "rlimit", "none"]), word(&["enforced", "none"]));
+    let models = (list(MODELS), word(&["0", "2.00", "0.5"]), word(&["0", "500"]));
+    let tools = (list(TOOLS), list(TOOLS), list(TOOLS));
+    (fs, net, proc, degrade, list(VARIABLES), models, tools).prop_map(|(fs, net, proc, degrade, env, models, tools)| {
+        let sections = [
+            section(
+                "fs",
+                &[("workspace", fs.0), ("read", fs.1), ("write", fs.2), ("deny_read", fs.3), ("deny_write", fs.4)],
+            ),
+            section("net", &[("enabled", net.0), ("allowlist", net.1), ("denylist", net.2)]),
+            section("proc", &[("cpus", proc.0), ("memory", proc.1), ("pids", proc.2), ("timeout", proc.3)]),
+            section("degrade", &[("memory", degrade.0), ("landlock", degrade.1)]),
+            section("env", &[("pass", env)]),
+            section("models", &[("allow", models.0), ("budget_usd", models.1), ("max_requests", models.2)]),
+            section("tools", &[("allow", tools.0), ("ask", tools.1), ("deny", tools.2)]),
+        ];
+        sections.concat()
+    })
+}
+
+fn section(name: &str, keys: &[(&str, Option<String>)]) -> String {
+    let lines = keys.iter().filter_map(|(key, value)| value.as_ref().map(|value| format!("  {key}: {value}\n")));
+    let body: String = lines.collect();
+    if body.is_empty() { body } else { format!("{name}:\n{body}") }
+}
+
+fn narrowing(text: &str) -> Narrowing {
+    Narrowing::read(&Source::new("narrowing.yaml", text)).unwrap()
+}
+
+fn base(text: &str) -> Base {
+    Base::read(&Source::new("base.yaml", text)).unwrap()
+}
+
+/// A policy in any of the roles.
+fn policy() -> impl Strategy<Value = Policy> {
+    (text(), any::<bool>())
+        .prop_map(|(text, whole)| if whole { base(&text).policy().clone() } else { narrowing(&text).policy().clone() })
+}
+
+fn verdict(policy: &Policy, action: &Action) -> Verdict {
+    policy.decide(action).allowed
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn the_meet_is_commutative_associative_and_idempotent(a in policy(), b in policy(), c in policy()) {
+        prop_assert_eq!(a.meet(&b), b.meet(&a));
+        prop_assert_eq!(a.meet(&b).meet(&c), a.meet(&b.meet(&c)));
+        prop_assert_eq!(a.meet(&a), a.clone());
+        prop_assert_eq!(Policy::unrestricted().meet(&a), a.clone());
+        prop_assert_eq!(a.meet(&b).meet(&b), a.meet(&b));
+    }
+
+    #[test]
+    fn the_meet_is_within_each_side(a in policy(), b in policy()) {
+        let meet = a.meet(&b);
+        prop_assert!(meet.is_within(&a) && meet.is_within(&b));
+    }
+
+    #[test]
+    fn what_the_meet_lets_through_each_side_lets_through(a in policy(), b in policy()) {
+        let meet = a.meet(&b);
+        for action in actions() {
+            let strictest = verdict(&a, &action).min(verdict(&b, &action));
+            prop_assert!(verdict(&meet, &action) <= strictest, "{action}");
+            // Only a host path readable by `read` here and by `write` there may come out stricter than need be.
+            if !matches!(action, Action::Read(_) | Action::Exec(_)) {
+                prop_assert_eq!(verdict(&meet, &action), strictest, "{}", action);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_and_words_of_a_session_are_within_every_layer(
+        texts in vec(text(), 1..4), chosen in text()
+    ) {
+        let ceiling = Ceiling::built_in().unwrap();
+        let narrowings: Vec<_> = texts.iter().map(|text| narrowing(text)).collect();
+        let whole = effective(&ceiling, &base(&chosen), &narrowings);
+        for fewer in (0..narrowings.len()).map(|count| effective(&ceiling, &base(&chosen), &narrowings[..count])) {
+            let (narrow, wide) = (whole.limits(), fewer.limits());
+            prop_assert!(narrow.cpu_millis <= wide.cpu_millis && narrow.memory_bytes <= wide.memory_bytes);
+            prop_assert!(narrow.pids <= wide.pids && narrow.timeout <= wide.timeout && narrow.nofile <= wide.nofile);
+            prop_assert!(narrow.output_bytes <= wide.output_bytes && narrow.disk_bytes <= wide.disk_bytes);
+            prop_assert!(whole.fs().workspace_mode <= fewer.fs().workspace_mode);
+            prop_assert!(whole.models().budget_picos <= fewer.models().budget_picos);
+            prop_assert!(whole.models().max_requests <= fewer.models().max_requests);
+            prop_assert!(whole.degrade().memory <= fewer.degrade().memory);
+            prop_assert!(whole.degrade().landlock <= fewer.degrade().landlock);
+            prop_assert!(whole.env_pass().iter().all(|name| fewer.env_pass().contains(name)));
+            prop_assert!(!whole.net().enabled || fewer.net().enabled);
+        }
+    }
+
+    #[test]
+    fn the_lists_enforcement_reads_say_what_the_evaluator_says(a in text(), b in text(), c in text()) {
+        let layers = [narrowing(&b), narrowing(&c)];
+        let whole = effective(&Ceiling::built_in().unwrap(), &base(&a), &layers);
+        let (fs, net) = (whole.fs(), whole.net());
+        let listed = narrowing(&format!("net:\n  enabled: {}\n  allowlist: {:?}\n  denylist: {:?}\n", net.enabled, net.allowlist, net.denylist));
+        for action in actions() {
+            let decided = whole.decide(&action).is_allowed();
+            match &action {
+                Action::Net { .. } => prop_assert_eq!(listed.policy().decide(&action).is_allowed(), decided),
+                Action::Read(path) if path.is_absolute() && !path.starts_with("/tmp") => {
+                    let shown = fs.read_paths.iter().chain(&fs.write_paths).any(|prefix| path.starts_with(prefix));
+                    prop_assert_eq!(shown, decided);
+                }
+                Action::Read(path) if path.to_str() != Some("a/../b") => {
+                    prop_assert_eq!(!fs.deny_read.matches(path) || path.starts_with("/tmp"), decided);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_more_names_nothing_more(
+        above in text(), hosts in list(HOSTS), paths in list(PATHS), models in list(MODELS), tools in list(TOOLS)
+    ) {
+        let above = base(&above);
+        let asks = [
+            section("net", &[("allowlist", hosts)]),
+            section("fs", &[("write", paths)]),
+            section("models", &[("allow", models)]),
+            section("tools", &[("allow", tools)]),
+        ];
+        // What is denied above stays denied and is no widening, so only the allow-lists are compared.
+        let open = narrowing("net: {enabled: true}\nfs: {workspace: bind}\n");
+        let deny = |action: &Action| above.policy().decide(action).rule.text;
+        for ask in asks.iter().filter(|ask| !ask.is_empty()) {
+            let asked = narrowing(ask);
+            let quiet = asked.widenings(above.policy()).is_empty();
+            for action in actions().iter().filter(|action| is_about(action, ask)) {
+                let wanted = verdict(&asked.policy().meet(open.policy()), action) == Verdict::Allow;
+                let refused = verdict(above.policy(), action) == Verdict::Deny && deny(action).contains("none match");
+                prop_assert!(!(quiet && wanted && refused), "{ask} does not ask for more, yet {action} is refused");
+            }
+        }
+    }
+}
+
+fn is_about(action: &Action, ask: &str) -> bool {
+    match action {
+        Action::Net { .. } => ask.starts_with("net"),
+        Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
+        Action::Model(_) => ask.starts_with("models"),
+        // A line of several commands may be allowed by several entries above, each covering one of them.
+        Action::Tool { argument, .. } => ask.starts_with("tools") && !argument.contains("&&"),
+        Action::Read(_) | Action::Exec(_) => false,
+    }
+}

@@ -1,0 +1,188 @@
+//! Asking for more: refused by name, unless a person granted exactly it.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
+
+use policy::{
+    Action, Base, Ceiling, Effective, Grant, GrantContext, GrantScope, Narrowing, Source, WideningDenied, narrow,
+    resolve,
+};
+use protocol::{Code, SessionId};
+
+const BASE: &str = r#"fs: {workspace: overlay, read: [/usr], deny_write: []}
+net: {enabled: true, allowlist: ["*.example.org:443"]}
+proc: {memory: 2GiB}
+models: {allow: ["claude-*"], budget_usd: 2}
+tools: {allow: [Read, "Bash(git *)"], ask: [Bash]}
+degrade: {memory: rlimit}
+"#;
+
+const NOW: u64 = 1_800_000_000;
+
+fn me() -> SessionId {
+    "one".parse().unwrap()
+}
+
+fn resolved(narrowings: &[Narrowing], grants: &[Grant]) -> Result<Effective, WideningDenied> {
+    let base = Base::read(&Source::new("base.yaml", BASE)).unwrap();
+    let context = GrantContext { session_id: Some(me()), call: Some("call-1".to_owned()), now_unix_secs: NOW };
+    resolve(&Ceiling::built_in().unwrap(), &base, narrowings, grants, &context)
+}
+
+#[track_caller]
+fn denied(argument: &str) -> String {
+    let error = resolved(&[narrow(argument).unwrap()], &[]).expect_err("it asks for more");
+    assert_eq!(error.code(), Code::PolicyWideningDenied);
+    error.to_string()
+}
+
+fn grant(covers: &str) -> Grant {
+    Grant { scope: GrantScope::Session { session_id: me() }, covers: covers.to_owned(), expires_unix_secs: NOW + 600 }
+}
+
+fn net(host: &str) -> Action {
+    Action::Net { host: host.to_owned(), port: 443 }
+}
+
+#[test]
+fn less_or_the_same_is_never_refused() {
+    for argument in [
+        "proc.memory=2GiB",
+        "proc.memory=1",
+        "net.allowlist=a.example.org",
+        "net.allowlist=",
+        "net.enabled=false",
+        "fs.read=/usr/lib",
+        "fs.workspace=readonly",
+        "models.allow=claude-sonnet-*",
+        "tools.allow=Read(x),Bash(git log)",
+        "tools.ask=Read",
+        "tools.deny=*",
+        "fs.deny_read=**",
+        "net.denylist=*",
+        "degrade.memory=enforced",
+        "env.pass=",
+        "tools.allow=Bash",
+    ] {
+        assert!(resolved(&[narrow(argument).unwrap()], &[]).is_ok(), "{argument}");
+    }
+}
+
+#[test]
+fn more_is_refused_by_name() {
+    assert_eq!(
+        denied("proc.memory=4GiB"),
+        "`proc.memory` asks for `4GiB` (--narrow:1), but `2GiB` holds (base.yaml:3)"
+    );
+    assert_eq!(
+        denied("net.allowlist=a.example.org,b.example.com"),
+        "`net.allowlist` asks for `b.example.com:443` (--narrow:1), but `[*.example.org:443]` holds (base.yaml:2)"
+    );
+    for argument in [
+        "net.allowlist=*",
+        "net.allowlist=a.example.org:*",
+        "fs.read=/",
+        "fs.read=/etc",
+        "fs.write=/usr",
+        "fs.workspace=bind",
+        "models.allow=*",
+        "models.allow=gpt-5",
+        "models.budget_usd=2.01",
+        "models.max_requests=1",
+        "proc.pids=65",
+        "tools.allow=Write",
+        "tools.ask=Write",
+        "tools.allow=*",
+        "degrade.memory=none",
+        "degrade.pids=rlimit",
+        "env.pass=LANG",
+    ] {
+        if argument == "fs.read=/" {
+            assert!(narrow(argument).is_err());
+        } else {
+            denied(argument);
+        }
+    }
+}
+
+#[test]
+fn a_project_file_that_asks_for_more_is_refused_with_every_ask() {
+    let file =
+        Source::new("sandbox.policy.yaml", "net:\n  allowlist:\n    - evil.example.com\nproc:\n  memory: 8GiB\n");
+    let error = resolved(&[Narrowing::read(&file).unwrap()], &[]).expect_err("it asks for more");
+    let lines: Vec<_> = error.widenings.iter().map(|widening| (widening.key.name(), widening.rule.line)).collect();
+    assert_eq!(lines, [("net.allowlist", Some(3)), ("proc.memory", Some(5))]);
+}
+
+#[test]
+fn a_grant_covers_exactly_what_it_names() {
+    let asked = [narrow("net.allowlist=a.example.org,b.example.com").unwrap()];
+    let session = resolved(&asked, &[grant("net.allowlist=b.example.com:443")]).unwrap();
+    assert!(session.decide(&net("a.example.org")).is_allowed());
+    assert!(session.decide(&net("b.example.com")).is_allowed());
+    assert!(!session.decide(&net("c.example.org")).is_allowed());
+    for other in [
+        "net.allowlist=*",
+        "net.allowlist=*.example.com",
+        "net.allowlist=b.example.com:80",
+        "net.enabled=true",
+        "net.allowlist=b.example.com,c.example.com",
+        "nonsense",
+    ] {
+        assert!(resolved(&asked, &[grant(other)]).is_err(), "{other}");
+    }
+}
+
+#[test]
+fn every_kind_of_key_can_be_granted() {
+    for (asked, covers) in [
+        ("proc.memory=4GiB", "proc.memory=4096MiB"),
+        ("fs.workspace=bind", "fs.workspace=bind"),
+        ("fs.read=/etc/ssl", "fs.read=/etc/ssl/"),
+        ("fs.write=/var/x", "fs.write=/var/x"),
+        ("models.allow=gpt-5", "models.allow=gpt-5"),
+        ("models.budget_usd=3", "models.budget_usd=3.00"),
+        ("tools.allow=Write", "tools.allow=Write"),
+        ("tools.ask=Write", "tools.ask=Write"),
+        ("env.pass=LANG", "env.pass=LANG"),
+        ("degrade.memory=none", "degrade.memory=none"),
+    ] {
+        let narrowing = narrow(asked).unwrap();
+        let session = resolved(std::slice::from_ref(&narrowing), &[grant(covers)]).expect(asked);
+        assert_eq!(narrowing.widenings(session.policy()), [], "{asked} was granted and is not there");
+    }
+}
+
+#[test]
+fn a_grant_ends_and_belongs_to_one_session_and_call() {
+    let asked = [narrow("proc.memory=4GiB").unwrap()];
+    let good = grant("proc.memory=4GiB");
+    assert!(resolved(&asked, std::slice::from_ref(&good)).is_ok());
+    assert!(resolved(&asked, &[Grant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
+    let scope =
+        |session: &str, call: &str| GrantScope::Call { session_id: session.parse().unwrap(), call: call.to_owned() };
+    assert!(resolved(&asked, &[Grant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
+    assert!(resolved(&asked, &[Grant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
+    assert!(resolved(&asked, &[Grant { scope: scope("two", "call-1"), ..good }]).is_err());
+}
+
+#[test]
+fn no_grant_passes_the_ceiling() {
+    let organisation = Source::new("/etc/viv/policy.yaml", "proc: {memory: 3GiB}\n");
+    let ceiling = Ceiling::built_in().unwrap().and(&organisation).unwrap();
+    let base = Base::read(&Source::new("base.yaml", BASE)).unwrap();
+    let context = GrantContext { session_id: Some(me()), call: None, now_unix_secs: NOW };
+    let outcome = |covers: &str| resolve(&ceiling, &base, &[narrow(covers).unwrap()], &[grant(covers)], &context);
+    assert_eq!(outcome("proc.memory=3GiB").unwrap().limits().memory_bytes, 3 << 30);
+    assert!(outcome("proc.memory=4GiB").is_err());
+    let vendor = outcome("net.allowlist=api.anthropic.com").unwrap();
+    assert!(!vendor.decide(&net("api.anthropic.com")).is_allowed());
+}
+
+#[test]
+fn grants_are_stored_as_they_are_shown() {
+    let text = serde_json::to_string(&grant("proc.memory=4GiB")).unwrap();
+    assert_eq!(
+        text,
+        r#"{"scope":{"session":{"session_id":"one"}},"match":"proc.memory=4GiB","expires_unix_secs":1800000600}"#
+    );
+    assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), grant("proc.memory=4GiB"));
+}

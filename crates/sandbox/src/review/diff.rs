@@ -1,0 +1,179 @@
+//! Changes as patches: text with git's headers.
+//!
+//! The content before is the host's as it is now, the content after is what was saved. Both are read only
+//! up to a bound, and a comparison that takes too long is cut short: it is then coarser, not wrong.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::FileType;
+use similar::{Algorithm, ChangeTag, TextDiff};
+
+use super::contents::Contents;
+use super::lossless::quoted;
+use super::{Entry, LineCount, SavedChange, SavedChanges};
+use crate::beneath;
+
+/// Larger files are told by their size.
+const MAX_BYTES: u64 = 2 << 20;
+/// A comparison stops being exact after this.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// One side of a comparison.
+enum Side {
+    /// No file here: nothing, or a directory.
+    Nothing,
+    Text(String),
+    Binary {
+        size: u64,
+    },
+}
+
+/// The patch of one change.
+pub(crate) fn patch(saved: &SavedChanges, change: &SavedChange) -> io::Result<String> {
+    let header = header(change).join("\n");
+    let (before, after) = (before(saved, change)?, after(saved, change)?);
+    let body = match texts(&before, &after) {
+        None => format!("Binary files differ: {} bytes before, {} after\n", before.bytes(), after.bytes()),
+        Some((old, new)) if old != new => {
+            let (old_name, new_name) =
+                (side_name("a", change, before.exists()), side_name("b", change, after.exists()));
+            compare(old, new).unified_diff().header(&old_name, &new_name).to_string()
+        }
+        Some(_) => String::new(),
+    };
+    Ok(format!("{header}\n{body}"))
+}
+
+/// The lines of one change.
+pub(crate) fn count(saved: &SavedChanges, change: &SavedChange) -> io::Result<LineCount> {
+    let (before, after) = (before(saved, change)?, after(saved, change)?);
+    let Some((old, new)) = texts(&before, &after) else {
+        return Ok(LineCount { binary: true, ..LineCount::default() });
+    };
+    let mut lines = LineCount::default();
+    for change in compare(old, new).iter_all_changes() {
+        match change.tag() {
+            ChangeTag::Insert => lines.added += 1,
+            ChangeTag::Delete => lines.removed += 1,
+            ChangeTag::Equal => {}
+        }
+    }
+    Ok(lines)
+}
+
+fn compare<'a>(old: &'a str, new: &'a str) -> TextDiff<'a, 'a, str> {
+    TextDiff::configure().algorithm(Algorithm::Myers).timeout(PATIENCE).diff_lines(old, new)
+}
+
+/// The `diff --git` line, and what happened to the file beside its content.
+fn header(change: &SavedChange) -> Vec<String> {
+    let (a, b) = (quoted(&Path::new("a").join(&change.path)), quoted(&Path::new("b").join(&change.path)));
+    let mut lines = vec![format!("diff --git {a} {b}")];
+    let old = change.base.map(|base| git_mode(base.mode));
+    match (old, change.entry.as_ref().and_then(mode)) {
+        (None, Some(new)) => lines.push(format!("new file mode {new:06o}")),
+        (Some(old), None) if change.entry.is_none() => lines.push(format!("deleted file mode {old:06o}")),
+        (Some(old), Some(new)) if old != new => {
+            lines.push(format!("old mode {old:06o}"));
+            lines.push(format!("new mode {new:06o}"));
+        }
+        _ => {}
+    }
+    match &change.entry {
+        Some(Entry::Special { .. }) => lines.push("special file: never applied".to_owned()),
+        Some(Entry::Unsaved { reason }) => lines.push(format!("not kept: {}", super::render::unsaved(*reason))),
+        _ => {}
+    }
+    if change.conflict {
+        lines.push("conflict: the file on the host changed as well".to_owned());
+    }
+    lines
+}
+
+/// Git gives links no permissions.
+fn git_mode(mode: u32) -> u32 {
+    if FileType::from_raw_mode(mode) == FileType::Symlink { 0o120_000 } else { mode }
+}
+
+/// Type and permission bits, as git writes them.
+fn mode(entry: &Entry) -> Option<u32> {
+    Some(match entry {
+        Entry::Regular { mode, .. } => 0o100_000 | mode,
+        Entry::Directory { mode } => 0o040_000 | mode,
+        Entry::Symlink { .. } => 0o120_000,
+        Entry::Special { mode } => *mode,
+        Entry::Unsaved { .. } => return None,
+    })
+}
+
+fn side_name(side: &str, change: &SavedChange, exists: bool) -> String {
+    if exists { quoted(&Path::new(side).join(&change.path)) } else { "/dev/null".to_owned() }
+}
+
+fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
+    let Some(base) = change.base else { return Ok(Side::Nothing) };
+    let workspace = match beneath::root(saved.workspace()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Side::Nothing),
+        other => other?,
+    };
+    match base.kind() {
+        FileType::RegularFile => beneath::regular(workspace, &change.path)?.map_or(Ok(Side::Nothing), Side::read),
+        FileType::Symlink => {
+            Ok(beneath::link(&workspace, &change.path)?.map_or(Side::Nothing, |link| Side::link(&link)))
+        }
+        _ => Ok(Side::Nothing),
+    }
+}
+
+fn after(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
+    match &change.entry {
+        Some(Entry::Regular { sha256, .. }) => Side::read(Contents::of(saved.directory()).open(sha256)?),
+        Some(Entry::Symlink { target }) => Ok(Side::link(target)),
+        Some(Entry::Unsaved { .. }) => Ok(Side::Binary { size: 0 }),
+        Some(Entry::Directory { .. } | Entry::Special { .. }) | None => Ok(Side::Nothing),
+    }
+}
+
+impl Side {
+    fn read(file: File) -> io::Result<Self> {
+        let size = file.metadata()?.len();
+        let mut content = Vec::new();
+        file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > MAX_BYTES || content.contains(&0) {
+            return Ok(Self::Binary { size });
+        }
+        Ok(String::from_utf8(content).map_or(Self::Binary { size }, Self::Text))
+    }
+
+    /// A link counts as a file whose content is its target, without an end of line.
+    fn link(target: &Path) -> Self {
+        target
+            .to_str()
+            .map_or(Self::Binary { size: target.as_os_str().len() as u64 }, |text| Self::Text(text.to_owned()))
+    }
+
+    fn exists(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Text(text) => text.len() as u64,
+            Self::Binary { size } => *size,
+        }
+    }
+}
+
+/// Both sides as text; `None` when one of them is none.
+fn texts<'a>(before: &'a Side, after: &'a Side) -> Option<(&'a str, &'a str)> {
+    let text = |side: &'a Side| match side {
+        Side::Nothing => Some(""),
+        Side::Text(text) => Some(text.as_str()),
+        Side::Binary { .. } => None,
+    };
+    Some((text(before)?, text(after)?))
+}

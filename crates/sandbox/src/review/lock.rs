@@ -1,0 +1,26 @@
+//! One writer at a time for a directory of saved changes, among all processes.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Held while the directory is written; the kernel lets go when the holder dies.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the descriptor")] File);
+
+impl Lock {
+    /// Takes the lock or fails with `ResourceBusy`: a caller that waited would find another list than it read.
+    pub(crate) fn take(directory: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).write(true).truncate(false).open(directory.join("lock"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let why = "these changes are being saved or applied by another process";
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Changes as a person reads them in a terminal.
+//!
+//! Names and contents were written by the sandbox. Nothing of them reaches the terminal that could move its
+//! cursor, change its title or turn the direction of writing.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use super::lossless::{is_plain, quoted};
+use super::{ChangeStat, SavedChanges, UnsavedReason};
+use crate::overlay::ChangeKind;
+
+/// One line a path, deletions first, and a sum. A deleted directory is one line, with what was in it.
+pub fn render_stat(stats: &[ChangeStat]) -> String {
+    let rows = rows(stats);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
+    let mut text = String::new();
+    for row in &rows {
+        let Row { letter, name, lines, note } = row;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{letter} {name:width$}  {lines}{note}");
+    }
+    let (added, removed) =
+        stats.iter().fold((0, 0), |(added, removed), stat| (added + stat.lines.added, removed + stat.lines.removed));
+    let paths = if stats.len() == 1 { "path" } else { "paths" };
+    let _ = writeln!(text, "{} {paths} changed, +{added} -{removed}", stats.len());
+    text
+}
+
+/// The patches of `paths` and all below them, or of everything, safe to print.
+pub fn render_diff(saved: &SavedChanges, paths: Option<&[&Path]>) -> io::Result<String> {
+    let mut text = String::new();
+    for change in saved.changes() {
+        let wanted = paths.is_none_or(|paths| paths.iter().any(|path| change.path.starts_with(path)));
+        if wanted {
+            text.push_str(&visible(&super::diff::patch(saved, change)?));
+        }
+    }
+    Ok(text)
+}
+
+/// Why something was not kept, as a clause.
+pub(crate) fn unsaved(reason: UnsavedReason) -> &'static str {
+    match reason {
+        UnsavedReason::TooLarge => "it is too large",
+        UnsavedReason::TooDeep => "its path is too long",
+        UnsavedReason::Unreadable => "its permissions shut us out",
+        UnsavedReason::Vanished => "it was replaced while it was read",
+    }
+}
+
+struct Row {
+    letter: char,
+    name: String,
+    lines: String,
+    note: &'static str,
+}
+
+fn rows(stats: &[ChangeStat]) -> Vec<Row> {
+    let mut rows: Vec<(Row, &Path, u64)> = Vec::new();
+    for stat in stats {
+        // Sorted by path, a directory comes right before what was in it.
+        if let Some((row, top, within)) = rows.last_mut()
+            && stat.kind == ChangeKind::Deleted
+            && stat.path.starts_with(*top)
+            && !stat.conflict
+        {
+            *within += 1;
+            row.lines = format!("with {within} below");
+            continue;
+        }
+        let letter = match stat.kind {
+            ChangeKind::Deleted => 'D',
+            ChangeKind::Added => 'A',
+            ChangeKind::Modified => 'M',
+        };
+        let lines = match (stat.lines.binary, stat.lines.added, stat.lines.removed) {
+            (true, ..) => "binary".to_owned(),
+            (false, 0, 0) => String::new(),
+            (false, added, removed) => format!("+{added} -{removed}"),
+        };
+        let note = if stat.conflict { "  conflict: the host changed as well" } else { "" };
+        rows.push((Row { letter, name: quoted(&stat.path), lines, note }, &stat.path, 0));
+    }
+    rows.into_iter().map(|(row, ..)| row).collect()
+}
+
+/// The text with everything that a terminal would act on written out.
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            '\n' | '\t' => shown.push(sign),
+            sign if is_plain(sign) => shown.push(sign),
+            sign if sign.is_ascii_control() => {
+                let letter = u8::try_from(u32::from(sign)).unwrap_or_default() ^ 0x40;
+                shown.extend(['^', char::from(letter)]);
+            }
+            sign => {
+                let _ = write!(shown, "<U+{:04X}>", u32::from(sign));
+            }
+        }
+    }
+    shown
+}

@@ -1,0 +1,218 @@
+//! From the upper layer, which dies with the host process, to files that stay.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Seek};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FileType, fstat};
+
+use super::contents::{Contents, are_equal};
+use super::journal::Journal;
+use super::lock::Lock;
+use super::manifest::{Known, Manifest, Record};
+use super::stamp::nanos_of;
+use super::walk::{Closed, Touched, touched};
+use super::{Entry, SavedChange, SavedChanges, Stamp, UnsavedReason};
+use crate::beneath;
+use crate::overlay::{ChangeKind, Layers};
+
+/// Larger files are named but not kept; a hole costs the sandbox nothing, so its own quota is no bound.
+const MAX_FILE_BYTES: u64 = 4 << 30;
+/// The same for all files together.
+const MAX_TOTAL_BYTES: u64 = 16 << 30;
+/// Clocks of file systems tick slowly: a file this young may change again without a trace.
+const RACY_NANOS: i64 = 100_000_000;
+
+/// Which files are read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reread {
+    /// Those whose stamp differs from the last time.
+    Changed,
+    /// Every one.
+    All,
+}
+
+pub(crate) fn save(layers: &Layers, into: &Path, reread: Reread) -> io::Result<SavedChanges> {
+    let mut contents = Contents::create(into)?;
+    let _lock = Lock::take(into)?;
+    let last = Last::read(into)?;
+    let lower = beneath::root(&layers.lower)?;
+    let since_nanos = nanos_of(layers.since);
+    let saved_nanos = nanos_of(SystemTime::now());
+    let mut changes = Vec::new();
+    let mut keeper = Keeper {
+        upper: &layers.upper,
+        lower: &lower,
+        last: &last,
+        contents: &mut contents,
+        reread,
+        left: MAX_TOTAL_BYTES,
+    };
+    for touched in touched(&layers.upper, &lower)? {
+        let Some((entry, upper)) = keeper.entry(&touched)? else { continue };
+        let conflict = last.is_conflict(&touched, since_nanos);
+        let Touched { path, kind, below: base, .. } = touched;
+        changes.push(Record { change: SavedChange { path, kind, entry, base, conflict }, upper });
+    }
+    contents.sync()?;
+    let workspace = layers.lower.clone();
+    let known = last.known();
+    let manifest = Manifest { version: Manifest::VERSION, workspace, since_nanos, saved_nanos, changes, known };
+    manifest.write(into)?;
+    forget(into, &contents, &manifest)?;
+    Ok(SavedChanges::new(into, manifest))
+}
+
+/// Removes content that neither the list nor an unfinished apply names.
+fn forget(saved: &Path, contents: &Contents, manifest: &Manifest) -> io::Result<()> {
+    let journal = Journal::read(saved)?;
+    let applied = journal.iter().flat_map(Journal::changes);
+    let listed = manifest.changes.iter().map(|record| &record.change);
+    let named: HashSet<&str> = listed.chain(applied).filter_map(SavedChange::sha256).collect();
+    contents.retain(&named)
+}
+
+/// What the save before this one found.
+#[derive(Default)]
+struct Last {
+    saved_nanos: i64,
+    records: HashMap<PathBuf, Record>,
+    known: HashMap<PathBuf, Stamp>,
+}
+
+impl Last {
+    fn read(saved: &Path) -> io::Result<Self> {
+        let manifest = match Manifest::read(saved) {
+            Ok(manifest) => manifest,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            saved_nanos: manifest.saved_nanos,
+            records: manifest.changes.into_iter().map(|record| (record.change.path.clone(), record)).collect(),
+            known: manifest.known.into_iter().map(|known| (known.path, known.stamp)).collect(),
+        })
+    }
+
+    /// The file was kept by the last save, and has not been touched since.
+    fn unchanged(&self, path: &Path, now: &Stamp) -> Option<&Record> {
+        let record = self.records.get(path)?;
+        let settled = now.ctime_nanos < self.saved_nanos - RACY_NANOS;
+        (settled && record.upper.as_ref() == Some(now)).then_some(record)
+    }
+
+    /// The host's file is not the one the sandbox was made over.
+    fn is_conflict(&self, touched: &Touched, since_nanos: i64) -> bool {
+        let before = self.records.get(&touched.path).map(|record| &record.change);
+        let Some(below) = touched.below else {
+            // It was there once, and we did not remove it.
+            return before.is_some_and(|change| change.base.is_some()) || self.known.contains_key(&touched.path);
+        };
+        // A directory is as young as the youngest name in it: those are looked at one by one.
+        let young = !below.is_directory() && below.ctime_nanos > since_nanos;
+        let ours = self.known.get(&touched.path) == Some(&below);
+        let accepted = before.is_some_and(|change| !change.conflict && change.base == Some(below));
+        young && !ours && !accepted
+    }
+
+    fn known(self) -> Vec<Known> {
+        let mut known: Vec<_> = self.known.into_iter().map(|(path, stamp)| Known { path, stamp }).collect();
+        known.sort_by(|a, b| a.path.cmp(&b.path));
+        known
+    }
+}
+
+/// Reads what the sandbox left, and keeps it.
+struct Keeper<'a> {
+    upper: &'a OwnedFd,
+    lower: &'a OwnedFd,
+    last: &'a Last,
+    contents: &'a mut Contents,
+    reread: Reread,
+    /// How much may still be kept.
+    left: u64,
+}
+
+/// What lies at a path, and the stamp of the file it was copied from.
+type Kept = (Option<Entry>, Option<Stamp>);
+
+impl Keeper<'_> {
+    /// `None` when it turns out to be as on the host.
+    fn entry(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
+        let Some(above) = touched.above else { return Ok(Some((None, None))) };
+        if let Some(closed) = touched.closed {
+            let reason = match closed {
+                Closed::TooDeep => UnsavedReason::TooDeep,
+                Closed::Unreadable => UnsavedReason::Unreadable,
+            };
+            return Ok(Some((Some(Entry::Unsaved { reason }), None)));
+        }
+        let entry = match above.kind() {
+            FileType::RegularFile => return self.regular(touched),
+            FileType::Directory => Entry::Directory { mode: above.permissions() },
+            FileType::Symlink => match self.link(touched)? {
+                Some(entry) => entry,
+                None => return Ok(None),
+            },
+            _ => Entry::Special { mode: above.mode },
+        };
+        Ok(Some((Some(entry), None)))
+    }
+
+    fn link(&self, touched: &Touched) -> io::Result<Option<Entry>> {
+        let Some(target) = beneath::link(self.upper, &touched.path)? else {
+            return Ok(Some(Entry::Unsaved { reason: UnsavedReason::Vanished }));
+        };
+        let is_link = touched.below.is_some_and(|below| below.kind() == FileType::Symlink);
+        let same = is_link && beneath::link(self.lower, &touched.path)?.is_some_and(|before| before == target);
+        Ok((!same).then_some(Entry::Symlink { target }))
+    }
+
+    fn regular(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
+        let unsaved = |reason| Ok(Some((Some(Entry::Unsaved { reason }), None)));
+        let mut file = match beneath::regular(self.upper, &touched.path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return unsaved(UnsavedReason::Vanished),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return unsaved(UnsavedReason::Unreadable);
+            }
+            Err(error) => return Err(error),
+        };
+        // Taken before the content: a write meanwhile makes the next save read it again.
+        let upper = Stamp::of(&fstat(&file)?);
+        if self.is_as_below(touched, &upper, &mut file)? {
+            return Ok(None);
+        }
+        if self.reread == Reread::Changed
+            && let Some(record) = self.last.unchanged(&touched.path, &upper)
+            && record.change.sha256().is_some_and(|sha256| self.contents.holds(sha256))
+        {
+            self.left = self.left.saturating_sub(upper.size);
+            return Ok(Some((record.change.entry.clone(), Some(upper))));
+        }
+        let limit = self.left.min(MAX_FILE_BYTES);
+        if upper.size > limit {
+            return unsaved(UnsavedReason::TooLarge);
+        }
+        let Some((size, sha256)) = self.contents.keep(&mut file, limit)? else {
+            return unsaved(UnsavedReason::TooLarge);
+        };
+        self.left -= size;
+        Ok(Some((Some(Entry::Regular { mode: upper.permissions(), size, sha256 }), Some(upper))))
+    }
+
+    /// Whether a file was only opened or touched: same mode, same content.
+    fn is_as_below(&self, touched: &Touched, upper: &Stamp, file: &mut File) -> io::Result<bool> {
+        let alike = |below: &Stamp| below.mode == upper.mode && below.size == upper.size;
+        if touched.kind != ChangeKind::Modified || !touched.below.is_some_and(|below| alike(&below)) {
+            return Ok(false);
+        }
+        let Some(mut before) = beneath::regular(self.lower, &touched.path)? else { return Ok(false) };
+        let equal = are_equal(file, &mut before)?;
+        file.rewind()?;
+        Ok(equal)
+    }
+}
