@@ -9,7 +9,7 @@ use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
 use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use sandbox::Backend;
-use store::{Clock, Cursor, DataDir, Journal, SessionRecord};
+use store::{Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -101,6 +101,19 @@ impl Sessions {
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
     pub async fn send(&self, id: &SessionId, message: Message) -> Result<Accepted, SessionError> {
         self.ask(id, |reply| Command::Send(message, reply)).await
+    }
+
+    /// Starts the agent of a session that sleeps, and goes on with the messages that wait. Nobody needs to: the
+    /// next message does the same.
+    pub async fn resume(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.ask(id, Command::Resume).await
+    }
+
+    /// Gives a session another title, also after its end.
+    pub async fn rename(&self, id: &SessionId, title: String) -> Result<SessionInfo, SessionError> {
+        let change = SessionChange { title: Some(title), ..SessionChange::default() };
+        self.host.shelf.update(id, change).await?;
+        self.get(id)
     }
 
     /// Asks the agent to stop its turn; without a turn this does nothing.

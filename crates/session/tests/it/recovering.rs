@@ -9,12 +9,14 @@ use protocol::{EventBody, SessionId, TurnOutcome};
 use session::{Message, SessionError, Timing};
 use tempfile::TempDir;
 
-use crate::stage::{Stage, kinds, outcome, type_of};
+use crate::stage::{Stage, id, kinds, outcome, type_of};
 
 crate::trials!(
     an_open_turn_ends_as_interrupted_and_the_session_goes_on,
     what_was_pending_expires_and_is_never_silently_gone,
     what_waited_still_waits_and_comes_first,
+    what_waited_can_be_gone_on_with_without_a_message,
+    a_damaged_journal_is_told_and_harms_no_other_session,
     the_same_message_is_taken_once_over_a_restart,
     a_session_that_was_closed_in_order_can_go_on,
     recovering_twice_changes_nothing,
@@ -95,6 +97,46 @@ async fn what_waited_still_waits_and_comes_first() {
     let started: Vec<_> = events.iter().filter(|event| type_of(event) == "turn.started").collect();
     assert_eq!(started.len(), 2);
     assert_eq!(started[0].draft.turn_id, Some(waiting.turn_id));
+}
+
+async fn what_waited_can_be_gone_on_with_without_a_message() {
+    let directory = directory();
+    let (session, waiting) = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        stage.say(&session, "/slow 1000").await;
+        let waiting = stage.say(&session, "/echo waited").await;
+        (session, waiting)
+    });
+    let stage = Stage::on(directory, Timing::default());
+    stage.sessions.recover().await.unwrap();
+    stage.sessions.resume(&session).await.unwrap();
+    let ended = |event: &protocol::Event| {
+        event.draft.turn_id.as_ref() == Some(&waiting.turn_id) && type_of(event) == "turn.ended"
+    };
+    assert_eq!(outcome(&stage.until(&session, 0, ended).await), Some(TurnOutcome::Completed));
+    stage.sessions.resume(&session).await.unwrap();
+}
+
+async fn a_damaged_journal_is_told_and_harms_no_other_session() {
+    let directory = directory();
+    let path = directory.path().join("data/trajectory/broken.jsonl");
+    die_after(&directory, async |stage: Stage| {
+        for name in ["broken", "whole"] {
+            let session = stage.session(name).await;
+            let slow = stage.say(&session, "/slow 1000").await;
+            stage.until_type(&session, slow.sequence, "item.delta").await;
+        }
+    });
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let stage = Stage::on(directory, Timing::default());
+    assert_eq!(stage.sessions.recover().await.unwrap(), [id("whole")]);
+    let refused = stage.sessions.send(&id("broken"), Message::text("/echo hm")).await.unwrap_err();
+    assert_eq!(refused.code().as_str(), "journal_unavailable", "{refused}");
+    assert_eq!(outcome(&stage.turn(&id("whole"), "/echo on").await), Some(TurnOutcome::Completed));
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "evidence was changed");
 }
 
 async fn the_same_message_is_taken_once_over_a_restart() {
