@@ -212,12 +212,15 @@ impl Sessions {
     /// Ends every agent, interrupts every turn, and takes no more work. The sessions themselves stay.
     pub async fn close_all(&self) {
         self.host.closing.store(true, Ordering::SeqCst);
-        for seat in self.host.occupied() {
-            // An actor that is gone has closed itself.
-            let _ = seat.commands.send(Command::Close).await;
-        }
         self.host.tasks.close();
-        if tokio::time::timeout(CLOSE_BOUND, self.host.tasks.wait()).await.is_err() {
+        let closed = async {
+            for seat in self.host.occupied() {
+                // An actor that is gone has closed itself.
+                let _ = seat.commands.send(Command::Close).await;
+            }
+            self.host.tasks.wait().await;
+        };
+        if tokio::time::timeout(CLOSE_BOUND, closed).await.is_err() {
             tracing::error!("some sessions did not close in time; the next start recovers them");
         }
     }
