@@ -10,6 +10,7 @@ mod error;
 mod init;
 mod jail;
 mod landlock_rules;
+mod mask;
 mod plan;
 mod root;
 mod seccomp;

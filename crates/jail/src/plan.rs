@@ -81,12 +81,17 @@ pub enum WorkspacePlan {
         /// Relative to it.
         masks: Vec<PathBuf>,
     },
-    /// The directory itself.
+    /// The directory, unchangeable; `masks` as above.
+    ReadOnly {
+        /// On the host.
+        directory: PathBuf,
+        /// Relative to it.
+        masks: Vec<PathBuf>,
+    },
+    /// The directory itself: what is written there is written on the host.
     Bind {
         /// On the host.
         directory: PathBuf,
-        /// Whether it can be written.
-        writable: bool,
     },
 }
 
@@ -95,7 +100,9 @@ impl WorkspacePlan {
     pub fn directory(&self) -> Option<&PathBuf> {
         match self {
             Self::Empty => None,
-            Self::Overlay { directory, .. } | Self::Bind { directory, .. } => Some(directory),
+            Self::Overlay { directory, .. } | Self::ReadOnly { directory, .. } | Self::Bind { directory } => {
+                Some(directory)
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::system::System;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
+    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
@@ -111,10 +111,16 @@ fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: jail::ProcessLimits) -> Re
 fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = canonical(directory)?;
+    let hidden = || {
+        masks(&directory, &fs.deny_read).map_err(|source| SandboxError::Create {
+            step: format!("look for what is hidden in `{}`", directory.display()),
+            source,
+        })
+    };
     Ok(match fs.workspace_mode {
-        WorkspaceMode::Overlay => WorkspacePlan::Overlay { directory, masks: Vec::new() },
-        WorkspaceMode::Bind => WorkspacePlan::Bind { directory, writable: true },
-        WorkspaceMode::Readonly => WorkspacePlan::Bind { directory, writable: false },
+        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden()?, directory },
+        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden()?, directory },
+        WorkspaceMode::Bind => WorkspacePlan::Bind { directory },
     })
 }
 
@@ -124,19 +130,28 @@ fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
 }
 
 fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
-    let by = match mode {
-        WorkspaceMode::Overlay => "overlayfs",
-        WorkspaceMode::Bind => "bind mount",
-        WorkspaceMode::Readonly => "read-only mount",
+    const WALL: &str = "private root + landlock";
+    let (workspace, hiding, keeping) = match mode {
+        WorkspaceMode::Overlay => ("overlayfs", Some("whiteout layer"), Some("refused when changes are applied")),
+        WorkspaceMode::Readonly => ("read-only mount", Some("whiteout layer"), Some("read-only mount")),
+        // Names are written on the host at once: there is no layer to hide or to refuse anything in.
+        WorkspaceMode::Bind => ("bind mount", None, None),
     };
     for (key, by) in [
-        ("fs.workspace", by),
-        ("fs.read", "private root + landlock"),
-        ("fs.write", "private root + landlock"),
-        ("net.enabled", "network namespace + seccomp"),
-        ("env.pass", "explicit environment"),
+        ("fs.workspace", Some(workspace)),
+        ("fs.read", Some(WALL)),
+        ("fs.write", Some(WALL)),
+        ("fs.deny_read", hiding),
+        ("fs.deny_write", keeping),
+        ("net", Some("network namespace + seccomp + egress proxy")),
+        ("env.pass", Some("explicit environment")),
+        ("models", Some("gateway")),
     ] {
-        effective.insert(key.to_owned(), json!({"state": "enforced", "by": by}));
+        let row = match by {
+            Some(by) => json!({"state": "enforced", "by": by}),
+            None => json!({"state": "absent", "by": "workspace: bind"}),
+        };
+        effective.insert(key.to_owned(), row);
     }
 }
 

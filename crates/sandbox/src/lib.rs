@@ -9,6 +9,7 @@ mod beneath;
 mod exec;
 mod jailed;
 mod limits;
+mod mask;
 mod overlay;
 mod port;
 mod review;
@@ -18,6 +19,7 @@ mod unconfined;
 
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
 pub use jailed::{JailBackend, default_environment};
+pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{Backend, EGRESS_PORT, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
 pub use review::{

@@ -2,7 +2,10 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -19,20 +22,24 @@ use serde_json::Value;
 use store::{Journal, JournalError};
 use tokio::{net::TcpStream, sync::watch, task::JoinSet};
 
-/// A journal in memory.
+/// A journal in memory, which can be made to fail.
 pub(crate) struct Notes {
     events: Mutex<Vec<Event>>,
     last: watch::Sender<u64>,
+    failing: AtomicBool,
 }
 
 impl Default for Notes {
     fn default() -> Self {
-        Self { events: Mutex::default(), last: watch::Sender::new(0) }
+        Self { events: Mutex::default(), last: watch::Sender::new(0), failing: AtomicBool::new(false) }
     }
 }
 
 impl Journal for Notes {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+        if self.failing.load(Ordering::SeqCst) {
+            return Err(JournalError::Io { doing: "write", source: std::io::ErrorKind::StorageFull.into() });
+        }
         let mut events = self.events.lock().unwrap();
         let sequence = events.len() as u64 + 1;
         let event = Event {
@@ -62,6 +69,11 @@ impl Journal for Notes {
 }
 
 impl Notes {
+    /// From now on nothing can be written.
+    pub(crate) fn fail(&self) {
+        self.failing.store(true, Ordering::SeqCst);
+    }
+
     /// The names of the events so far.
     pub(crate) fn names(&self) -> Vec<String> {
         let events = self.after(0, usize::MAX).unwrap();

@@ -25,18 +25,22 @@ fn config(kind: VendorKind, vendor: &StubVendor) -> VendorConfig {
 }
 
 fn desk(config: VendorConfig) -> Desk {
+    limited(config, Limits::default())
+}
+
+fn limited(config: VendorConfig, limits: Limits) -> Desk {
     let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, cache_read: 300_000, ..Rates::default() });
     let prices = ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
         .fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, limits)
 }
 
 #[tokio::test]
 async fn a_call_passes_byte_for_byte_and_is_charged() {
     let vendor = StubVendor::saying(whole("200 OK", "application/json", MESSAGE)).await;
     let desk = desk(config(VendorKind::Anthropic, &vendor));
-    let body = "{ \"model\":\"claude-test\",\"messages\":[ {\"role\":\"user\",\"content\":\"\\u0068i  \"}],\"max_tokens\":1.0e1 }";
+    let body = "{ \"model\":\"claude-test\",\"messages\":[ {\"role\":\"user\",\"content\":\"\\u0068i  \"}],\"max_tokens\":10,\"temperature\":1.0e0 }";
     let mut request = desk.request(Method::POST, "/v1/messages?beta=true", body);
     request.headers_mut().insert("anthropic-beta", "a-1,b-2".parse().unwrap());
     request.headers_mut().insert("cookie", "no=1".parse().unwrap());
@@ -374,4 +378,87 @@ async fn tls_is_spoken_with_a_trusted_server_and_no_other() {
     let other = generate_simple_self_signed(["example.com".to_owned()]).unwrap();
     config.extra_roots = vec![other.cert.der().clone()];
     assert_eq!(desk(config).post("/v1/messages", prompt("x", false)).await.status, StatusCode::BAD_GATEWAY);
+}
+
+/// A vendor that answers only once it is told to, and the way to tell it.
+async fn vendor_at_gate() -> (StubVendor, Arc<Notify>, Arc<Notify>) {
+    let (asked, gate) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (asking, opened) = (asked.clone(), gate.clone());
+    let vendor = StubVendor::playing(move |_, mut pipe: Box<dyn Pipe>| {
+        let (asking, opened) = (asking.clone(), opened.clone());
+        async move {
+            asking.notify_one();
+            opened.notified().await;
+            pipe.write_all(whole("200 OK", "application/json", MESSAGE).as_bytes()).await.ok()?;
+            Some(pipe)
+        }
+    })
+    .await;
+    (vendor, asked, gate)
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_answer_begins_is_charged_for_it() {
+    let (vendor, asked, gate) = vendor_at_gate().await;
+    let desk = desk(config(VendorKind::Anthropic, &vendor));
+    let mut client = Client::connect(desk.address).await;
+    let request = desk.request(Method::POST, "/v1/messages", prompt("x", false));
+    tokio::select! {
+        _ = client.send(request) => panic!("the vendor has not answered"),
+        () = asked.notified() => drop(client),
+    }
+    gate.notify_one();
+    assert_eq!(desk.event("llm.call").await["usage"]["output_tokens"], 4);
+}
+
+#[tokio::test]
+async fn closing_ends_a_call_that_has_no_answer_yet() {
+    let (vendor, asked, _gate) = vendor_at_gate().await;
+    let limits = Limits { close_grace: Duration::from_millis(20), ..Limits::default() };
+    let desk = limited(config(VendorKind::Anthropic, &vendor), limits);
+    let mut client = Client::connect(desk.address).await;
+    let request = desk.request(Method::POST, "/v1/messages", prompt("x", false));
+    tokio::select! {
+        _ = client.send(request) => panic!("the vendor has not answered"),
+        () = asked.notified() => {}
+    }
+    desk.attachment.close().await;
+    assert_eq!(desk.notes.names(), ["anthropic_request", "upstream_error", "llm.call"]);
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_recorded_is_not_made() {
+    let vendor = StubVendor::saying(whole("200 OK", "application/json", MESSAGE)).await;
+    let desk = desk(config(VendorKind::Anthropic, &vendor));
+    desk.notes.fail();
+    assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(vendor.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_budget_holds_however_many_call_at_once() {
+    let vendor = StubVendor::saying(whole("200 OK", "application/json", MESSAGE)).await;
+    // A call costs 90.6 micro-dollars; what it might cost at most is far more, so some room is never used.
+    let budget = 50_000_000_000;
+    let limits = Limits { budget_picos: Some(budget), ..Limits::default() };
+    let desk = limited(config(VendorKind::Anthropic, &vendor), limits);
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let (address, request) = (desk.address, desk.request(Method::POST, "/v1/messages", prompt("x", false)));
+        clients.spawn(async move { Client::connect(address).await.send(request).await.status().as_u16() });
+    }
+    let statuses = clients.join_all().await;
+    assert!(statuses.iter().all(|status| [200, 402].contains(status)), "{statuses:?}");
+    assert!(statuses.contains(&200) && statuses.contains(&402));
+    assert_eq!(desk.event("budget.exceeded").await["limit"], "budget_usd");
+    let (events, served) = (desk.notes.clone(), vendor.received().len());
+    desk.attachment.close().await;
+    let costs = store::Journal::after(&*events, 0, usize::MAX).unwrap().into_iter();
+    let costs: Vec<i64> = costs
+        .filter_map(|event| {
+            if let protocol::EventBody::LlmCall(call) = event.draft.body { Some(call.cost_picos) } else { None }
+        })
+        .collect();
+    assert!(costs.iter().sum::<i64>() <= budget);
+    assert_eq!((costs.len(), served), (served, statuses.iter().filter(|status| **status == 200).count()));
 }

@@ -124,6 +124,7 @@ pub(crate) fn places() -> Vec<PathBuf> {
 pub(crate) fn write(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
+    chmod(path, 0o644);
 }
 
 pub(crate) fn chmod(path: &Path, mode: u32) {
