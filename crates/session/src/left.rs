@@ -122,3 +122,85 @@ impl Left {
         self.named.push((id, Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{PermissionStatus, TurnPhase};
+    use store::MemoryJournal;
+
+    use super::*;
+
+    fn turn(phase: TurnPhase, id: &str) -> Turn {
+        Turn { phase, turn_id: Some(TurnId::new(id).unwrap()), outcome: None, metadata: None }
+    }
+
+    fn permission(id: &str) -> Permission {
+        let (action, status) = ("run_command".to_owned(), PermissionStatus::Requested);
+        Permission { permission_id: PermissionId::new(id).unwrap(), action, status, metadata: None }
+    }
+
+    /// What is written when a journal that holds `bodies` is closed.
+    fn check(bodies: Vec<EventBody>) -> Vec<String> {
+        let journal =
+            MemoryJournal::new(protocol::SessionId::new("s").unwrap(), std::sync::Arc::new(store::SystemClock));
+        let before = bodies.len() as u64;
+        for body in bodies {
+            journal.append(Draft::daemon(body)).unwrap();
+        }
+        Left::read(&journal).unwrap().close(&journal, "host_died", 0).unwrap();
+        let left = Left::read(&journal).unwrap();
+        assert!(left.named_open().is_empty() && left.items.is_empty(), "something stayed open");
+        let written = journal.after(before, usize::MAX).unwrap();
+        written.iter().map(|event| event.draft.body.kind().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_at_rest_is_only_told() {
+        let started = EventBody::SessionStarted(SessionStarted::default());
+        let turns = [turn(TurnPhase::Started, "trn_1"), turn(TurnPhase::Ended, "trn_1")];
+        let [first, last] = turns;
+        assert_eq!(
+            check(vec![started, EventBody::TurnStarted(first), EventBody::TurnEnded(last)]),
+            ["session.recovered"]
+        );
+    }
+
+    #[test]
+    fn everything_open_is_closed_before_its_turn() {
+        let asked = vec![
+            EventBody::TurnStarted(turn(TurnPhase::Started, "trn_1")),
+            EventBody::PermissionRequested(permission("per_1")),
+            EventBody::PermissionRequested(permission("per_2")),
+            EventBody::PermissionResolved(permission("per_1")),
+        ];
+        assert_eq!(check(asked), ["permission.resolved", "turn.ended", "session.recovered"]);
+    }
+
+    #[test]
+    fn a_message_waits_until_its_turn_starts() {
+        let queued = |id: &str| {
+            let (turn_id, client_message_id) = (TurnId::new(id).unwrap(), Some(format!("m-{id}")));
+            let message =
+                protocol::MessageQueued { turn_id, message: id.to_owned(), attachments: Vec::new(), client_message_id };
+            EventBody::MessageQueued(message)
+        };
+        let mut left = Left::default();
+        let started = EventBody::TurnStarted(turn(TurnPhase::Started, "trn_2"));
+        for (index, body) in [queued("trn_2"), queued("trn_3"), started].into_iter().enumerate() {
+            left.observe(event(index as u64 + 1, body));
+        }
+        assert_eq!(left.queued.iter().map(|queued| queued.turn.as_str()).collect::<Vec<_>>(), ["trn_3"]);
+        assert_eq!(left.named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m-trn_2", "m-trn_3"]);
+    }
+
+    fn event(sequence: u64, body: EventBody) -> Event {
+        let session_id = protocol::SessionId::new("s").unwrap();
+        Event {
+            event_id: format!("evt_{sequence}"),
+            sequence,
+            time: String::new(),
+            session_id,
+            draft: Draft::daemon(body),
+        }
+    }
+}

@@ -26,6 +26,7 @@ mod shelf;
 mod stderr;
 mod timing;
 mod turn;
+mod watched;
 
 pub use error::SessionError;
 pub use message::{Accepted, Message, Options, WhenBusy};

@@ -9,7 +9,7 @@ use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
 use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use sandbox::Backend;
-use store::{Clock, Cursor, DataDir, Journal, SessionRecord};
+use store::{Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -21,6 +21,7 @@ use crate::recovery;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
+use crate::watched::watch;
 use crate::{Accepted, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
@@ -102,6 +103,19 @@ impl Sessions {
         self.ask(id, |reply| Command::Send(message, reply)).await
     }
 
+    /// Starts the agent of a session that sleeps, and goes on with the messages that wait. Nobody needs to: the
+    /// next message does the same.
+    pub async fn resume(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.ask(id, Command::Resume).await
+    }
+
+    /// Gives a session another title, also after its end.
+    pub async fn rename(&self, id: &SessionId, title: String) -> Result<SessionInfo, SessionError> {
+        let change = SessionChange { title: Some(title), ..SessionChange::default() };
+        self.host.shelf.update(id, change).await?;
+        self.get(id)
+    }
+
     /// Asks the agent to stop its turn; without a turn this does nothing.
     pub async fn interrupt(&self, id: &SessionId) -> Result<(), SessionError> {
         self.ask(id, Command::Interrupt).await
@@ -163,8 +177,12 @@ impl Sessions {
         if let Some(journal) = self.host.seat(id).and_then(|seat| seat.journal.get().cloned()) {
             return Ok(journal);
         }
-        self.host.shelf.index.get(id)?;
-        Ok(self.host.shelf.journal(id)?.0)
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() || record.owner == *self.host.shelf.owner.id() {
+            return Ok(self.host.shelf.journal(id)?.0);
+        }
+        let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
+        Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
     }
 
     /// What a session waits for, oldest first.
@@ -194,12 +212,15 @@ impl Sessions {
     /// Ends every agent, interrupts every turn, and takes no more work. The sessions themselves stay.
     pub async fn close_all(&self) {
         self.host.closing.store(true, Ordering::SeqCst);
-        for seat in self.host.occupied() {
-            // An actor that is gone has closed itself.
-            let _ = seat.commands.send(Command::Close).await;
-        }
         self.host.tasks.close();
-        if tokio::time::timeout(CLOSE_BOUND, self.host.tasks.wait()).await.is_err() {
+        let closed = async {
+            for seat in self.host.occupied() {
+                // An actor that is gone has closed itself.
+                let _ = seat.commands.send(Command::Close).await;
+            }
+            self.host.tasks.wait().await;
+        };
+        if tokio::time::timeout(CLOSE_BOUND, closed).await.is_err() {
             tracing::error!("some sessions did not close in time; the next start recovers them");
         }
     }

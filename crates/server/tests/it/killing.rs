@@ -1,26 +1,30 @@
 //! kill -9 at any moment, with traffic: what a client was told is there afterwards, and nothing is doubled.
-//!
-//! The server is another run of this binary, started with `__serve DIRECTORY`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use protocol::{Event, EventBody, PermissionStatus, SessionId};
-use server::{Listeners, serve};
+use protocol::{Event, EventBody, PermissionStatus};
 use store::DataDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
 
+use crate::child::{check_record, post, socket, start};
 use crate::client::{Frame, frames};
-use crate::stage::{config, open};
+use crate::stage::open;
 
-crate::trials!(whatever_was_told_survives_two_hundred_kills);
+pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
+    let test = whatever_was_told_survives_two_hundred_kills;
+    vec![crate::trial_within(Duration::from_secs(600), "whatever_was_told_survives_two_hundred_kills", test)]
+}
 
 const ROUNDS: u64 = 200;
+
+/// Waiting for more steps than this means that there is no traffic.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What clients were told, over all rounds.
 #[derive(Default)]
@@ -34,15 +38,19 @@ async fn whatever_was_told_survives_two_hundred_kills() {
     let told = Arc::new(Mutex::new(Told::default()));
     for round in 0..ROUNDS {
         let mut server = start(directory.path()).await;
+        let witness =
+            Witness { socket: socket(directory.path()), told: told.clone(), steps: Arc::new(Semaphore::new(0)) };
         let clients = [
-            tokio::spawn(talk(socket(directory.path()), format!("talk{}", round / 10), told.clone())),
-            tokio::spawn(talk(socket(directory.path()), format!("fresh{round}"), told.clone())),
-            tokio::spawn(ask(socket(directory.path()), format!("ask{}", round / 10), told.clone())),
+            tokio::spawn(witness.clone().talk(format!("talk{}", round / 10))),
+            tokio::spawn(witness.clone().talk(format!("fresh{round}"))),
+            tokio::spawn(witness.clone().ask(format!("ask{}", round / 10))),
         ];
-        // Spread over the life of a round, from before the first session is made to after its last turn.
-        tokio::time::sleep(Duration::from_micros(round * 7919 % 80_000)).await;
-        server.kill().unwrap();
-        server.wait().unwrap();
+        // After so many steps of the clients, however fast the machine is, and at any point between two of them.
+        let steps = u32::try_from(round * 7919 % 60).unwrap();
+        tokio::time::timeout(PATIENCE, witness.steps.acquire_many(steps)).await.unwrap().unwrap().forget();
+        tokio::time::sleep(Duration::from_micros(round * 104_729 % 3000)).await;
+        server.kill();
+        drop(witness);
         for client in clients {
             // A call that broke off is what this is about.
             let _ = client.await.unwrap();
@@ -60,26 +68,6 @@ async fn whatever_was_told_survives_two_hundred_kills() {
         records.insert(info.session_id.to_string(), events);
     }
     check_told(&told, &records);
-}
-
-/// A record is whole: contiguous, every turn ended, everything asked resolved once.
-#[track_caller]
-fn check_record(session: &SessionId, events: &[Event]) {
-    let (mut open, mut asked) = (None, HashMap::new());
-    for (index, event) in events.iter().enumerate() {
-        assert_eq!(event.sequence, index as u64 + 1, "{session}: a gap");
-        match &event.draft.body {
-            EventBody::TurnStarted(turn) => assert_eq!(open.replace(turn.turn_id.clone()), None, "{session}"),
-            EventBody::TurnEnded(turn) => assert_eq!(open.take(), Some(turn.turn_id.clone()), "{session}"),
-            EventBody::PermissionRequested(permission) => {
-                asked.insert(permission.permission_id.clone(), 0);
-            }
-            EventBody::PermissionResolved(permission) => *asked.get_mut(&permission.permission_id).unwrap() += 1,
-            _ => {}
-        }
-    }
-    assert_eq!(open, None, "{session}: a turn stayed open");
-    assert!(asked.values().all(|resolved| *resolved == 1), "{session}: {asked:?}");
 }
 
 /// Everything that was told is on record, as it was told.
@@ -107,90 +95,69 @@ fn check_told(told: &Told, records: &HashMap<String, Vec<Event>>) {
     }
 }
 
-/// Makes a session if it is not there, says something, and reads along.
-async fn talk(socket: PathBuf, session: String, told: Arc<Mutex<Told>>) -> io::Result<()> {
-    create(&socket, &session).await?;
-    let reader = tokio::spawn(read_along(socket.clone(), session.clone(), told));
-    for text in ["/echo one", "/slow 2", "/echo two"] {
-        let body = format!(r#"{{"message":"{text}"}}"#);
-        post(&socket, &format!("/v1/sessions/{session}/messages"), &body).await?;
-    }
-    reader.await.unwrap()
+/// A client that remembers what it was told.
+#[derive(Clone)]
+struct Witness {
+    socket: PathBuf,
+    told: Arc<Mutex<Told>>,
+    steps: Arc<Semaphore>,
 }
 
-/// Makes the agent ask, and answers.
-async fn ask(socket: PathBuf, session: String, told: Arc<Mutex<Told>>) -> io::Result<()> {
-    create(&socket, &session).await?;
-    loop {
-        let stream =
-            post(&socket, &format!("/v1/sessions/{session}/messages/stream"), r#"{"message":"/permission"}"#).await?;
-        let asked = frames(&stream).into_iter().find(|frame| frame.event == "permission.requested");
-        let Some(asked) = asked else { continue };
-        let permission = asked.json()["data"]["permission_id"].as_str().unwrap().to_owned();
-        let path = format!("/v1/sessions/{session}/permissions/{permission}/reply");
-        let answer = post(&socket, &path, r#"{"reply":"once"}"#).await?;
-        if answer.starts_with("HTTP/1.0 204") {
-            told.lock().unwrap().answers.push((session.clone(), permission));
+impl Witness {
+    /// Makes a session if it is not there, says something, and reads along.
+    async fn talk(self, session: String) -> io::Result<()> {
+        self.create(&session).await?;
+        let reader = tokio::spawn(self.clone().read_along(session.clone()));
+        for text in ["/echo one", "/slow 2", "/echo two"] {
+            let body = format!(r#"{{"message":"{text}"}}"#);
+            self.post(&format!("/v1/sessions/{session}/messages"), &body).await?;
         }
+        reader.await.unwrap()
     }
-}
 
-async fn create(socket: &Path, session: &str) -> io::Result<()> {
-    let answer = post(socket, &format!("/v1/sessions/{session}"), r#"{"agent":"mock"}"#).await?;
-    let made = ["HTTP/1.0 200", "HTTP/1.0 409"].iter().any(|status| answer.starts_with(status));
-    if made { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-}
-
-/// Reads a session's events from the first, and notes them as they come.
-async fn read_along(socket: PathBuf, session: String, told: Arc<Mutex<Told>>) -> io::Result<()> {
-    let mut stream = UnixStream::connect(socket).await?;
-    let request = format!("GET /v1/sessions/{session}/events/sse HTTP/1.0\r\nhost: localhost\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut text = Vec::new();
-    // Killed, the server's end of the stream goes away; what came before counts.
-    let _ = stream.read_to_end(&mut text).await;
-    told.lock().unwrap().events.entry(session).or_default().extend(frames(&String::from_utf8_lossy(&text)));
-    Ok(())
-}
-
-async fn post(socket: &Path, path: &str, body: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket).await?;
-    let head = format!("POST {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json");
-    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    if answer.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
-}
-
-fn socket(directory: &Path) -> PathBuf {
-    directory.join("viv.sock")
-}
-
-/// Starts a server and returns when it answers.
-async fn start(directory: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let server = command.arg("__serve").arg(directory).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    loop {
-        if let Ok(mut stream) = UnixStream::connect(socket(directory)).await
-            && stream.write_all(b"GET /v1/health HTTP/1.0\r\nhost: localhost\r\n\r\n").await.is_ok()
-        {
-            let mut answer = String::new();
-            if stream.read_to_string(&mut answer).await.is_ok() && answer.contains(r#"{"status":"ok"}"#) {
-                return server;
+    /// Makes the agent ask, and answers.
+    async fn ask(self, session: String) -> io::Result<()> {
+        self.create(&session).await?;
+        let stream = format!("/v1/sessions/{session}/messages/stream");
+        // Not queued: after a restart such a message would ask where nobody of us reads along.
+        let message = r#"{"message":"/permission","whenBusy":"refuse"}"#;
+        loop {
+            let frames = frames(&self.post(&stream, message).await?);
+            let Some(asked) = frames.iter().find(|frame| frame.event == "permission.requested") else { continue };
+            let permission = asked.json()["data"]["permission_id"].as_str().unwrap().to_owned();
+            let path = format!("/v1/sessions/{session}/permissions/{permission}/reply");
+            if self.post(&path, r#"{"reply":"once"}"#).await?.starts_with("HTTP/1.0 204") {
+                self.told.lock().unwrap().answers.push((session.clone(), permission));
             }
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-}
 
-/// The server's side: recovers what was left, and serves until it is killed.
-pub(crate) fn be_the_server(directory: &Path) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let sessions = open(directory);
-        sessions.recover().await.unwrap();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(socket(directory)) };
-        serve(listeners, config(), sessions, |_| {}, std::future::pending()).await.unwrap();
-    });
-    ExitCode::SUCCESS
+    async fn create(&self, session: &str) -> io::Result<()> {
+        let answer = self.post(&format!("/v1/sessions/{session}"), r#"{"agent":"mock"}"#).await?;
+        let made = ["HTTP/1.0 200", "HTTP/1.0 409"].iter().any(|status| answer.starts_with(status));
+        if made { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Reads a session's events from the first, and notes them.
+    async fn read_along(self, session: String) -> io::Result<()> {
+        let mut stream = UnixStream::connect(&self.socket).await?;
+        let request = format!("GET /v1/sessions/{session}/events/sse HTTP/1.0\r\nhost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut text = Vec::new();
+        // Killed, the server's end of the stream goes away; what came before counts.
+        while stream.read_buf(&mut text).await.is_ok_and(|count| count > 0) {
+            self.steps.add_permits(1);
+        }
+        let seen = frames(&String::from_utf8_lossy(&text));
+        self.told.lock().unwrap().events.entry(session).or_default().extend(seen);
+        Ok(())
+    }
+
+    async fn post(&self, path: &str, body: &str) -> io::Result<String> {
+        let answer = post(&self.socket, path, body).await?;
+        if answer.starts_with("HTTP/1.0 20") {
+            self.steps.add_permits(1);
+        }
+        Ok(answer)
+    }
 }

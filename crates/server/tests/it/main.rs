@@ -7,8 +7,10 @@
 
 mod access;
 mod answers;
+mod child;
 mod client;
 mod events;
+mod full_disk;
 mod killing;
 mod messages;
 mod refusals;
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
             let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
             return mock::main(settings, std::io::stdin(), std::io::stdout());
         }
-        ["__serve", directory] => return killing::be_the_server(directory.as_ref()),
+        ["__serve", directory] => return child::be_the_server(directory.as_ref()),
         _ => {}
     }
     let trials = [
@@ -42,15 +44,25 @@ fn main() -> ExitCode {
         answers::trials(),
         sockets::trials(),
         killing::trials(),
+        full_disk::trials(),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 
 /// Runs `test` to its end, or fails when it hangs.
 fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {
+    trial_within(Duration::from_secs(60), name, test)
+}
+
+/// The same, for a test that takes its time.
+fn trial_within<F: Future<Output = ()>>(
+    bound: Duration,
+    name: &'static str,
+    test: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
     Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), test()).await }).unwrap();
+        runtime.block_on(async { tokio::time::timeout(bound, test()).await }).unwrap();
         Ok(())
     })
 }
