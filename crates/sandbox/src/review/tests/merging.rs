@@ -35,8 +35,8 @@ fn nodes() -> impl Strategy<Value = Node> {
         4 => ("[xy]{0,3}", prop::sample::select(vec![0o644, 0o755, 0o600])).prop_map(|(text, mode)| Node::File(text, mode)),
         1 => prop::sample::select(vec!["a", "b/c", "."]).prop_map(Node::Link),
     ];
-    leaf.prop_recursive(3, 24, 4, |inner| {
-        (prop::collection::btree_map(names(), inner, 0..4), prop::sample::select(vec![0o755, 0o700]))
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        (prop::collection::btree_map(names(), inner, 1..5), prop::sample::select(vec![0o755, 0o700]))
             .prop_map(|(names, mode)| Node::Directory(names, mode))
     })
 }
@@ -55,12 +55,15 @@ impl Coin {
     }
 }
 
-/// What the sandbox saw: part of the host's tree as it was, part of another.
+/// What the sandbox saw: part of the host's tree as it was, part of another, part gone.
 fn edit(host: &Names, other: &Names, coin: &mut Coin) -> Names {
+    let nothing = Names::new();
     let mut seen = Names::new();
     for name in host.keys().chain(other.keys()) {
         let node = match (host.get(name), other.get(name)) {
-            (Some(Node::Directory(host, mode)), Some(Node::Directory(other, _))) if coin.toss() => {
+            // Mostly a directory stays one, or two trees would seldom meet further down.
+            (Some(Node::Directory(host, mode)), other) if coin.toss() || coin.toss() => {
+                let other = if let Some(Node::Directory(other, _)) = other { other } else { &nothing };
                 Some(Node::Directory(edit(host, other, coin), *mode))
             }
             (host, other) => if coin.toss() { host } else { other }.cloned(),
@@ -129,7 +132,7 @@ proptest! {
     fn the_host_becomes_what_the_sandbox_saw(
         host in trees(),
         other in trees(),
-        coins in prop::collection::vec(any::<bool>(), 64),
+        coins in prop::collection::vec(any::<bool>(), 61),
     ) {
         let mut coin = Coin(coins, 0);
         let seen = edit(&host, &other, &mut coin);
