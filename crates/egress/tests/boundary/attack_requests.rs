@@ -100,6 +100,7 @@ async fn a_head_that_can_be_cut_in_two_ways_is_refused() {
     let good = get("X-A: b\r\n");
     check(vec![
         case("a line that ends in LF", get("X-A: b\nHost: evil.example.com\r\n"), &good, 400),
+        case("a line that ends in LF, and nothing else wrong", get("X-A: b\nX-C: d\r\n"), &good, 400),
         case("a CR inside a value", get("X-A: b\rHost: evil.example.com\r\n"), &good, 400),
         case("a NUL inside a value", get("X-A: b\0c\r\n"), &good, 400),
         case("a folded line", get("X-A: b\r\n c\r\n"), &good, 400),
@@ -126,6 +127,7 @@ async fn another_protocol_is_refused() {
         ),
         case("h2c without saying so", get("HTTP2-Settings: AAMAAABk\r\n"), &good, 400),
         case("h2c hidden by its Connection line", get("Upgrade: h2c\r\n"), &good, 400),
+        case("an upgrade to nothing", get("Connection: keep-alive, Upgrade\r\n"), &good, 400),
         case("a WebSocket without TLS", get("Connection: upgrade\r\nUpgrade: websocket\r\n"), &good, 400),
         case("HTTP/2 at once", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &good, 400),
         case("a request to a server", format!("GET / HTTP/1.1\r\n{HOST}\r\n"), &good, 400),

