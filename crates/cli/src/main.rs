@@ -18,6 +18,7 @@ mod policy;
 mod run;
 mod serve;
 mod sessions;
+mod signals;
 mod timeline;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 //!
 //! Not here: what is allowed (`policy`), kernel calls (`jail`), agents (`agents`).
 
+mod attach;
 mod beneath;
 mod exec;
 mod jailed;
@@ -17,6 +18,7 @@ mod system;
 mod tree;
 mod unconfined;
 
+pub use attach::{Filter, Outflow, Streams, attach};
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
 pub use jailed::{JailBackend, default_environment};
 pub use mask::masks;
