@@ -19,6 +19,7 @@ use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Pack
 const PACKAGE: Package = Package {
     npm: "@openai/codex",
     version: "0.166.0",
+    integrity: "sha512-2Szlp1l1cz5TX1ccpX4Zok3DZrot9xeZe0km+6/1v8JmqxADwyJxKBJah4dBymkwtS25j/u6dipJusTOI97Z8Q==",
     program: "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
     needs_node: false,
 };

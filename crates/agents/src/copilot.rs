@@ -7,6 +7,7 @@ use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, Per
 const PACKAGE: Package = Package {
     npm: "@github/copilot",
     version: "1.0.102",
+    integrity: "sha512-mv6cTWMhMILxg5ZDgqJ6UsnpPuySCPWOPbZVaO8lL0dpmjY3VD9ZhJr6DFcG7fhUXZv6OmvLdcRCa5MJ6hBI+Q==",
     program: "@github/copilot-linux-x64/copilot",
     needs_node: false,
 };

@@ -6,8 +6,13 @@ use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode, PlacedFile};
 
-const PACKAGE: Package =
-    Package { npm: "@google/gemini-cli", version: "0.61.0", program: ".bin/gemini", needs_node: true };
+const PACKAGE: Package = Package {
+    npm: "@google/gemini-cli",
+    version: "0.61.0",
+    integrity: "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ==",
+    program: ".bin/gemini",
+    needs_node: true,
+};
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];

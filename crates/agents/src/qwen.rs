@@ -6,8 +6,13 @@ use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
 
-const PACKAGE: Package =
-    Package { npm: "@qwen-code/qwen-code", version: "0.24.4", program: ".bin/qwen", needs_node: true };
+const PACKAGE: Package = Package {
+    npm: "@qwen-code/qwen-code",
+    version: "0.24.4",
+    integrity: "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg==",
+    program: ".bin/qwen",
+    needs_node: true,
+};
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];

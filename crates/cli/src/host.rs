@@ -84,7 +84,7 @@ pub(crate) async fn open_sessions(
     let sessions = Sessions::open(Parts {
         directory: data_dir(config)?,
         clock: Arc::new(SystemClock),
-        roster: Roster::default().with(&agents::MockAgent, program),
+        roster: Roster::default().with(&agents::MockAgent, program).with_installed(config.data_dir.clone()),
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
         gateway: Gateway::new(GatewayConfig::default()),
         egress: Egress::default(),

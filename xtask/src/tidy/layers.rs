@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     layer("gateway", &["protocol", "policy", "store"]),
     layer("egress", &["protocol", "policy", "store"]),
     layer("session", &["protocol", "policy", "agents", "store", "sandbox", "gateway"]),
-    layer("server", &["protocol", "store", "session"]),
+    layer("server", &["protocol", "agents", "store", "session"]),
     layer("cli", &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "session", "server"]),
     layer("xtask", &["protocol"]),
 ];
