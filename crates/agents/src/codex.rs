@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, Prompt};
 
@@ -63,8 +63,8 @@ impl Agent for CodexAgent {
         // Without a network it would wait five seconds for its plugins.
         arguments.extend(["--disable", "plugins"]);
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
-        let home = format!("{HOME}/.codex");
-        let env = environment(&[("CODEX_HOME", Some(&home)), (TOKEN, Some(&context.token))]);
+        // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
+        let env = environment(&[(TOKEN, Some(&context.token))]);
         Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
     }
 

@@ -12,6 +12,9 @@ const PACKAGE: Package = Package {
     needs_node: false,
 };
 
+/// The model it asks for when nobody chose one: a provider of one's own has none by default.
+const DEFAULT_MODEL: &str = "claude-sonnet-4";
+
 const MODES: &[PermissionMode] = &[PermissionMode::Default, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
 /// The agent `copilot`.
@@ -34,7 +37,7 @@ impl Agent for CopilotAgent {
             ("COPILOT_PROVIDER_BASE_URL", Some(&context.gateway_url)),
             ("COPILOT_PROVIDER_TYPE", Some("anthropic")),
             ("COPILOT_PROVIDER_API_KEY", Some(&context.token)),
-            ("COPILOT_MODEL", context.model.as_deref()),
+            ("COPILOT_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
             ("COPILOT_OFFLINE", Some("true")),
             ("COPILOT_AUTO_UPDATE", Some("false")),
             ("COPILOT_HOME", Some(&format!("{HOME}/.copilot"))),

@@ -14,6 +14,9 @@ const PACKAGE: Package = Package {
     needs_node: true,
 };
 
+/// The model it asks for when nobody chose one: without a name it does not know whom to ask.
+const DEFAULT_MODEL: &str = "qwen3-coder-plus";
+
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
@@ -42,7 +45,9 @@ impl Agent for QwenAgent {
         let env = environment(&[
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
             ("OPENAI_API_KEY", Some(&context.token)),
-            ("OPENAI_MODEL", context.model.as_deref()),
+            ("OPENAI_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
+            // Bare as it is, it reads no settings, and would tell its vendor how it is used.
+            ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
         Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
     }
