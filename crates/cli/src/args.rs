@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::agents::AgentsCommand;
 use crate::policy::PolicyCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -33,6 +34,9 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Install agents, and see which there are
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// Check, explain, test, compare and trust policy files
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -51,7 +55,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Which agent
+    /// Which agent: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
     /// What to tell it; `-` reads stdin
     pub(crate) prompt: String,

@@ -80,11 +80,12 @@ impl Root {
             self.parents(link).during(Step::PlaceFiles, link.display())?;
             symlinkat(content, &self.top, inside(link)).during(Step::PlaceFiles, link.display())?;
         }
-        for (path, content) in &plan.files {
-            self.place(path, content).during(Step::PlaceFiles, path.display())?;
-        }
         for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
             self.expose(name, target).during(Step::Scratch, target)?;
+        }
+        // Last, so that a file can be placed in the home too; nothing runs inside yet that could be in the way.
+        for (path, content) in &plan.files {
+            self.place(path, content).during(Step::PlaceFiles, path.display())?;
         }
         Ok(())
     }

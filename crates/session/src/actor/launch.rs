@@ -182,7 +182,7 @@ impl Actor {
         }))?;
         let doors = Doors { models: self.attach(sandbox, &token)?, egress: self.attach_egress(sandbox)? };
         let enlisted = self.plan.enlisted(&self.host.roster)?;
-        let context = self.plan.context(enlisted, token);
+        let context = self.plan.context(&enlisted, token);
         let mut launch = enlisted.agent.plan(&context)?;
         if doors.egress.is_some() {
             let address = (Ipv4Addr::LOCALHOST, EGRESS_PORT).into();
@@ -238,7 +238,7 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String),
     }
     let (_, token) = SessionToken::issue();
     let enlisted = plan.enlisted(&host.roster)?;
-    let launch = enlisted.agent.plan(&plan.context(enlisted, token.clone()))?;
+    let launch = enlisted.agent.plan(&plan.context(&enlisted, token.clone()))?;
     let spec = SandboxSpec {
         id: format!("sbx_{}", Uuid::now_v7().simple()),
         workspace: plan.directory.clone(),
