@@ -26,7 +26,10 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     let json = arguments.json;
     match arguments.command {
         Command::Agent { .. } => Ok(ExitCode::SUCCESS),
-        Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
+        Command::Sessions(command) => {
+            let spawner = Spawner::fork()?;
+            on_runtime(sessions::carry_out(command, config, spawner, json))
+        }
         Command::Exec(exec) => exec::carry_out(exec, &config, Spawner::fork()?, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
