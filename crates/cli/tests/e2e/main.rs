@@ -11,3 +11,6 @@ mod terminal;
 mod crash;
 mod demo;
 mod exec;
+mod forbidden;
+mod reconnect;
+mod run;
