@@ -12,5 +12,8 @@ mod crash;
 mod demo;
 mod exec;
 mod forbidden;
+mod help;
 mod reconnect;
+mod refusals;
 mod run;
+mod users;
