@@ -46,7 +46,7 @@ pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> R
         say(&format!("\x1b[1mprompt\x1b[0m     {PROMPT}\n"))?;
     }
     let outcome = conversation.turn(PROMPT, &mut signals).await;
-    let ended = conversation.end().await;
+    let ended = conversation.end(&outcome).await;
     front.close().await;
     let outcome = outcome?;
     ended?;

@@ -23,7 +23,8 @@ use crate::outlet::Outlet;
 use crate::policy::{Setting, choose};
 use crate::signals::Signals;
 
-const VIV_FAILED: u8 = 125;
+/// viv itself failed before the command ran.
+pub(crate) const VIV_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 const TIMED_OUT: u8 = 124;

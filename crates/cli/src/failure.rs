@@ -114,7 +114,7 @@ impl Failure {
             let _ = writeln!(text, "  because: {cause}");
         }
         for line in self.detail.iter().flat_map(|detail| detail.lines()) {
-            let _ = writeln!(text, "  {line}");
+            let _ = writeln!(text, "{}", format!("  {line}").trim_end());
         }
         let _ = writeln!(text, "\x1b[1mhelp:\x1b[0m {}", self.help_line());
         text
@@ -173,6 +173,9 @@ impl From<jail::JailError> for Failure {
 
 impl From<crate::policy::Failure> for Failure {
     fn from(error: crate::policy::Failure) -> Self {
+        if let crate::policy::Failure::Output(error) = &error {
+            return Self::output(error);
+        }
         let failure = Self::of(error.code(), &error).help(error.help());
         match error.findings() {
             Some(findings) => failure.detail(findings),

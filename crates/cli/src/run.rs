@@ -52,7 +52,7 @@ pub(crate) async fn carry_out(
     let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
     conversation.announce();
     let outcome = conversation.turn(&prompt, &mut signals).await;
-    let ended = conversation.end().await;
+    let ended = conversation.end(&outcome).await;
     front.close().await;
     let outcome = outcome?;
     ended?;
@@ -173,9 +173,13 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Ends the session, and shows how it ended.
-    pub(crate) async fn end(&mut self) -> Result<(), Failure> {
+    /// Ends the session, and after a turn that ended shows how. Whoever stopped it does not wait for what an agent
+    /// that printed without end has left to be shown.
+    pub(crate) async fn end(&mut self, outcome: &Result<Ending, Failure>) -> Result<(), Failure> {
         self.front.terminate(self.id()).await?;
+        if !matches!(outcome, Ok(Ending::Turn(_))) {
+            return Ok(());
+        }
         while let Some(event) = self.events.next().await? {
             self.show(&event)?;
         }

@@ -9,7 +9,7 @@ use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
 use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use sandbox::Backend;
-use store::{Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord};
+use store::{Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -71,6 +71,11 @@ impl Sessions {
     pub fn open(parts: Parts) -> Result<Self, SessionError> {
         let shelf = Shelf::open(parts.directory.clone(), parts.clock.clone())?;
         Ok(Self { host: Arc::new(Host::new(parts, shelf)) })
+    }
+
+    /// This process, as others find it in the list of sessions.
+    pub fn owner(&self) -> &OwnerId {
+        self.host.shelf.owner.id()
     }
 
     /// The agents that can be started.
@@ -226,11 +231,28 @@ impl Sessions {
     }
 
     async fn ask<T>(&self, id: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SessionError> {
-        let seat = self.seat(id)?;
+        let seat = match self.seat(id) {
+            Err(SessionError::RunElsewhere(_)) => {
+                self.adopt(id.clone()).await?;
+                self.seat(id)?
+            }
+            found => found?,
+        };
         let (reply, answer) = oneshot::channel();
         let gone = || SessionError::Ended(id.clone());
         seat.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// Takes over a session whose host died after we started; one whose host lives is left alone.
+    async fn adopt(&self, id: SessionId) -> Result<(), SessionError> {
+        let host = self.host.clone();
+        blocking(move || {
+            let orphans = host.shelf.index.orphans()?;
+            let orphan = orphans.into_iter().find(|orphan| orphan.info.session_id == id);
+            take_over(&host.shelf, &orphan.ok_or(SessionError::RunElsewhere(id))?).map(drop)
+        })
+        .await
     }
 
     /// The seat of a session; one that sleeps is woken, without its agent.

@@ -48,6 +48,11 @@ impl Server {
         Client::new(self.base.as_ref().unwrap())
     }
 
+    /// Where it listens, without the scheme.
+    pub(crate) fn address(&self) -> &str {
+        self.base.as_ref().unwrap().strip_prefix("http://").unwrap()
+    }
+
     /// kill -9, and then nothing of it may be left.
     #[track_caller]
     pub(crate) fn kill(mut self, data: &Path) {

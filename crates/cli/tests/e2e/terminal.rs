@@ -8,6 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::place::wait;
+use crate::server::pid_of;
 
 /// A program on a terminal.
 pub(crate) struct Terminal {
@@ -48,6 +49,10 @@ impl Terminal {
 
     pub(crate) fn type_line(&mut self, line: &str) {
         writeln!(self.master, "{line}").unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(pid_of(&self.child), signal).unwrap();
     }
 
     /// Reads to the end and waits for the program.
