@@ -15,11 +15,13 @@ pub(crate) async fn a_model_that_refuses_fails_the_turn(world: World) {
 
 pub(crate) async fn a_model_that_stumbles_once_is_asked_again(world: World) {
     let stage = world.open().await;
-    for prompt in [say::RATE_LIMITED, say::BROKEN] {
+    for (prompt, gives_up) in [(say::RATE_LIMITED, &["mock", "codex"][..]), (say::BROKEN, &["mock"])] {
         let turn = stage.turn(prompt, Answer::Yes).await;
-        // The mock tells what happened and leaves the rest to the person.
-        let expected = if stage.player.agent == "mock" { TurnOutcome::Failed } else { TurnOutcome::Completed };
+        // Who does not ask again tells what happened and leaves the rest to the person.
+        let gives_up = gives_up.contains(&stage.player.agent);
+        let expected = if gives_up { TurnOutcome::Failed } else { TurnOutcome::Completed };
         assert_eq!(turn.outcome(), Some(expected), "{turn:?}");
+        assert_eq!(turn.has(|event| matches!(event, EventBody::Error(_))), gives_up, "{turn:?}");
     }
     goes_on(stage).await;
 }
