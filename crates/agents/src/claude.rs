@@ -59,7 +59,7 @@ impl Agent for ClaudeAgent {
             // Bypass is refused to root elsewhere; here the sandbox is ours.
             ("IS_SANDBOX", Some("1")),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".claude"] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

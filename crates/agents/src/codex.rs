@@ -65,7 +65,7 @@ impl Agent for CodexAgent {
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
         let env = environment(&[(TOKEN, Some(&context.token))]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".codex"] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -43,7 +43,7 @@ impl Agent for CopilotAgent {
             ("COPILOT_HOME", Some(&format!("{HOME}/.copilot"))),
             ("XDG_CACHE_HOME", Some(&format!("{HOME}/.cache"))),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".copilot"] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

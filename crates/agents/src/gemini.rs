@@ -53,7 +53,7 @@ impl Agent for GeminiAgent {
         });
         let path = format!("{HOME}/.gemini/settings.json");
         let files = vec![PlacedFile { path, content: settings.to_string() }];
-        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: &[".gemini"] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -70,6 +70,8 @@ pub struct LaunchPlan {
     pub mounts: Vec<Mount>,
     /// Working directory, as seen inside.
     pub workdir: String,
+    /// Folders of its home that it needs again to go on with a session after a restart.
+    pub memory: &'static [&'static str],
 }
 
 /// A file placed for one session only.

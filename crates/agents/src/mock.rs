@@ -61,7 +61,7 @@ impl Agent for MockAgent {
             ("ANTHROPIC_MODEL", context.model.as_deref()),
         ]);
         let mounts = vec![Mount { source: context.program.clone(), target: PROGRAM.to_owned() }];
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

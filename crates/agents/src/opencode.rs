@@ -48,7 +48,14 @@ impl Agent for OpencodeAgent {
             ("XDG_STATE_HOME", Some(&folder("state"))),
             ("XDG_CACHE_HOME", Some(&folder("cache"))),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan {
+            argv,
+            env,
+            files: Vec::new(),
+            mounts,
+            workdir: WORKSPACE.to_owned(),
+            memory: &[".local/share", ".local/state"],
+        })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

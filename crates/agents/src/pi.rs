@@ -56,7 +56,7 @@ impl Agent for PiAgent {
             ("PI_SKIP_VERSION_CHECK", Some("1")),
             ("PI_TELEMETRY", Some("0")),
         ]);
-        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: &[".pi"] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -49,7 +49,7 @@ impl Agent for QwenAgent {
             // Bare as it is, it reads no settings, and would tell its vendor how it is used.
             ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".qwen"] })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -8,6 +8,7 @@ mod ask;
 mod changes;
 mod launch;
 mod leave;
+mod memory;
 mod play;
 
 use std::collections::VecDeque;
@@ -279,6 +280,7 @@ impl Actor {
         self.stop_by = None;
         self.void_pending(reason.unwrap_or("turn_ended"))?;
         self.keep_changes().await?;
+        self.keep_memory().await;
         self.recorder.turn_ended(outcome, reason.map(|reason| serde_json::json!({"reason": reason})))?;
         self.recorder.sync().await?;
         self.host.note_progress(&self.plan.id, &self.recorder).await;

@@ -145,6 +145,11 @@ impl Live {
         }
     }
 
+    /// Where it lives.
+    pub(crate) fn sandbox(&self) -> &dyn Sandbox {
+        &*self.sandbox
+    }
+
     /// What its workspace is made of, to see what changed.
     pub(crate) fn layers(&self) -> Option<Layers> {
         self.sandbox.layers()

@@ -85,6 +85,11 @@ impl Shelf {
         self.directory.changes(id)
     }
 
+    /// Where the memory of a session's agent is kept.
+    pub(crate) fn memory(&self, id: &SessionId) -> PathBuf {
+        self.directory.memory(id)
+    }
+
     pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {
         Arc::new(KeptBodies(Bodies::new(&self.directory)))
     }

@@ -139,6 +139,11 @@ impl DataDir {
         self.root.join("changes").join(session.as_str())
     }
 
+    /// What a session's agent needs to go on after a restart.
+    pub fn memory(&self, session: &SessionId) -> PathBuf {
+        self.root.join("memory").join(session.as_str())
+    }
+
     /// Where the bodies of model calls are.
     pub fn bodies(&self) -> PathBuf {
         self.root.join("bodies")

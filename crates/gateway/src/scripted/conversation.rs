@@ -73,7 +73,11 @@ impl Conversation {
                 self.turn += u64::from(!goes_on);
                 self.step = 1;
                 self.tool_result = None;
-                notes::without(&text).clone_into(&mut self.prompt);
+                let words = notes::without(&text);
+                // Notes alone say nothing, unless nothing else was said.
+                if !words.is_empty() || !goes_on {
+                    self.prompt = if words.is_empty() { text } else { words.to_owned() };
+                }
             }
             Speaker::Model => {
                 self.step += u64::from(!goes_on);

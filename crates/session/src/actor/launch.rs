@@ -189,6 +189,9 @@ impl Actor {
             let variables = egress::proxy_environment(address);
             launch.env.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
         }
+        if self.plan.epoch > 1 {
+            self.restore_memory(sandbox, launch.memory).await;
+        }
         let dialogue = Normalized::new(enlisted.agent.native(&context));
         let spec =
             ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };

@@ -160,6 +160,7 @@ impl Actor {
         let outcome = ended.reason.into();
         self.recorder.daemon(EventBody::SessionEnded(ended))?;
         self.recorder.sync().await?;
+        self.forget().await;
         let change = SessionChange {
             event_count: Some(self.recorder.last()),
             outcome: Some(outcome),

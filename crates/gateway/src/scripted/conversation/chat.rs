@@ -44,7 +44,7 @@ struct Function {
 /// Who says what in a chat completions request.
 pub(super) fn read(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
     let request: Request = serde_json::from_slice(body)?;
-    Ok(request.messages.into_iter().map(|message| (speaker(&message.role), message.text())).collect())
+    Ok(request.messages.into_iter().flat_map(Message::said).collect())
 }
 
 /// Who a role stands for.
@@ -58,6 +58,16 @@ pub(super) fn speaker(role: &str) -> Speaker {
 }
 
 impl Message {
+    /// A person's parts are apart, as in every other API.
+    fn said(self) -> Vec<(Speaker, String)> {
+        match (speaker(&self.role), self.content) {
+            (Speaker::Person, Some(Content::Parts(parts))) => {
+                parts.into_iter().filter_map(|part| Some((Speaker::Person, part.text?))).collect()
+            }
+            (speaker, content) => vec![(speaker, Self { content, ..self }.text())],
+        }
+    }
+
     fn text(self) -> String {
         let words = self.content.map(Content::text);
         join(words.into_iter().chain(self.tool_calls.into_iter().map(|call| call.function.arguments)))

@@ -45,11 +45,19 @@ struct FunctionResponse {
 pub(super) fn read(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
     let request: Request = serde_json::from_slice(body)?;
     let system = request.system_instruction.map(|content| (Speaker::System, content.text()));
-    let said = request.contents.into_iter().map(|content| (content.speaker(), content.text()));
+    let said = request.contents.into_iter().flat_map(Content::said);
     Ok(system.into_iter().chain(said).collect())
 }
 
 impl Content {
+    /// A person's parts are apart, as in every other API.
+    fn said(self) -> Vec<(Speaker, String)> {
+        match self.speaker() {
+            Speaker::Person => self.parts.into_iter().map(|part| (Speaker::Person, part.text())).collect(),
+            speaker => vec![(speaker, self.text())],
+        }
+    }
+
     fn speaker(&self) -> Speaker {
         if self.parts.iter().any(|part| part.function_response.is_some()) {
             Speaker::Tool

@@ -40,11 +40,23 @@ struct Block {
 pub(super) fn read(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
     let request: Request = serde_json::from_slice(body)?;
     let system = request.system.iter().map(|system| (Speaker::System, system.text()));
-    let said = request.messages.iter().map(|message| (message.speaker(), message.content.text()));
+    let said = request.messages.iter().flat_map(Message::said);
     Ok(system.chain(said).collect())
 }
 
 impl Message {
+    /// A person's blocks are apart: agents put notes, and what was said before and never answered, beside the
+    /// last prompt.
+    fn said(&self) -> Vec<(Speaker, String)> {
+        let speaker = self.speaker();
+        match &self.content {
+            Content::Blocks(blocks) if speaker == Speaker::Person => {
+                blocks.iter().map(|block| (speaker, block.words())).filter(|(_, words)| !words.is_empty()).collect()
+            }
+            content => vec![(speaker, content.text())],
+        }
+    }
+
     fn speaker(&self) -> Speaker {
         match &*self.role {
             "assistant" => Speaker::Model,
@@ -98,7 +110,8 @@ mod tests {
                                       {"type":"text","text":"<reminder>"}]}]}"#;
         let said = [
             (Speaker::System, "be good"),
-            (Speaker::Person, "go\nplease"),
+            (Speaker::Person, "go"),
+            (Speaker::Person, "please"),
             (Speaker::Model, "{\"a\":1}"),
             (Speaker::Tool, "done"),
         ];

@@ -1,0 +1,110 @@
+//! Who plays: the agents that were asked for, and what each calls its tools.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use session::Roster;
+
+/// One agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Player {
+    pub(crate) agent: &'static str,
+    /// Where real agents are installed.
+    pub(crate) installed: PathBuf,
+}
+
+/// The agents that were asked for, or all that are here.
+pub(crate) fn chosen() -> Vec<Player> {
+    let installed = std::env::var_os("VIV_TEST_AGENTS_DIR").map(PathBuf::from).unwrap_or_default();
+    let roster = Roster::default().with_installed(installed.clone());
+    let here = |name: &str| name == "mock" || roster.find(name, None).is_some();
+    let asked = std::env::var("VIV_TEST_AGENTS").unwrap_or_default();
+    let names = agents::all().map(agents::Agent::id);
+    let names: Vec<&'static str> = match &*asked {
+        "" => names.filter(|name| here(name)).collect(),
+        "all" => names.collect(),
+        list => list.split(',').map(|name| agents::by_name(name).expect("an agent of ours").id()).collect(),
+    };
+    let missing: Vec<_> = names.iter().filter(|name| !here(name)).collect();
+    assert!(missing.is_empty(), "{missing:?} are not installed in `{}`", installed.display());
+    names.into_iter().map(|agent| Player { agent, installed: installed.clone() }).collect()
+}
+
+impl Player {
+    /// The mode in which it asks before it acts, or the only one it has.
+    pub(crate) fn mode(&self) -> &'static str {
+        if self.asks() { "default" } else { "bypass" }
+    }
+
+    /// Whether it ever asks for a permission.
+    pub(crate) fn asks(&self) -> bool {
+        self.agent != "pi"
+    }
+
+    /// The mode in which it asks questions; none where it has no questions.
+    pub(crate) fn asking_mode(&self) -> Option<&'static str> {
+        match self.agent {
+            "mock" | "claude" => Some("default"),
+            // The model is offered the question only while it plans.
+            "codex" => Some("plan"),
+            _ => None,
+        }
+    }
+
+    /// How its model runs a shell command.
+    pub(crate) fn command(&self, command: &str) -> Value {
+        match self.agent {
+            "mock" => tool("run_command", json!({"command": ["sh", "-c", command]})),
+            "claude" => tool("Bash", json!({"command": command, "description": "a command"})),
+            "codex" => tool("exec_command", json!({"cmd": command})),
+            "gemini" => tool("run_shell_command", json!({"command": command, "description": "a command"})),
+            "qwen" => tool(
+                "run_shell_command",
+                json!({"command": command, "description": "a command", "is_background": false}),
+            ),
+            _ => tool("bash", json!({"command": command, "description": "a command"})),
+        }
+    }
+
+    /// How its model writes a new file.
+    pub(crate) fn write(&self, name: &str, content: &str) -> Value {
+        let path = format!("/workspace/{name}");
+        match self.agent {
+            "mock" => tool("write_file", json!({"path": name, "content": content})),
+            "claude" => tool("Write", json!({"file_path": path, "content": content})),
+            "codex" => {
+                let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
+                let patch = format!("*** Begin Patch\n*** Add File: {name}\n{lines}*** End Patch\n");
+                tool("exec_command", json!({"cmd": format!("apply_patch <<'PATCH'\n{patch}PATCH\n")}))
+            }
+            "gemini" => tool("write_file", json!({"file_path": path, "content": content})),
+            "qwen" => tool("edit", json!({"file_path": path, "old_string": "", "new_string": content})),
+            "opencode" => tool("write", json!({"filePath": path, "content": content})),
+            "copilot" => tool("create", json!({"path": path, "file_text": content})),
+            _ => tool("write", json!({"path": path, "content": content})),
+        }
+    }
+
+    /// How its model asks the person.
+    pub(crate) fn question(&self) -> Value {
+        let option = |label: &str| json!({"label": label, "description": format!("the {label} one")});
+        let options = json!([option("Red"), option("Blue")]);
+        match self.agent {
+            "claude" => {
+                let question =
+                    json!({"question": "Which colour?", "header": "Pick", "multiSelect": false, "options": options});
+                tool("AskUserQuestion", json!({"questions": [question]}))
+            }
+            "codex" => {
+                let question =
+                    json!({"id": "colour", "question": "Which colour?", "header": "Pick", "options": options});
+                tool("request_user_input", json!({"questions": [question]}))
+            }
+            _ => tool("ask_user", json!({"question": "Which colour?", "options": ["Red", "Blue"]})),
+        }
+    }
+}
+
+fn tool(name: &str, input: Value) -> Value {
+    json!({"tool": {"name": name, "input": input}})
+}

@@ -1,0 +1,46 @@
+//! The end of a session, by itself or by command.
+
+use std::time::{Duration, Instant};
+
+use protocol::{EventBody, SessionEndReason, TerminatedBy};
+
+use crate::script::say;
+use crate::stage::{Answer, World};
+
+/// Whoever is told to end is gone after this.
+const DEAD: Duration = Duration::from_secs(1);
+
+pub(crate) async fn a_crash_is_told(world: World) {
+    let stage = world.open().await;
+    let turn = stage.turn(say::KILL, Answer::Yes).await;
+    let ended = stage.until(0, |event| matches!(event, EventBody::SessionEnded(_))).await;
+    let EventBody::SessionEnded(ended) = ended.draft.body else { unreachable!() };
+    assert_eq!((ended.reason, ended.terminated_by), (SessionEndReason::Error, TerminatedBy::Agent), "{turn:?}");
+    stage.sessions.close_all().await;
+}
+
+pub(crate) async fn every_process_is_dead_when_it_is_terminated(world: World) {
+    let stage = world.open().await;
+    let turn = stage.turn(say::COMMAND, Answer::Yes).await;
+    let words = turn.words();
+    let start = words.find("pid:[").unwrap_or_else(|| panic!("no namespace in {turn:?}"));
+    let namespace: String = words[start..].chars().take_while(|letter| *letter != ']').collect();
+    let sent = stage.send(say::SLOWLY).await;
+    stage.until(sent.sequence, |event| matches!(event, EventBody::ItemDelta(_))).await;
+    assert!(processes(&namespace) > 0, "an agent runs in {namespace}");
+    let asked = Instant::now();
+    stage.sessions.terminate(&stage.id).await.unwrap();
+    assert!(asked.elapsed() < DEAD, "it took {:?}", asked.elapsed());
+    assert_eq!(processes(&namespace), 0, "of {namespace} are left");
+    let last = stage.events().pop().unwrap();
+    assert!(matches!(last.draft.body, EventBody::SessionEnded(_)), "{last:?}");
+    stage.sessions.close_all().await;
+}
+
+/// How many processes of a PID namespace there are.
+fn processes(namespace: &str) -> usize {
+    let namespace = format!("{namespace}]");
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let links = entries.filter_map(|entry| std::fs::read_link(entry.path().join("ns/pid")).ok());
+    links.filter(|link| link.to_str() == Some(&namespace)).count()
+}

@@ -1,0 +1,92 @@
+//! Every agent plays the same scenarios in the real sandbox, against the scripted model.
+//!
+//! `VIV_TEST_AGENTS=mock,claude` or `all` says which; without it, those that are installed in the folder that
+//! `VIV_TEST_AGENTS_DIR` names, and the mock. The test binary is the mock's program as well.
+//!
+//! Not here: what an agent's lines mean (`agents` has its own tests, from recorded lines).
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod ability;
+mod asking;
+mod cast;
+mod ending;
+mod failing;
+mod script;
+mod shape;
+mod stage;
+mod talking;
+mod working;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jail::Spawner;
+use libtest_mimic::{Arguments, Trial};
+use sandbox::JailBackend;
+
+use crate::cast::Player;
+use crate::stage::World;
+
+/// No scenario takes longer, on a slow machine with others at work.
+const LIMIT: Duration = Duration::from_secs(240);
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let ["__agent", "mock", arguments @ ..] = &*words.iter().map(String::as_str).collect::<Vec<_>>() {
+        let arguments = arguments.iter().map(|word| (*word).to_owned());
+        let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
+        return mock::main(settings, std::io::stdin(), std::io::stdout());
+    }
+    // Before anything starts a thread.
+    let spawner = Spawner::fork().unwrap();
+    let backend = Arc::new(JailBackend::new(Arc::new(spawner)).unwrap());
+    let mut arguments = Arguments::from_args();
+    // Each agent is several processes, some of them hungry.
+    arguments.test_threads.get_or_insert(2);
+    let players = cast::chosen();
+    let trials = players.iter().flat_map(|player| trials(player, &backend)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The scenarios of one agent.
+fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
+    macro_rules! trials {
+        ($($module:ident::$scenario:ident),* $(,)?) => {
+            vec![$(trial(player, backend, stringify!($scenario), |world| Box::pin($module::$scenario(world)))),*]
+        };
+    }
+    trials![
+        talking::it_answers_and_remembers,
+        talking::it_goes_on_after_a_restart,
+        talking::a_huge_answer_arrives_whole,
+        working::a_command_runs_when_allowed,
+        working::a_command_does_not_run_when_denied,
+        working::a_file_is_written,
+        asking::a_permission_is_withdrawn_with_its_turn,
+        asking::a_question_is_answered,
+        asking::a_turn_can_be_interrupted,
+        failing::a_model_that_refuses_fails_the_turn,
+        failing::a_model_that_stumbles_once_is_asked_again,
+        failing::a_model_that_talks_nonsense_ends_the_turn,
+        failing::a_model_that_hangs_up_ends_the_turn,
+        failing::a_model_that_hangs_ends_with_silence,
+        ending::a_crash_is_told,
+        ending::every_process_is_dead_when_it_is_terminated,
+        ability::what_was_shown_is_what_the_table_says,
+    ]
+}
+
+type Scenario = fn(World) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
+
+fn trial(player: &Player, backend: &Arc<JailBackend>, name: &str, scenario: Scenario) -> Trial {
+    let (player, backend) = (player.clone(), backend.clone());
+    let title = format!("{}::{name}", player.agent);
+    Trial::test(title, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let world = World { player, backend };
+        runtime.block_on(async { tokio::time::timeout(LIMIT, scenario(world)).await }).map_err(|_| "took too long")?;
+        Ok(())
+    })
+}

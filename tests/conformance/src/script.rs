@@ -1,0 +1,90 @@
+//! What the model says, in the words of each agent's tools.
+
+use gateway::{Script, Scripted};
+use serde_json::{Value, json};
+
+use crate::cast::Player;
+
+/// A prompt for each thing the model can be made to do.
+pub(crate) mod say {
+    pub(crate) const NUMBER: &str = "Keep the number 7391 in mind.";
+    pub(crate) const WHICH: &str = "Which number was it?";
+    pub(crate) const COMMAND: &str = "Use the shell, please.";
+    pub(crate) const FILE: &str = "Make a file, please.";
+    pub(crate) const QUESTION: &str = "Ask me something, please.";
+    pub(crate) const SLOWLY: &str = "Talk slowly, please.";
+    pub(crate) const MUCH: &str = "Talk a lot, please.";
+    pub(crate) const KILL: &str = "End yourself, please.";
+    pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
+    pub(crate) const RATE_LIMITED: &str = "Fail once with 429.";
+    pub(crate) const BROKEN: &str = "Fail once with 500.";
+    pub(crate) const NONSENSE: &str = "Talk nonsense.";
+    pub(crate) const CUT: &str = "Hang up.";
+    pub(crate) const HANG: &str = "Say nothing.";
+}
+
+/// What the command of [`say::COMMAND`] prints, beside the name of its PID namespace.
+pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
+/// What [`say::FILE`] makes.
+pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
+/// What the command leaves behind.
+pub(crate) const TRACE: &str = "ran.txt";
+/// How many characters [`say::MUCH`] gives.
+pub(crate) const MUCH_CHARS: usize = 200_000;
+
+/// The model for one agent.
+pub(crate) fn model(player: &Player) -> Scripted {
+    let command = format!("touch {TRACE}; echo conformance-$$((40 + 2)); readlink /proc/self/ns/pid");
+    // `$$` is the shell's own number; only `$${` means something to a script.
+    let command = command.replace("$$", "$");
+    let rules = json!([
+        rule(say::WHICH, json!({"conversation": {"contains": "7391"}}), json!([{"text": "It was 7391."}])),
+        work(say::COMMAND, &player.command(&command)),
+        done(say::COMMAND, "It said: ${tool_result}"),
+        work(say::FILE, &player.write(FILE.0, FILE.1)),
+        done(say::FILE, "It is made."),
+        work(say::QUESTION, &player.question()),
+        done(say::QUESTION, "You chose: ${tool_result}"),
+        work(say::KILL, &player.command("kill -9 -1")),
+        paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
+        paced(say::MUCH, "0123456789abcde\n".repeat(MUCH_CHARS / 16), 8000, 0),
+        error(say::UNAUTHORIZED, 401, None),
+        error(say::RATE_LIMITED, 429, Some(1)),
+        error(say::BROKEN, 500, Some(1)),
+        rule(say::NONSENSE, json!({}), json!([{"raw": "<html>this is no model</html>"}])),
+        rule(say::CUT, json!({}), json!([{"text": "And then I"}, "cut"])),
+        rule(say::HANG, json!({}), json!([{"text": "Hm."}, "hang"])),
+        {"answer": [{"text": "You said: ${prompt}"}]},
+    ]);
+    let script = json!({"version": 1, "rules": rules});
+    Scripted::new(Script::parse(&script.to_string()).unwrap())
+}
+
+fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {
+    when["prompt"] = json!({"contains": prompt});
+    json!({"when": when, "answer": answer})
+}
+
+/// The first answer to a prompt: a word, and a tool.
+fn work(prompt: &str, tool: &Value) -> Value {
+    rule(prompt, json!({"step": 1}), json!([{"text": "I am on it."}, tool]))
+}
+
+/// What is said when the tool has spoken.
+fn done(prompt: &str, words: &str) -> Value {
+    rule(prompt, json!({"tool_result": {"contains": ""}}), json!([{"text": words}]))
+}
+
+fn paced(prompt: &str, text: String, chars: u64, delay_ms: u64) -> Value {
+    let mut rule = rule(prompt, json!({}), json!([{"text": text}]));
+    rule["pace"] = json!({"chars": chars, "delay_ms": delay_ms});
+    rule
+}
+
+fn error(prompt: &str, status: u16, times: Option<u64>) -> Value {
+    let mut rule = json!({"when": {"prompt": {"contains": prompt}}, "error": {"status": status, "message": "no"}});
+    if let Some(times) = times {
+        rule["times"] = json!(times);
+    }
+    rule
+}

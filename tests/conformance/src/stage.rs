@@ -1,0 +1,227 @@
+//! A data directory, one agent in the real sandbox, and ways to wait for what happens.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::MockAgent;
+use gateway::{Gateway, GatewayConfig, Limits};
+use policy::{Base, Ceiling, Effective, Preset};
+use protocol::{
+    ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, PermissionReply, SessionId, TurnOutcome,
+};
+use sandbox::JailBackend;
+use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
+use store::{DataDir, SystemClock, Tail};
+use tempfile::TempDir;
+
+use crate::cast::Player;
+use crate::{script, shape};
+
+/// What every scenario is given.
+pub(crate) struct World {
+    pub(crate) player: Player,
+    pub(crate) backend: Arc<JailBackend>,
+}
+
+/// One agent in one session.
+pub(crate) struct Stage {
+    pub(crate) player: Player,
+    backend: Arc<JailBackend>,
+    directory: TempDir,
+    pub(crate) sessions: Sessions,
+    pub(crate) id: SessionId,
+}
+
+/// What is answered when an agent asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Allow it, and choose the last of the options.
+    Yes,
+    /// Refuse it.
+    No,
+}
+
+impl World {
+    /// A session in the agent's usual mode.
+    pub(crate) async fn open(self) -> Stage {
+        let mode = self.player.mode();
+        self.open_with(mode, Timing::default()).await
+    }
+
+    pub(crate) async fn open_with(self, mode: &str, timing: Timing) -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("workspace")).unwrap();
+        let sessions = sessions(&self.player, &self.backend, &directory, timing);
+        let id = SessionId::new("conformance").unwrap();
+        let request = CreateSession {
+            agent: self.player.agent.to_owned(),
+            directory: Some(directory.path().join("workspace").to_str().unwrap().to_owned()),
+            permission_mode: Some(mode.to_owned()),
+            ..CreateSession::default()
+        };
+        sessions.create(id.clone(), request, Options::default()).await.unwrap();
+        Stage { player: self.player, backend: self.backend, directory, sessions, id }
+    }
+}
+
+fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, timing: Timing) -> Sessions {
+    let roster =
+        Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
+    Sessions::open(Parts {
+        directory: DataDir::open(directory.path().join("data")).unwrap(),
+        clock: Arc::new(SystemClock),
+        roster,
+        backend: backend.clone(),
+        gateway: Gateway::new(GatewayConfig::default()),
+        // An agent that asks without end is ended by its budget.
+        limits: Limits { max_requests: Some(60), ..Limits::default() },
+        upstream: Arc::new(script::model(player)),
+        policy: policy(),
+        egress: egress::Egress::default(),
+        timing,
+    })
+    .unwrap()
+}
+
+fn policy() -> Arc<Effective> {
+    let base = Base::read(&Preset::Balanced.source()).unwrap();
+    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
+}
+
+impl Stage {
+    /// Ends everything and opens the same data directory again, as after a restart of the host.
+    pub(crate) async fn restart(self) -> Self {
+        let Self { player, backend, directory, sessions: before, id } = self;
+        before.close_all().await;
+        // While it is there it owns its sessions.
+        drop(before);
+        let sessions = sessions(&player, &backend, &directory, Timing::default());
+        sessions.recover().await.unwrap();
+        Self { player, backend, directory, sessions, id }
+    }
+
+    pub(crate) async fn send(&self, text: &str) -> Accepted {
+        self.sessions.send(&self.id, Message::text(text)).await.unwrap()
+    }
+
+    /// Says something and plays along until its turn has ended.
+    pub(crate) async fn turn(&self, text: &str, answer: Answer) -> Turn {
+        let accepted = self.send(text).await;
+        let mut tail = Tail::new(self.sessions.journal(&self.id).unwrap(), accepted.sequence);
+        let mut turn = Turn { text: text.to_owned(), events: Vec::new() };
+        while !turn.has_ended() {
+            let events = tail.next(1).await.unwrap();
+            assert!(!events.is_empty(), "the record ended before the turn: {turn:#?}");
+            for event in events {
+                self.react(&event, answer).await;
+                turn.events.push(event);
+            }
+        }
+        turn
+    }
+
+    /// Waits for something in the record after `sequence`.
+    pub(crate) async fn until(&self, sequence: u64, wanted: impl Fn(&EventBody) -> bool) -> Event {
+        let mut tail = Tail::new(self.sessions.journal(&self.id).unwrap(), sequence);
+        loop {
+            let events = tail.next(1).await.unwrap();
+            let end = events.is_empty();
+            if let Some(event) = events.into_iter().find(|event| wanted(&event.draft.body)) {
+                return event;
+            }
+            assert!(!end, "it never happened");
+        }
+    }
+
+    /// Everything that is on record.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.sessions.journal(&self.id).unwrap().after(0, usize::MAX).unwrap()
+    }
+
+    /// A file of the workspace as the host sees it.
+    pub(crate) fn on_host(&self, name: &str) -> PathBuf {
+        self.directory.path().join("workspace").join(name)
+    }
+
+    pub(crate) async fn close(self) {
+        self.sessions.terminate(&self.id).await.unwrap();
+        self.sessions.close_all().await;
+    }
+
+    async fn react(&self, event: &Event, answer: Answer) {
+        match &event.draft.body {
+            EventBody::PermissionRequested(asked) => {
+                let reply = if answer == Answer::Yes { PermissionReply::Once } else { PermissionReply::Reject };
+                self.sessions.reply_permission(&self.id, &asked.permission_id, reply).await.unwrap();
+            }
+            EventBody::QuestionRequested(asked) => {
+                let chosen = asked.options.last().cloned().unwrap();
+                self.sessions.reply_question(&self.id, &asked.question_id, vec![vec![chosen]]).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What happened in one turn.
+pub(crate) struct Turn {
+    text: String,
+    pub(crate) events: Vec<Event>,
+}
+
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "`{}`:", self.text)?;
+        for event in &self.events {
+            let mut line = serde_json::to_string(&event.draft.body).unwrap();
+            line.truncate(line.floor_char_boundary(400));
+            writeln!(f, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Turn {
+    fn has_ended(&self) -> bool {
+        let ends = |event: &Event| matches!(event.draft.body, EventBody::TurnEnded(_) | EventBody::SessionEnded(_));
+        self.events.iter().any(ends)
+    }
+
+    /// How it ended.
+    pub(crate) fn outcome(&self) -> Option<TurnOutcome> {
+        self.events.iter().find_map(|event| match &event.draft.body {
+            EventBody::TurnEnded(ended) => ended.outcome,
+            _ => None,
+        })
+    }
+
+    /// Everything the agent said.
+    pub(crate) fn words(&self) -> String {
+        let items = self.events.iter().filter_map(|event| match &event.draft.body {
+            EventBody::ItemCompleted(completed) => Some(&completed.item),
+            _ => None,
+        });
+        let said = items.filter(|item| item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant));
+        let parts = said.flat_map(|item| &item.content).filter_map(|part| match part {
+            ContentPart::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        parts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether anything like it happened.
+    pub(crate) fn has(&self, wanted: impl Fn(&EventBody) -> bool) -> bool {
+        self.events.iter().any(|event| wanted(&event.draft.body))
+    }
+
+    /// Its form, without what agents may do in their own way.
+    pub(crate) fn shape(&self) -> Vec<String> {
+        shape::of(&self.events)
+    }
+}
+
+/// Short enough for a test, long enough for an agent that only thinks.
+pub(crate) fn impatient() -> Timing {
+    Timing { silence: Duration::from_secs(12), ..Timing::default() }
+}

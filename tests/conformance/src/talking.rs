@@ -1,0 +1,50 @@
+//! Words: an answer, a memory, a long answer.
+
+use protocol::{EventBody, TurnOutcome};
+
+use crate::script::{MUCH_CHARS, say};
+use crate::stage::{Answer, World};
+
+/// The form of an answer without tools, as the mock gives it.
+const HELLO: &[&str] = &[
+    "item.started #1 message user in_progress [text]",
+    "item.completed #1 message user completed [text]",
+    "item.started #2 message assistant in_progress []",
+    "item.completed #2 message assistant completed [text]",
+    "turn.ended completed",
+];
+
+pub(crate) async fn it_answers_and_remembers(world: World) {
+    let stage = world.open().await;
+    let first = stage.turn(say::NUMBER, Answer::Yes).await;
+    assert_eq!(first.outcome(), Some(TurnOutcome::Completed), "{first:?}");
+    assert_eq!(first.words(), format!("You said: {}", say::NUMBER), "{first:?}");
+    assert!(first.has(|event| matches!(event, EventBody::LlmCall(_))), "{first:?}");
+    assert_eq!(first.shape(), HELLO, "{first:?}");
+    let second = stage.turn(say::WHICH, Answer::Yes).await;
+    assert_eq!(second.outcome(), Some(TurnOutcome::Completed), "{second:?}");
+    assert_eq!(second.words(), "It was 7391.", "{second:?}");
+    stage.close().await;
+}
+
+pub(crate) async fn it_goes_on_after_a_restart(world: World) {
+    let stage = world.open().await;
+    let first = stage.turn(say::NUMBER, Answer::Yes).await;
+    assert_eq!(first.outcome(), Some(TurnOutcome::Completed), "{first:?}");
+    let stage = stage.restart().await;
+    let second = stage.turn(say::WHICH, Answer::Yes).await;
+    assert_eq!(second.outcome(), Some(TurnOutcome::Completed), "{second:?}");
+    // The mock's memory is its process; the others keep theirs in files.
+    let expected = if stage.player.agent == "mock" { "You said" } else { "It was 7391." };
+    assert!(second.words().contains(expected), "{second:?}");
+    stage.close().await;
+}
+
+pub(crate) async fn a_huge_answer_arrives_whole(world: World) {
+    let stage = world.open().await;
+    let turn = stage.turn(say::MUCH, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed));
+    // Some agents trim the end of what is said.
+    assert!(turn.words().trim_end().len() >= MUCH_CHARS - 16, "{} characters came", turn.words().len());
+    stage.close().await;
+}

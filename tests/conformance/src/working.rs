@@ -1,0 +1,57 @@
+//! Tools: a command that is allowed or not, and a file.
+
+use protocol::{EventBody, ItemKind, TurnOutcome};
+
+use crate::script::{COMMAND_OUTPUT, FILE, TRACE, say};
+use crate::stage::{Answer, Turn, World};
+
+pub(crate) async fn a_command_runs_when_allowed(world: World) {
+    let stage = world.open().await;
+    let turn = stage.turn(say::COMMAND, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    assert!(has_item(&turn, ItemKind::ToolCall) && has_item(&turn, ItemKind::ToolResult), "{turn:?}");
+    let asked = turn.has(|event| matches!(event, EventBody::PermissionRequested(_)));
+    assert_eq!(asked, stage.player.asks(), "{turn:?}");
+    assert!(added(&turn).contains(&TRACE.to_owned()), "{turn:?}");
+    assert!(!stage.on_host(TRACE).exists(), "changes stay in the layer");
+    stage.close().await;
+}
+
+pub(crate) async fn a_command_does_not_run_when_denied(world: World) {
+    if !world.player.asks() {
+        return;
+    }
+    let stage = world.open().await;
+    let turn = stage.turn(say::COMMAND, Answer::No).await;
+    assert!(turn.has(|event| matches!(event, EventBody::PermissionRequested(_))), "{turn:?}");
+    assert!(matches!(turn.outcome(), Some(TurnOutcome::Completed | TurnOutcome::Interrupted)), "{turn:?}");
+    assert!(!turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    assert_eq!(added(&turn), [""; 0], "{turn:?}");
+    let next = stage.turn("hello", Answer::Yes).await;
+    assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    stage.close().await;
+}
+
+pub(crate) async fn a_file_is_written(world: World) {
+    let stage = world.open().await;
+    let turn = stage.turn(say::FILE, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(added(&turn).contains(&FILE.0.to_owned()), "{turn:?}");
+    assert!(turn.words().contains("It is made."), "{turn:?}");
+    assert!(!stage.on_host(FILE.0).exists(), "changes stay in the layer");
+    stage.close().await;
+}
+
+fn has_item(turn: &Turn, kind: ItemKind) -> bool {
+    turn.has(|event| matches!(event, EventBody::ItemCompleted(completed) if completed.item.kind == kind))
+}
+
+/// The files that are new in the workspace.
+fn added(turn: &Turn) -> Vec<String> {
+    let told = turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::WorkspaceChanged(changed) => Some(changed.added.clone()),
+        _ => None,
+    });
+    told.flatten().collect()
+}
