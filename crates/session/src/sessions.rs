@@ -17,6 +17,7 @@ use crate::command::{Command, Reply};
 use crate::host::Host;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
+use crate::recovery::take_over;
 use crate::recovery;
 use crate::roster::Roster;
 use crate::seat::Seat;
