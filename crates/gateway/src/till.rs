@@ -1,64 +1,108 @@
-//! The one place where a call is paid for: hold before it is sent, settle after it ended.
+//! The one place where a call is paid for: held in the ledger before it is sent, closed after it ended.
 //!
-//! Every route that reaches an upstream passes here, so nothing can be called past a limit.
+//! Every route that reaches an upstream passes here, so nothing can be called past a limit. What is held is
+//! the most the call can cost; a call whose cost nobody learnt keeps its hold.
 //!
-//! Not here: where the money is kept. A ledger takes the hold and the settlement over from this file.
+//! Not here: where the money is kept (`store`), or what the journal says about a call (`record`).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
-use protocol::Usage;
+use protocol::{CallId, Usage};
+use store::{Charge, Ledger, Progress, Reply, Source};
 
 use crate::{
+    ask::Ask,
     endpoint::Endpoint,
     identity::Identity,
+    outcome::Outcome,
     price::{Price, Prices},
     refusal::Refusal,
 };
 
-/// Keeps what one session may still use.
+/// Names us in the ledger as the system that counted a call.
+const SYSTEM: &str = "viv";
+/// Stands where no price table was used.
+const FREE: &str = "free";
+
+/// Pays for calls.
+#[derive(Clone)]
 pub(crate) struct Till {
-    prices: Arc<Prices>,
-    requests: AtomicU64,
+    pub(crate) prices: Arc<Prices>,
+    pub(crate) ledger: Arc<dyn Ledger>,
 }
 
 /// A call that was let through, at a price that no later change touches.
-#[derive(Debug)]
 pub(crate) struct Hold {
+    ledger: Arc<dyn Ledger>,
+    call: CallId,
     price: Price,
+    free: bool,
 }
 
 impl Till {
-    pub(crate) fn new(prices: Arc<Prices>) -> Self {
-        Self { prices, requests: AtomicU64::new(0) }
+    /// Lets one call through, or says why not. Answers when the hold is as durable as the ledger was asked to
+    /// be: only then may the call be sent.
+    pub(crate) async fn hold(
+        &self,
+        identity: &Identity,
+        endpoint: Endpoint,
+        ask: &Ask,
+        call: &CallId,
+    ) -> Result<Hold, Refusal> {
+        let model = identity.upstream.resolve(&ask.model);
+        let free = identity.upstream.is_free() || !endpoint.is_charged();
+        let price = if free { Price::FREE } else { self.price(&model)? };
+        let picos = u64::try_from(price.most_picos(&ask.bound)).unwrap_or(0);
+        let hold = store::Hold {
+            call: call.clone(),
+            source: Source { system: SYSTEM.to_owned(), run: identity.run.clone(), attempt: identity.attempt },
+            session: identity.session.clone(),
+            account: identity.account.clone(),
+            user: identity.user.clone(),
+            key: identity.key.clone(),
+            agent: identity.agent.clone(),
+            model,
+            price_hash: if free { FREE } else { self.prices.version() }.to_owned(),
+            picos,
+            limits: identity.budgets.clone(),
+            // The request is in the journal before it is sent, so a call that never was is told apart there.
+            sent: true,
+        };
+        self.ledger.hold(hold).await?;
+        Ok(Hold { ledger: self.ledger.clone(), call: call.clone(), price, free })
     }
 
-    /// Lets one call through, or says why not. Check and count are one step, so calls at the same time
-    /// cannot pass together.
-    pub(crate) fn hold(&self, identity: &Identity, endpoint: Endpoint, model: &str) -> Result<Hold, Refusal> {
-        let price = self.price(identity, endpoint, model)?;
-        if let Some(limit) = identity.limits.max_requests {
-            self.requests
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < limit).then_some(taken + 1))
-                .map_err(|_| Refusal::RequestsSpent { limit })?;
-        }
-        Ok(Hold { price })
-    }
-
-    fn price(&self, identity: &Identity, endpoint: Endpoint, model: &str) -> Result<Price, Refusal> {
-        if identity.upstream.is_free() || !endpoint.is_charged() {
-            return Ok(Price::FREE);
-        }
-        let model = identity.upstream.resolve(model);
-        self.prices.of(&model).cloned().ok_or(Refusal::PriceUnknown(model))
+    fn price(&self, model: &str) -> Result<Price, Refusal> {
+        self.prices.of(model).cloned().ok_or_else(|| Refusal::PriceUnknown(model.to_owned()))
     }
 }
 
 impl Hold {
-    /// What the call cost, in pico-dollars.
-    pub(crate) fn settle(&self, usage: &Usage) -> i64 {
+    /// Whether the call costs nothing, whatever it uses.
+    pub(crate) fn is_free(&self) -> bool {
+        self.free
+    }
+
+    /// What `usage` costs, in pico-dollars.
+    pub(crate) fn cost_picos(&self, usage: &Usage) -> i64 {
         self.price.cost_picos(usage)
+    }
+
+    /// Notes that the answer has begun. Nobody waits for it: it only tells a reader where a call is.
+    pub(crate) fn streaming(&self) {
+        drop(self.ledger.advance(self.call.clone(), Progress::Streaming));
+    }
+
+    /// Ends the call in the ledger.
+    pub(crate) fn close(&self, outcome: &Outcome) -> Reply {
+        let call = self.call.clone();
+        match outcome {
+            Outcome::Settled(usage) => {
+                let picos = u64::try_from(self.cost_picos(usage)).unwrap_or(0);
+                self.ledger.settle(call, Charge { usage: *usage, picos })
+            }
+            Outcome::Failed(reason) => self.ledger.fail(call, reason.clone()),
+            Outcome::Lost => self.ledger.advance(call, Progress::Lost),
+        }
     }
 }

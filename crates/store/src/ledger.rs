@@ -19,6 +19,7 @@ mod sqlite;
 mod totals;
 mod writer;
 
+pub(crate) use schema::SCHEMA;
 pub use error::{LedgerError, Refusal};
 pub use hold::{Charge, Hold, Progress, Source};
 pub use limit::{Limit, Most, Scope, Window};

@@ -7,8 +7,8 @@ use std::{
 
 use bytes::Bytes;
 use gateway::{
-    Attachment, CurrentTurn, Gateway, GatewayConfig, Identity, Limits, MemoryBodies, Script, Scripted, SessionToken,
-    Upstream,
+    Attachment, CurrentTurn, Gateway, GatewayConfig, Identity, Limits, MemoryBodies, Prices, Script, Scripted,
+    SessionToken, Upstream,
 };
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -16,7 +16,10 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use protocol::{Draft, Event, EventBody, SessionId, TurnId};
 use serde_json::Value;
-use store::{Journal, JournalError};
+use store::{
+    By, DataDir, Durability, Journal, JournalError, Ledger, Limit, SqliteLedger, SystemClock, UnknownCall, UsageRow,
+};
+use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet};
 
 /// A journal in memory.
@@ -75,6 +78,9 @@ pub(crate) struct Desk {
     pub(crate) token: String,
     pub(crate) notes: Arc<Notes>,
     pub(crate) bodies: Arc<MemoryBodies>,
+    pub(crate) ledger: Arc<SqliteLedger>,
+    /// The ledger's; kept until the desk is gone.
+    _directory: TempDir,
     pub(crate) attachment: Attachment,
 }
 
@@ -125,30 +131,63 @@ impl Desk {
     }
 
     pub(crate) fn limited(rules: &str, limits: Limits) -> Self {
-        let script = Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap();
-        Self::before(Arc::new(Scripted::new(script)), GatewayConfig::default(), limits)
+        Self::before(scripted(rules), Prices::default(), limits)
+    }
+
+    /// A desk whose model plays `rules`, for a session with these budgets.
+    pub(crate) fn budgeted(rules: &str, budgets: Vec<Limit>) -> Self {
+        Self::with(scripted(rules), Prices::default(), |identity| identity.budgets = budgets)
     }
 
     /// A desk before any upstream.
-    pub(crate) fn before(upstream: Arc<dyn Upstream>, config: GatewayConfig, limits: Limits) -> Self {
+    pub(crate) fn before(upstream: Arc<dyn Upstream>, prices: Prices, limits: Limits) -> Self {
+        Self::with(upstream, prices, |identity| identity.limits = limits)
+    }
+
+    /// A desk before any upstream, for a session that is told what is special about it.
+    pub(crate) fn with(upstream: Arc<dyn Upstream>, prices: Prices, change: impl FnOnce(&mut Identity)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::open(directory.path()).unwrap();
+        let ledger = Arc::new(SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (token, text) = SessionToken::issue();
         let (notes, bodies) = (Arc::new(Notes::default()), Arc::new(MemoryBodies::default()));
         let turn = CurrentTurn::default();
         turn.set(Some(TurnId::new("trn_1").unwrap()));
-        let identity = Identity {
+        let mut identity = Identity {
             session: SessionId::new("s1").unwrap(),
             token,
             account: "acme".into(),
+            user: Some("ann".into()),
+            key: None,
+            agent: Some("mock".into()),
+            run: "r1".into(),
+            attempt: 1,
             journal: notes.clone(),
             bodies: bodies.clone(),
             turn,
             upstream,
-            limits,
+            policy: None,
+            budgets: Vec::new(),
+            limits: Limits::default(),
         };
+        change(&mut identity);
+        let config = GatewayConfig { prices, ledger: ledger.clone() };
         let attachment = Gateway::new(config).attach(listener, identity).unwrap();
-        Self { address, token: text, notes, bodies, attachment }
+        Self { address, token: text, notes, bodies, ledger, _directory: directory, attachment }
+    }
+
+    /// What the session used, by the ledger.
+    pub(crate) fn bill(&self) -> UsageRow {
+        let mut rows = self.ledger.usage(By::Session, 0).unwrap();
+        assert_eq!(rows.len(), 1);
+        rows.remove(0)
+    }
+
+    /// Calls nobody knows the end of.
+    pub(crate) fn unknowns(&self) -> Vec<UnknownCall> {
+        self.ledger.unknowns().unwrap()
     }
 
     /// A request with the session's token.
@@ -197,6 +236,10 @@ impl Desk {
         let body = serde_json::from_value(data["body"].clone()).unwrap();
         self.bodies.get(&body).unwrap().into()
     }
+}
+
+fn scripted(rules: &str) -> Arc<Scripted> {
+    Arc::new(Scripted::new(Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap()))
 }
 
 /// The next bytes of an answer.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
+use gateway::{Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
@@ -29,7 +29,7 @@ fn desk(config: VendorConfig) -> Desk {
     let prices = ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
         .fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices, Limits::default())
 }
 
 #[tokio::test]
