@@ -35,12 +35,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    pub(crate) fn serve(
-        listener: std::net::TcpListener,
-        limits: Limits,
-        admit: Admit,
-        till: Till,
-    ) -> io::Result<Self> {
+    pub(crate) fn serve(listener: std::net::TcpListener, limits: Limits, admit: Admit, till: Till) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let tasks = Tasks::new(tokio::runtime::Handle::try_current().map_err(io::Error::other)?);

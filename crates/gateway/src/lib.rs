@@ -45,7 +45,7 @@ pub use bodies::{BodyStore, MemoryBodies};
 pub use endpoint::{Dialect, Endpoint};
 pub use identity::{CurrentTurn, Identity, Limits};
 pub use price::{Bound, Origin, Price, PriceTableError, Prices, Rates};
-pub use reconcile::{ReconcileError, Reconciled};
+pub use reconcile::Reconciled;
 pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
 pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};

@@ -53,10 +53,20 @@ impl End<'_> {
 mod tests {
     use super::*;
 
-    const SOME: Usage =
-        Usage { input_tokens: 1, output_tokens: 2, cache_read_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
-    const NONE: Usage =
-        Usage { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
+    const SOME: Usage = Usage {
+        input_tokens: 1,
+        output_tokens: 2,
+        cache_read_tokens: 0,
+        cache_write_tokens: 0,
+        cache_write_1h_tokens: 0,
+    };
+    const NONE: Usage = Usage {
+        input_tokens: 0,
+        output_tokens: 0,
+        cache_read_tokens: 0,
+        cache_write_tokens: 0,
+        cache_write_1h_tokens: 0,
+    };
 
     #[track_caller]
     fn check(answered: Option<u16>, failure: Option<&str>, usage: Usage, reached: bool, expected: [Outcome; 2]) {

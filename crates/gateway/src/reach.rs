@@ -188,7 +188,10 @@ mod tests {
 
     #[test]
     fn what_is_in_the_request_is_not() {
-        check(r#"{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}]}"#, false);
+        check(
+            r#"{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}]}"#,
+            false,
+        );
         check(r#"{"tools":[{"name":"fetch","input_schema":{"properties":{"url":{"type":"string"}}}}]}"#, false);
         check(r#"{"content":[{"type":"tool_use","input":{"url":"https://x","file":"a"}}]}"#, false);
         check(r#"{"content":"{\"previous_response_id\":\"x\"}","previous_response_id":null,"mcp_servers":[]}"#, false);

@@ -4,15 +4,16 @@
 //! a call whose end is in it is closed by the same rule as if its host had lived, and one whose request is not
 //! was never sent. What it cannot tell stays as it is, held and listed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use protocol::{CallId, EventBody, LlmCall, UpstreamError, Usage};
-use store::{Charge, Journal, JournalError, LedgerError, UnknownCall};
+use protocol::{CallId, EventBody, LlmCall, SessionId, UpstreamError, Usage};
+use store::{Charge, DataDir, JournalError, JournalReader, LedgerError, UnknownCall};
 
 use crate::{
     Gateway,
     outcome::{End, Outcome},
     price::Prices,
+    record::describe,
 };
 
 /// So many events are read at a time.
@@ -40,15 +41,36 @@ struct Trace {
 }
 
 impl Gateway {
-    /// Closes those of `calls`, all of one session, whose end `journal` knows. Waits for the disk.
-    pub fn reconcile(&self, calls: &[UnknownCall], journal: &dyn Journal) -> Result<Reconciled, ReconcileError> {
-        let mut traces: HashMap<&CallId, Trace> =
-            calls.iter().map(|unknown| (&unknown.call, Trace::default())).collect();
-        read(journal, &mut traces)?;
+    /// Closes every unknown call whose end its journal in `directory` knows. Waits for the disk.
+    ///
+    /// A journal that cannot be read is told in the log and costs nobody else's calls their look.
+    pub fn settle_unknown(&self, directory: &DataDir) -> Result<Reconciled, LedgerError> {
+        let mut by_session: BTreeMap<SessionId, Vec<UnknownCall>> = BTreeMap::new();
+        for unknown in self.ledger().unknowns()? {
+            by_session.entry(unknown.session.clone()).or_default().push(unknown);
+        }
         let mut reconciled = Reconciled::default();
+        for (session, calls) in by_session {
+            match read(directory, &session, &calls) {
+                Ok(traces) => self.close(&calls, &traces, &mut reconciled)?,
+                Err(error) => {
+                    tracing::warn!(%session, error = describe(&error), "cannot look up calls that were never settled");
+                    reconciled.unknown += calls.len() as u64;
+                }
+            }
+        }
+        Ok(reconciled)
+    }
+
+    fn close(
+        &self,
+        calls: &[UnknownCall],
+        traces: &HashMap<&CallId, Trace>,
+        reconciled: &mut Reconciled,
+    ) -> Result<(), LedgerError> {
         for unknown in calls {
-            let trace = traces.remove(&unknown.call).unwrap_or_default();
-            match trace.outcome(unknown, self.prices()) {
+            let outcome = traces.get(&unknown.call).and_then(|trace| trace.outcome(unknown, self.prices()));
+            match outcome {
                 Some((Outcome::Settled(usage), picos)) => {
                     self.ledger().settle(unknown.call.clone(), Charge { usage, picos }).wait()?;
                     reconciled.settled += 1;
@@ -60,19 +82,8 @@ impl Gateway {
                 Some((Outcome::Lost, _)) | None => reconciled.unknown += 1,
             }
         }
-        Ok(reconciled)
+        Ok(())
     }
-}
-
-/// Why calls could not be looked up.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// The journal cannot be read.
-    #[error("cannot read the journal of the calls")]
-    Journal(#[from] JournalError),
-    /// The ledger did not take what was found.
-    #[error("cannot write what was found into the ledger")]
-    Ledger(#[from] LedgerError),
 }
 
 impl Trace {
@@ -101,14 +112,22 @@ impl Trace {
     }
 }
 
-fn read(journal: &dyn Journal, traces: &mut HashMap<&CallId, Trace>) -> Result<(), JournalError> {
+/// What the journal of `session` says of `calls`. Nothing of the journal is changed: it may be torn, and
+/// whoever takes the session over cuts it and says so.
+fn read<'c>(
+    directory: &DataDir,
+    session: &SessionId,
+    calls: &'c [UnknownCall],
+) -> Result<HashMap<&'c CallId, Trace>, JournalError> {
+    let journal = JournalReader::open(directory.journal(session), session.clone())?;
+    let mut traces: HashMap<&CallId, Trace> = calls.iter().map(|unknown| (&unknown.call, Trace::default())).collect();
     let mut seen = 0;
     loop {
         let page = journal.after(seen, PAGE)?;
-        let Some(last) = page.last() else { return Ok(()) };
+        let Some(last) = page.last() else { return Ok(traces) };
         seen = last.sequence;
         for event in page {
-            observe(event.draft.body, traces);
+            observe(event.draft.body, &mut traces);
         }
     }
 }

@@ -187,7 +187,11 @@ impl OpenCall {
                 model_answered: reading.model,
                 upstream: self.identity.upstream.name().to_owned(),
                 usage: reading.usage,
-                cost_picos: if matches!(outcome, Outcome::Failed(_)) { 0 } else { self.hold.cost_picos(&reading.usage) },
+                cost_picos: if matches!(outcome, Outcome::Failed(_)) {
+                    0
+                } else {
+                    self.hold.cost_picos(&reading.usage)
+                },
                 status: ending.status,
                 ttft_micros: micros(ttft),
                 duration_micros,

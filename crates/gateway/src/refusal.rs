@@ -6,9 +6,9 @@
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
-use serde_json::{Value, json};
 use policy::RuleRef;
 use protocol::Code;
+use serde_json::{Value, json};
 use store::{JournalError, LedgerError, Most, Window};
 
 use crate::{endpoint::Dialect, tee::Tee, upstream::UpstreamFailure};

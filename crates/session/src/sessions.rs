@@ -12,7 +12,7 @@ use protocol::{
     SessionId, SessionInfo, TerminatedBy,
 };
 use sandbox::Backend;
-use store::{Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord};
+use store::{By, Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -186,11 +186,27 @@ impl Sessions {
         all
     }
 
-    /// Takes over what processes that are gone left behind: open turns end as interrupted, open permissions
-    /// and questions as expired. Returns the sessions that can go on; their agents start with the next message.
+    /// What was used since a time in milliseconds, one row a session, account, user, agent, model or day.
+    pub async fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, SessionError> {
+        let host = self.host.clone();
+        blocking(move || Ok(host.gateway.ledger().usage(by, since_ms)?)).await
+    }
+
+    /// What one session used, from its beginning; nothing yet when it made no call.
+    pub async fn usage_of(&self, id: &SessionId) -> Result<Option<UsageRow>, SessionError> {
+        self.host.shelf.index.get(id)?;
+        let rows = self.usage(By::Session, 0).await?;
+        Ok(rows.into_iter().find(|row| row.name == id.as_str()))
+    }
+
+    /// Takes over what processes that are gone left behind: calls that were never settled are settled as far as
+    /// their journals know what they cost, open turns end as interrupted, open permissions and questions as
+    /// expired. Returns the sessions that can go on; their agents start with the next message.
     pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
         let host = self.host.clone();
         blocking(move || {
+            let reconciled = host.gateway.settle_unknown(host.shelf.directory())?;
+            tracing::debug!(?reconciled, "looked up calls that were never settled");
             let mut recovered = Vec::new();
             for orphan in host.shelf.index.orphans()? {
                 let id = orphan.info.session_id.clone();

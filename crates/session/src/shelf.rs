@@ -32,6 +32,11 @@ impl Shelf {
         Ok(Self { directory, clock, index, owner, open: Mutex::default() })
     }
 
+    /// Where everything is.
+    pub(crate) fn directory(&self) -> &DataDir {
+        &self.directory
+    }
+
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
     pub(crate) async fn enter(self: &Arc<Self>, new: NewSession) -> Result<Arc<FileJournal>, SessionError> {
         let this = self.clone();

@@ -15,14 +15,16 @@ mod port;
 mod recovery;
 mod report;
 mod schema;
+mod since;
 mod sqlite;
 mod totals;
 mod writer;
 
-pub(crate) use schema::SCHEMA;
 pub use error::{LedgerError, Refusal};
 pub use hold::{Charge, Hold, Progress, Source};
 pub use limit::{Limit, Most, Scope, Window};
 pub use port::{Ledger, Reply};
 pub use report::{Audit, By, UnknownCall, UsageRow};
+pub(crate) use schema::SCHEMA;
+pub use since::{Since, SinceError};
 pub use sqlite::{Durability, OpenedLedger, SqliteLedger};

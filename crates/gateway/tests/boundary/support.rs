@@ -80,8 +80,36 @@ pub(crate) struct Desk {
     pub(crate) bodies: Arc<MemoryBodies>,
     pub(crate) ledger: Arc<SqliteLedger>,
     /// The ledger's; kept until the desk is gone.
-    _directory: TempDir,
+    directory: TempDir,
     pub(crate) attachment: Attachment,
+}
+
+/// What is left when a desk is closed.
+pub(crate) struct Books {
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) ledger: Arc<SqliteLedger>,
+    directory: TempDir,
+}
+
+impl Books {
+    /// What the session used.
+    #[track_caller]
+    pub(crate) fn bill(&self) -> UsageRow {
+        let mut rows = self.ledger.usage(By::Session, 0).unwrap();
+        assert_eq!((rows.len(), self.ledger.audit().unwrap().wrong_totals), (1, 0));
+        rows.remove(0)
+    }
+
+    /// Calls nobody knows the end of.
+    pub(crate) fn unknowns(&self) -> Vec<UnknownCall> {
+        self.ledger.unknowns().unwrap()
+    }
+
+    /// Every byte the ledger has on disk.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.is_file()).flat_map(|path| std::fs::read(path).unwrap()).collect()
+    }
 }
 
 /// What came back, whole.
@@ -175,19 +203,13 @@ impl Desk {
         change(&mut identity);
         let config = GatewayConfig { prices, ledger: ledger.clone() };
         let attachment = Gateway::new(config).attach(listener, identity).unwrap();
-        Self { address, token: text, notes, bodies, ledger, _directory: directory, attachment }
+        Self { address, token: text, notes, bodies, ledger, directory, attachment }
     }
 
-    /// What the session used, by the ledger.
-    pub(crate) fn bill(&self) -> UsageRow {
-        let mut rows = self.ledger.usage(By::Session, 0).unwrap();
-        assert_eq!(rows.len(), 1);
-        rows.remove(0)
-    }
-
-    /// Calls nobody knows the end of.
-    pub(crate) fn unknowns(&self) -> Vec<UnknownCall> {
-        self.ledger.unknowns().unwrap()
+    /// Lets every call end, and keeps what is written about them.
+    pub(crate) async fn close(self) -> Books {
+        self.attachment.close().await;
+        Books { notes: self.notes, ledger: self.ledger, directory: self.directory }
     }
 
     /// A request with the session's token.

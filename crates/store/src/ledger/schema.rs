@@ -1,7 +1,8 @@
 //! The tables of the ledger.
 
 /// `total` is the sum of `call`, kept beside it so that a limit costs one look; [`super::Audit`] compares the two.
-pub(crate) const SCHEMA: &[&str] = &["
+pub(crate) const SCHEMA: &[&str] = &[
+    "
 CREATE TABLE call (
     call_id TEXT PRIMARY KEY,
     source_system TEXT NOT NULL,
@@ -53,7 +54,8 @@ CREATE TABLE lease (
     used_picos INTEGER NOT NULL,
     PRIMARY KEY (session, owner)
 ) STRICT, WITHOUT ROWID;
-", "
+",
+    "
 CREATE TABLE key (
     id TEXT PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
@@ -66,4 +68,5 @@ CREATE TABLE key (
     expires_ms INTEGER,
     revoked_ms INTEGER
 ) STRICT, WITHOUT ROWID;
-"];
+",
+];
