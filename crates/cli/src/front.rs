@@ -17,8 +17,8 @@ use crate::host;
 
 /// Where sessions are run.
 pub(crate) enum Front {
-    /// In this process.
-    Here(Sessions),
+    /// In this process, and who pays.
+    Here(Sessions, Options),
     /// In the server.
     There(Client),
 }
@@ -27,16 +27,18 @@ impl Front {
     /// The server if one answers, else this process.
     pub(crate) async fn open(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
-        match Client::connect(&directory).await {
+        // A server knows nothing of this person's `--env-file`.
+        let client = if config.env_upstream.is_some() { None } else { Client::connect(&directory).await };
+        match client {
             Some(client) => Ok(Self::There(client)),
-            None => Ok(Self::Here(host::open_sessions(config, policy, spawner).await?)),
+            None => Ok(Self::Here(host::open_sessions(config, policy, spawner).await?, host::options(config))),
         }
     }
 
     /// Makes a session.
     pub(crate) async fn create(&self, id: &SessionId, request: CreateSession) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(sessions) => Ok(sessions.create(id.clone(), request, Options::default()).await?),
+            Self::Here(sessions, options) => Ok(sessions.create(id.clone(), request, options.clone()).await?),
             Self::There(client) => client.create(id, &request).await,
         }
     }
@@ -44,7 +46,7 @@ impl Front {
     /// Hands it a prompt.
     pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
         match self {
-            Self::Here(sessions) => {
+            Self::Here(sessions, _) => {
                 sessions.send(id, Message::text(text)).await?;
                 Ok(())
             }
@@ -55,7 +57,7 @@ impl Front {
     /// Its events, from the first.
     pub(crate) async fn follow(&self, id: &SessionId) -> Result<Follow, Failure> {
         Ok(match self {
-            Self::Here(sessions) => Follow::Here(Tail::new(Arc::clone(&sessions.journal(id)?), 0)),
+            Self::Here(sessions, _) => Follow::Here(Tail::new(Arc::clone(&sessions.journal(id)?), 0)),
             Self::There(client) => Follow::There(client.events(id).await?),
         })
     }
@@ -68,7 +70,7 @@ impl Front {
         reply: PermissionReply,
     ) -> Result<(), Failure> {
         match self {
-            Self::Here(sessions) => Ok(sessions.reply_permission(id, permission, reply).await?),
+            Self::Here(sessions, _) => Ok(sessions.reply_permission(id, permission, reply).await?),
             Self::There(client) => client.reply(id, permission, reply).await,
         }
     }
@@ -81,10 +83,10 @@ impl Front {
         answer: Option<String>,
     ) -> Result<(), Failure> {
         match (self, answer) {
-            (Self::Here(sessions), Some(answer)) => {
+            (Self::Here(sessions, _), Some(answer)) => {
                 Ok(sessions.reply_question(id, question, vec![vec![answer]]).await?)
             }
-            (Self::Here(sessions), None) => Ok(sessions.reject_question(id, question).await?),
+            (Self::Here(sessions, _), None) => Ok(sessions.reject_question(id, question).await?),
             (Self::There(client), answer) => client.answer(id, question, answer).await,
         }
     }
@@ -92,14 +94,14 @@ impl Front {
     /// Ends it.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Here(sessions) => Ok(sessions.terminate(id).await?),
+            Self::Here(sessions, _) => Ok(sessions.terminate(id).await?),
             Self::There(client) => client.terminate(id).await,
         }
     }
 
     /// Lets go of everything this process runs.
     pub(crate) async fn close(&self) {
-        if let Self::Here(sessions) = self {
+        if let Self::Here(sessions, _) = self {
             sessions.close_all().await;
         }
     }

@@ -11,14 +11,21 @@ mod doctor;
 mod exec;
 mod failure;
 mod front;
+mod gateway;
 mod host;
+mod keys;
+mod models;
+mod money;
 mod name;
 mod outlet;
 mod policy;
 mod run;
 mod serve;
 mod sessions;
+mod table;
 mod timeline;
+mod upstream;
+mod usage;
 
 use std::process::ExitCode;
 

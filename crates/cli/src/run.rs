@@ -27,6 +27,7 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let config = config.with_env_file(arguments.env_file.as_deref())?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = arguments.workspace.canonicalize().map_err(|error| {
         Failure::new(Code::InvalidRequest, format!("workspace `{}` cannot be opened", arguments.workspace.display()))

@@ -6,7 +6,6 @@ pub(crate) mod diff;
 mod list;
 mod watch;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::table::print;
 
 /// Carries out `viv sessions …`.
 pub(crate) async fn carry_out(command: SessionsCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
@@ -57,15 +57,5 @@ async fn stop(config: &Config, session: &SessionInfo) -> Result<(), Failure> {
             format!("session `{id}` is run by another `viv run`, or its host died"),
         )
         .help("press Ctrl-C where it runs, or: viv serve")),
-    }
-}
-
-/// Writes data to stdout; a reader that has gone away is no error.
-fn print(text: &str) -> Result<(), Failure> {
-    match anstream::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Code::StreamError, "cannot write the output").because(&error))
-        }
-        _ => Ok(()),
     }
 }

@@ -1,0 +1,90 @@
+//! `viv usage`: what model calls cost, by session, account, user, agent, model or day.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::json;
+use store::{By, Ledger, Since, UsageRow};
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::money::usd;
+use crate::table::{Table, print, print_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct UsageArguments {
+    /// What to sum by
+    #[arg(long, value_name = "WHAT", default_value = "session", value_parser = by)]
+    by: By,
+    /// Only what was used since then: 7d, 24h, 2026-11-15; everything when not given
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Since>())]
+    since: Option<Since>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+/// How usage is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns, tab-separated in a pipe
+    Table,
+    /// Comma-separated, with a heading
+    Csv,
+}
+
+fn by(name: &str) -> Result<By, String> {
+    let all = || By::ALL.map(By::as_str).join(", ");
+    By::named(name).ok_or_else(|| format!("usage is not summed by `{name}`; there are {}", all()))
+}
+
+/// Carries out `viv usage`.
+pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let ledger = host::ledger(config)?;
+    let since_ms = arguments.since.map_or(0, |since| since.millisecond(Timestamp::now()));
+    let rows = ledger.usage(arguments.by, since_ms)?;
+    if json {
+        let rows: Vec<_> = rows.iter().map(as_json).collect();
+        print_json(&json!({"by": arguments.by.as_str(), "since_ms": since_ms, "rows": rows}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let table = table(arguments.by, &rows);
+    print(&if arguments.format == Format::Csv { table.csv() } else { table.text() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(by: By, rows: &[UsageRow]) -> Table<10> {
+    let name = match by {
+        By::Session => "SESSION",
+        By::Account => "ACCOUNT",
+        By::User => "USER",
+        By::Agent => "AGENT",
+        By::Model => "MODEL",
+        By::Day => "DAY",
+    };
+    let head =
+        [name, "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "USD", "HELD USD", "UNKNOWN"];
+    let cells = |row: &UsageRow| {
+        let usage = &row.usage;
+        [
+            row.name.clone(),
+            row.calls.to_string(),
+            usage.input_tokens.to_string(),
+            usage.output_tokens.to_string(),
+            usage.cache_read_tokens.to_string(),
+            usage.cache_write_tokens.to_string(),
+            usage.cache_write_1h_tokens.to_string(),
+            usd(row.spent_picos),
+            usd(row.held_picos),
+            row.unknown.to_string(),
+        ]
+    };
+    Table { head, rows: rows.iter().map(cells).collect() }
+}
+
+fn as_json(row: &UsageRow) -> serde_json::Value {
+    json!({"name": row.name, "calls": row.calls, "usage": row.usage, "spent_picos": row.spent_picos,
+        "held_picos": row.held_picos, "unknown": row.unknown})
+}
