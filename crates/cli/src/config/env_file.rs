@@ -40,12 +40,12 @@ fn missing(path: &Path, name: &str) -> Failure {
 
 /// The last value of `name`; an empty one counts as absent.
 fn value(text: &str, name: &str) -> Option<String> {
-    let values = text.lines().filter_map(|line| {
+    let mut values = text.lines().filter_map(|line| {
         let line = line.trim();
         let (found, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
         (found.trim() == name).then(|| unquoted(value.trim()))
     });
-    values.last().filter(|value| !value.is_empty())
+    values.next_back().filter(|value| !value.is_empty())
 }
 
 fn unquoted(value: &str) -> String {

@@ -13,6 +13,7 @@ mod refusals;
 mod sessions;
 mod sockets;
 mod stage;
+mod usage;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         events::trials(),
         answers::trials(),
         sockets::trials(),
+        usage::trials(),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
