@@ -130,7 +130,7 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
         }
     };
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let what = format!("`{}` line {line} is not a configuration", path.display());
         // The message alone: the error would also repeat the line, and a key may stand on it.
         Failure::new(Code::ConfigInvalid, what).detail(error.message()).help(format!("edit {}", path.display()))
