@@ -17,7 +17,8 @@ use crate::args::{Arguments, Command};
 use crate::config::{Config, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, demo, doctor, exec, gateway as alone, keys, models, money, policy, run, serve, sessions, upstream, usage,
+    agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, run, serve, sessions, upstream,
+    usage,
 };
 
 /// Carries out what was typed.
@@ -31,7 +32,8 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Agent { .. } => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
         Command::Exec(exec) => exec::carry_out(exec, &config, Spawner::fork()?, json),
-        Command::Policy(command) => carry_out_policy(command, &config, json),
+        Command::Agents(command) => agents::carry_out(command, &config, json),
+        Command::Policy(command) => Ok(carry_out_policy(command, &config, json)),
         Command::Usage(arguments) => usage::carry_out(&arguments, &config, json),
         Command::Models => models::carry_out(&config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
@@ -52,15 +54,15 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> ExitCode {
     let setting = policy::Setting::of(config, json);
     let mut people = anstream::stderr();
     match policy::run(command, &setting, &mut anstream::stdout(), &mut people) {
-        Ok(code) => Ok(code),
+        Ok(code) => code,
         Err(failure) => {
             // Nobody is left to tell when standard error is closed too.
             let _ = failure.report(&mut people);
-            Ok(ExitCode::from(failure.code().exit()))
+            ExitCode::from(failure.code().exit())
         }
     }
 }
@@ -91,7 +93,7 @@ pub(crate) async fn open_sessions(
     let sessions = Sessions::open(Parts {
         directory: data_dir(config)?,
         clock: Arc::new(SystemClock),
-        roster: Roster::default().with(&agents::MockAgent, program),
+        roster: Roster::default().with(&::agents::MockAgent, program).with_installed(config.data_dir.clone()),
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
         gateway: gateway(config)?,
         egress: Egress::default(),

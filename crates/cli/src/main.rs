@@ -3,6 +3,7 @@
 //! The sandbox spawner is forked here, before anything has started a thread.
 
 mod agent;
+mod agents;
 mod args;
 mod client;
 mod config;
@@ -22,6 +23,7 @@ mod policy;
 mod run;
 mod serve;
 mod sessions;
+mod signals;
 mod table;
 mod timeline;
 mod upstream;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::{endpoint::Endpoint, price::Bound, reach::Reach, refusal::Refusal};
 
 /// What a vendor adds to a prompt: its own words about tools, and marks between messages.
-const ADDED_TOKENS: u64 = 2_048;
+const ADDED_TOKENS: u64 = 4_096;
 /// The longest prompt a model takes, for a request whose prompt is not all in it.
 const LONGEST_PROMPT: u64 = 1 << 20;
 
@@ -120,7 +120,7 @@ mod tests {
         let bound = |body: &str| read(body).unwrap().bound;
         let chat = r#"{"model":"m","max_tokens":10,"max_completion_tokens":1.5e1,"n":3}"#;
         let expected =
-            Bound { input_tokens: chat.len() as u64 + 2_048, output_tokens: Some(15), answers: 3, hour_cache: false };
+            Bound { input_tokens: chat.len() as u64 + 4_096, output_tokens: Some(15), answers: 3, hour_cache: false };
         assert_eq!(bound(chat), expected);
         let gemini = bound(r#"{"model":"m","generationConfig":{"maxOutputTokens":7,"candidateCount":2}}"#);
         assert_eq!((gemini.output_tokens, gemini.answers), (Some(7), 2));

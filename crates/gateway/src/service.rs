@@ -32,7 +32,7 @@ pub(crate) struct Desk {
 impl Desk {
     /// Whoever sent a request, if it shows a token that opens something here.
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        let identity = headers::token(headers).and_then(|token| (self.admit)(token)).ok_or(Refusal::TokenInvalid)?;
+        let identity = headers::tokens(headers).find_map(|token| (self.admit)(token)).ok_or(Refusal::TokenInvalid)?;
         Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() })
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::system::System;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
+    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
@@ -74,22 +74,19 @@ impl JailBackend {
             move |source| SandboxError::Create { step, source }
         };
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
-        let tasks = group.tasks().map_err(create("open the limits"))?;
-        let v2 = group.v2_directory().map_err(create("open the limits"))?;
-        let plan = plan(spec, kept.process, tasks.len(), v2.is_some())?;
+        let fs = spec.policy.fs();
+        let plan = plan(spec, &fs, kept.process)?;
         let since = SystemTime::now();
-        let cgroups: Vec<_> = tasks.iter().chain(&v2).map(AsFd::as_fd).collect();
-        let mut made = Jail::make(&self.spawner, &plan, &cgroups).map_err(setup_error)?;
+        let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(setup_error)?;
         let lower = plan.workspace.directory().cloned();
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
-        describe(&mut effective, spec.policy.fs().workspace_mode);
+        describe(&mut effective, fs.workspace_mode);
         Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
     }
 }
 
-fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool) -> Result<Plan, SandboxError> {
-    let fs = spec.policy.fs();
+fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: jail::ProcessLimits) -> Result<Plan, SandboxError> {
     let limits = spec.policy.limits();
     let mut system = System::showing(&fs.read_paths);
     for path in &fs.write_paths {
@@ -104,22 +101,26 @@ fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool
         binds: system.binds,
         links: system.links,
         files: system.files,
-        workspace: workspace_plan(spec.workspace.as_deref(), &fs)?,
+        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
-        cgroup_tasks: tasks,
-        cgroup_v2: v2,
     })
 }
 
 fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = canonical(directory)?;
+    let hidden = || {
+        masks(&directory, &fs.deny_read).map_err(|source| SandboxError::Create {
+            step: format!("look for what is hidden in `{}`", directory.display()),
+            source,
+        })
+    };
     Ok(match fs.workspace_mode {
-        WorkspaceMode::Overlay => WorkspacePlan::Overlay { directory, masks: Vec::new() },
-        WorkspaceMode::Bind => WorkspacePlan::Bind { directory, writable: true },
-        WorkspaceMode::Readonly => WorkspacePlan::Bind { directory, writable: false },
+        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden()?, directory },
+        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden()?, directory },
+        WorkspaceMode::Bind => WorkspacePlan::Bind { directory },
     })
 }
 
@@ -129,19 +130,28 @@ fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
 }
 
 fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
-    let by = match mode {
-        WorkspaceMode::Overlay => "overlayfs",
-        WorkspaceMode::Bind => "bind mount",
-        WorkspaceMode::Readonly => "read-only mount",
+    const WALL: &str = "private root + landlock";
+    let (workspace, hiding, keeping) = match mode {
+        WorkspaceMode::Overlay => ("overlayfs", Some("whiteout layer"), Some("refused when changes are applied")),
+        WorkspaceMode::Readonly => ("read-only mount", Some("whiteout layer"), Some("read-only mount")),
+        // Names are written on the host at once: there is no layer to hide or to refuse anything in.
+        WorkspaceMode::Bind => ("bind mount", None, None),
     };
     for (key, by) in [
-        ("fs.workspace", by),
-        ("fs.read", "private root + landlock"),
-        ("fs.write", "private root + landlock"),
-        ("net.enabled", "network namespace + seccomp"),
-        ("env.pass", "explicit environment"),
+        ("fs.workspace", Some(workspace)),
+        ("fs.read", Some(WALL)),
+        ("fs.write", Some(WALL)),
+        ("fs.deny_read", hiding),
+        ("fs.deny_write", keeping),
+        ("net", Some("network namespace + seccomp + egress proxy")),
+        ("env.pass", Some("explicit environment")),
+        ("models", Some("gateway")),
     ] {
-        effective.insert(key.to_owned(), json!({"state": "enforced", "by": by}));
+        let row = match by {
+            Some(by) => json!({"state": "enforced", "by": by}),
+            None => json!({"state": "absent", "by": "workspace: bind"}),
+        };
+        effective.insert(key.to_owned(), row);
     }
 }
 

@@ -22,6 +22,16 @@ pub(crate) struct ConfigFile {
     pub(crate) prices: BTreeMap<String, PriceSection>,
     /// What a call's entry in the ledger survives.
     pub(crate) ledger: LedgerSection,
+    /// Where agents come from.
+    pub(crate) agents: AgentsSection,
+}
+
+/// How agents are installed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AgentsSection {
+    /// Where npm keeps what it downloaded; its own place when absent.
+    pub(crate) npm_cache: Option<PathBuf>,
 }
 
 /// Which model sessions talk to.

@@ -18,7 +18,7 @@ const KEY: &str = "sk-canary-0123456789";
 /// Pico-dollars a token, in and out.
 const RATES: (i64, i64) = (3_000_000, 15_000_000);
 /// What the gateway adds to the bytes of a request when it bounds the prompt.
-const ADDED_TOKENS: u64 = 2_048;
+const ADDED_TOKENS: u64 = 4_096;
 const ROUNDS: usize = 10;
 const CALLERS: usize = 200;
 
