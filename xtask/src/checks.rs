@@ -11,7 +11,7 @@ use crate::{identity, install, tidy, transcript, viv, workspace};
 /// Every check, after installing what they need.
 pub(crate) fn run_all() -> Result<()> {
     let mut steps = Steps::start();
-    steps.step("install", || install::run(install::TESTS).map(|()| install::note(install::TESTS)))?;
+    steps.step("install", || install::run_all().map(|()| install::note(install::TESTS)))?;
     without_running(&mut steps)?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
     steps.command("tests", cargo(&["test", "--locked", "--workspace"]))?;

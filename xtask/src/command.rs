@@ -67,7 +67,7 @@ fn bench(arguments: &[String]) -> Result<()> {
 
 fn install(arguments: &[String]) -> Result<()> {
     nothing_more("install", arguments)?;
-    install::run(install::TESTS)
+    install::run_all()
 }
 
 fn nothing_more(name: &str, arguments: &[String]) -> Result<()> {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{identity, workspace};
+use crate::{identity, venv, workspace};
 
 /// A Debian package, and why we need it.
 pub(crate) struct Package {
@@ -22,6 +22,12 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];
+
+/// Installs everything that `cargo xtask test` uses.
+pub(crate) fn run_all() -> Result<()> {
+    run(TESTS)?;
+    venv::install()
+}
 
 /// Installs what is missing of `wanted`, showing progress.
 pub(crate) fn run(wanted: &[Package]) -> Result<()> {

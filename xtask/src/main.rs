@@ -15,6 +15,7 @@ mod step;
 mod tidy;
 mod transcript;
 mod tree;
+mod venv;
 mod viv;
 mod workspace;
 

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
+use crate::gateway::GatewayCommand;
+use crate::keys::KeysCommand;
 use crate::policy::PolicyCommand;
+use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Coding agents under glass: run them in a sandbox, meter them, see everything they did.
@@ -40,6 +43,16 @@ pub(crate) enum Command {
     /// Check, explain, test, compare and trust policy files
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// What model calls cost, by session, account, user, agent, model or day
+    Usage(UsageArguments),
+    /// What models cost, and where the prices come from
+    Models,
+    /// Make, list and revoke keys of `viv gateway serve`
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// The model gateway alone, without a sandbox
+    #[command(subcommand)]
+    Gateway(GatewayCommand),
     /// What works on this machine, and why the rest does not
     Doctor,
     /// Lives as an agent inside the sandbox
@@ -65,6 +78,9 @@ pub(crate) struct RunArguments {
     /// Which model
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the configured one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Option<PathBuf>,
     /// A policy file or a preset; what `viv policy explain` says when not given
     #[arg(long, value_name = "FILE|PRESET")]
     pub(crate) policy: Option<String>,
@@ -183,8 +199,8 @@ pub(crate) enum SessionsCommand {
     },
 }
 
-/// `90s`, `10m`, `2h`, `500ms`.
-fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+/// `90s`, `10m`, `2h`, `7d`, `500ms`.
+pub(crate) fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let amount: u64 = digits.parse().map_err(|_| format!("`{text}` is no time; write e.g. `30s` or `10m`"))?;
     let millis = match &text[digits.len()..] {
@@ -192,7 +208,8 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
         "s" | "" => amount.checked_mul(1000),
         "m" => amount.checked_mul(60_000),
         "h" => amount.checked_mul(3_600_000),
-        unit => return Err(format!("`{unit}` is no unit of time; there are ms, s, m and h")),
+        "d" => amount.checked_mul(86_400_000),
+        unit => return Err(format!("`{unit}` is no unit of time; there are ms, s, m, h and d")),
     };
     millis.map(std::time::Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
 }
@@ -211,7 +228,7 @@ mod tests {
     fn times_are_read_with_their_unit() {
         assert_eq!(parse_duration("90s").unwrap().as_millis(), 90_000);
         assert_eq!(parse_duration("500ms").unwrap().as_millis(), 500);
-        for bad in ["", "m", "10d", "-1s", "1.5s", "99999999999999999999s", "99999999999999999h"] {
+        for bad in ["", "m", "10y", "-1s", "1.5s", "99999999999999999999s", "99999999999999999h"] {
             assert!(parse_duration(bad).is_err(), "`{bad}` was accepted");
         }
     }

@@ -1,14 +1,20 @@
-//! The only place that reads the environment and the configuration file.
+//! The only place that reads the environment and the configuration files.
 //!
 //! Read once, passed down by value. Keys that are not known are errors, so a typo can never widen
 //! anything.
 
-use std::path::{Path, PathBuf};
+mod env_file;
+mod file;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gateway::Secret;
 use protocol::Code;
-use serde::Deserialize;
 
 use crate::failure::Failure;
+
+pub(crate) use file::{ConfigFile, DurabilityWord, Kind, PriceSection, UpstreamSection};
 
 /// What the environment and the configuration file say.
 #[derive(Debug, Clone)]
@@ -19,32 +25,8 @@ pub(crate) struct Config {
     pub(crate) organisation_policy: PathBuf,
     /// What the file says.
     pub(crate) file: ConfigFile,
-}
-
-/// `viv.toml` in the data directory.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ConfigFile {
-    /// The model behind the gateway.
-    pub(crate) model: ModelSection,
-    /// Where agents come from.
-    pub(crate) agents: AgentsSection,
-}
-
-/// How agents are installed.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AgentsSection {
-    /// Where npm keeps what it downloaded; its own place when absent.
-    pub(crate) npm_cache: Option<PathBuf>,
-}
-
-/// Which script the built-in model plays.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ModelSection {
-    /// A script of your own; the built-in one when absent.
-    pub(crate) script: Option<PathBuf>,
+    /// The upstream of an `--env-file`: in place of the configured one, for this process alone.
+    pub(crate) env_upstream: Option<UpstreamSection>,
 }
 
 impl Config {
@@ -58,13 +40,68 @@ impl Config {
             Failure::new(Code::ConfigInvalid, "the data directory has no absolute path").because(&error)
         })?;
         let file = read_file(&data_dir.join("viv.toml"))?;
-        Ok(Self { data_dir, organisation_policy: PathBuf::from("/etc/viv/policy.yaml"), file })
+        let organisation_policy = PathBuf::from("/etc/viv/policy.yaml");
+        Ok(Self { data_dir, organisation_policy, file, env_upstream: None })
+    }
+
+    /// The same with the upstream of a `.env` file.
+    pub(crate) fn with_env_file(mut self, path: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(path) = path {
+            self.env_upstream = Some(env_file::read(path)?);
+        }
+        Ok(self)
+    }
+
+    /// A configuration error at a key of `viv.toml`.
+    pub(crate) fn wrong(&self, key: &str, why: &str) -> Failure {
+        let path = self.data_dir.join("viv.toml");
+        Failure::new(Code::ConfigInvalid, format!("`{key}` in `{}`: {why}", path.display()))
+            .help(format!("edit {}", path.display()))
+    }
+
+    /// A path in `viv.toml`, which may be relative to it.
+    pub(crate) fn path(&self, path: &Path) -> PathBuf {
+        self.data_dir.join(path)
+    }
+
+    /// The key of an upstream, wherever it is; none: it needs none.
+    pub(crate) fn key(&self, name: &str, section: &UpstreamSection) -> Result<Option<Secret>, Failure> {
+        let UpstreamSection { key, key_file, key_command, key_env, .. } = section;
+        let at = |which: &str| format!("upstreams.{name}.{which}");
+        match (key, key_file, key_command, key_env) {
+            (None, None, None, None) => Ok(None),
+            (Some(key), None, None, None) => Ok(Some(Secret::new(key))),
+            (None, Some(file), None, None) => {
+                let read = std::fs::read_to_string(self.path(file));
+                read.map(|text| Some(Secret::new(text))).map_err(|error| {
+                    self.wrong(&at("key_file"), &format!("`{}` cannot be read", file.display())).because(&error)
+                })
+            }
+            (None, None, Some(command), None) => {
+                printed(command).map(Some).map_err(|why| self.wrong(&at("key_command"), &why))
+            }
+            (None, None, None, Some(variable)) => match std::env::var(variable) {
+                Ok(text) => Ok(Some(Secret::new(text))),
+                Err(_) => Err(self.wrong(&at("key_env"), &format!("the variable `{variable}` is not set"))),
+            },
+            _ => Err(self.wrong(&at("key"), "one of key, key_file, key_command and key_env is enough")),
+        }
     }
 }
 
 /// A variable that an agent's process inside the sandbox was given.
 pub(crate) fn agent_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// What `command` prints. What it says on the way is for the person; it is not repeated here.
+fn printed(command: &str) -> Result<Secret, String> {
+    let output = Command::new("sh").args(["-c", command]).stderr(std::process::Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("the command could not be started: {error}"))?;
+    match String::from_utf8(output.stdout) {
+        Ok(text) if output.status.success() && !text.trim().is_empty() => Ok(Secret::new(text)),
+        _ => Err(format!("the command printed no key ({})", output.status)),
+    }
 }
 
 fn variable(name: &str) -> Option<std::ffi::OsString> {
@@ -93,7 +130,9 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
         }
     };
     toml::from_str(&text).map_err(|error| {
-        let what = format!("`{}` is not a configuration", path.display());
-        Failure::new(Code::ConfigInvalid, what).detail(error.to_string()).help(format!("edit {}", path.display()))
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let what = format!("`{}` line {line} is not a configuration", path.display());
+        // The message alone: the error would also repeat the line, and a key may stand on it.
+        Failure::new(Code::ConfigInvalid, what).detail(error.message()).help(format!("edit {}", path.display()))
     })
 }

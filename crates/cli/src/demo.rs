@@ -8,7 +8,7 @@ use jail::Spawner;
 use protocol::{Code, CreateSession, TurnOutcome};
 
 use crate::args::Permissions;
-use crate::config::Config;
+use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
 use crate::front::Front;
 use crate::policy::{Setting, choose};
@@ -22,7 +22,9 @@ const README: &str =
     "# A project\n\nThe agent works on a copy of this directory; the directory itself does not change.\n";
 
 /// Carries out `viv demo`.
-pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+    // The tour is the same for everybody, whichever model their own sessions use.
+    config.file = ConfigFile::default();
     let mut signals = Signals::listen()?;
     let directory = host::data_dir(&config)?;
     let workspace = directory.root().join("demo");

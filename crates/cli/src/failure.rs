@@ -145,6 +145,12 @@ impl From<store::JournalError> for Failure {
     }
 }
 
+impl From<store::LedgerError> for Failure {
+    fn from(error: store::LedgerError) -> Self {
+        Self::of(error.code(), &error)
+    }
+}
+
 impl From<session::SessionError> for Failure {
     fn from(error: session::SessionError) -> Self {
         let failure = Self::of(error.code(), &error);

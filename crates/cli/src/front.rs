@@ -29,20 +29,22 @@ pub(crate) enum Front {
 /// Sessions that this process runs, and that others of the same user can reach while it does.
 pub(crate) struct Hosted {
     sessions: Sessions,
+    /// Who pays.
+    options: Options,
     closing: CancellationToken,
     serving: Mutex<Option<JoinHandle<Result<(), ServeError>>>>,
 }
 
 impl Hosted {
     /// Answers on the socket of this owner: `viv sessions stop` finds it there.
-    fn open(sessions: Sessions, directory: &DataDir) -> Self {
+    fn open(sessions: Sessions, options: Options, directory: &DataDir) -> Self {
         let closing = CancellationToken::new();
         let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())) };
         // Nobody comes in by TCP, so no token opens anything.
         let config = ServerConfig::new(Auth::Tokens(Vec::new()));
         let shutdown = closing.clone().cancelled_owned();
         let serving = tokio::spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
-        Self { sessions, closing, serving: Mutex::new(Some(serving)) }
+        Self { sessions, options, closing, serving: Mutex::new(Some(serving)) }
     }
 
     async fn close(&self) {
@@ -62,16 +64,21 @@ impl Front {
     /// The server if one answers, else this process.
     pub(crate) async fn open(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
-        match Client::connect(&directory).await {
+        // A server knows nothing of this person's `--env-file`.
+        let client = if config.env_upstream.is_some() { None } else { Client::connect(&directory).await };
+        match client {
             Some(client) => Ok(Self::There(client)),
-            None => Ok(Self::Here(Hosted::open(host::open_sessions(config, policy, spawner).await?, &directory))),
+            None => {
+                let sessions = host::open_sessions(config, policy, spawner).await?;
+                Ok(Self::Here(Hosted::open(sessions, host::options(config), &directory)))
+            }
         }
     }
 
     /// Makes a session.
     pub(crate) async fn create(&self, id: &SessionId, request: CreateSession) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(here) => Ok(here.sessions.create(id.clone(), request, Options::default()).await?),
+            Self::Here(here) => Ok(here.sessions.create(id.clone(), request, here.options.clone()).await?),
             Self::There(client) => client.create(id, &request).await,
         }
     }

@@ -3,19 +3,23 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::gateway::{Gateway, GatewayConfig, Limits};
 use ::policy::Effective;
 use egress::Egress;
-use gateway::{Gateway, GatewayConfig, Script, Scripted};
 use jail::Spawner;
 use protocol::Code;
 use sandbox::JailBackend;
-use session::{Parts, Roster, Sessions, Timing};
-use store::{DataDir, SystemClock};
+use session::{Options, Parts, Roster, Sessions, Timing};
+use store::{DataDir, Durability, SqliteLedger, SystemClock};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Arguments, Command};
-use crate::config::Config;
+use crate::config::{Config, DurabilityWord};
 use crate::failure::Failure;
-use crate::{agent, agents, demo, doctor, exec, policy, run, serve, sessions};
+use crate::{
+    agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, run, serve, sessions, upstream,
+    usage,
+};
 
 /// Carries out what was typed.
 pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -38,6 +42,10 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Agents(command) => agents::carry_out(command, &config, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
+        Command::Usage(arguments) => usage::carry_out(&arguments, &config, json),
+        Command::Models => models::carry_out(&config, json),
+        Command::Keys(command) => keys::carry_out(command, &config, json),
+        Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
@@ -87,10 +95,10 @@ pub(crate) async fn open_sessions(
         clock: Arc::new(SystemClock),
         roster: Roster::default().with(&::agents::MockAgent, program).with_installed(config.data_dir.clone()),
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
-        gateway: Gateway::new(GatewayConfig::default()),
+        gateway: gateway(config)?,
         egress: Egress::default(),
-        upstream: Arc::new(scripted(config)?),
-        limits: gateway::Limits::default(),
+        upstream: upstream::chosen(config)?,
+        limits: Limits::default(),
         policy,
         timing: Timing::default(),
     })?;
@@ -99,18 +107,31 @@ pub(crate) async fn open_sessions(
     Ok(sessions)
 }
 
-fn scripted(config: &Config) -> Result<Scripted, Failure> {
-    let invalid = |error: &gateway::ScriptError| {
-        Failure::of(Code::ConfigInvalid, error).help("see docs/scripted-model.md for the language of scripts")
+/// The gateway of this process, with the prices in force and the ledger of the data directory.
+pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
+    Ok(Gateway::new(GatewayConfig { prices: money::prices(config)?, ledger: Arc::new(ledger(config)?) }))
+}
+
+/// The ledger of the data directory. What hosts that died left in it is put in order.
+pub(crate) fn ledger(config: &Config) -> Result<SqliteLedger, Failure> {
+    let durability = match config.file.ledger.durability {
+        DurabilityWord::Full => Durability::Full,
+        DurabilityWord::Lease => Durability::Lease,
+        DurabilityWord::Normal => Durability::Normal,
     };
-    match &config.file.model.script {
-        None => Scripted::demo().map_err(|error| invalid(&error)),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display()))
-                    .because(&error)
-            })?;
-            Script::parse(&text).map(Scripted::new).map_err(|error| invalid(&error))
-        }
+    Ok(SqliteLedger::claim(&data_dir(config)?, durability, Arc::new(SystemClock))?.ledger)
+}
+
+/// Who pays for sessions of this configuration.
+pub(crate) fn options(config: &Config) -> Options {
+    Options { account: config.file.account.clone(), user: config.file.user.clone(), ..Options::default() }
+}
+
+/// Returns on SIGINT or SIGTERM.
+pub(crate) async fn stopped() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
     }
 }

@@ -12,7 +12,11 @@ mod doctor;
 mod exec;
 mod failure;
 mod front;
+mod gateway;
 mod host;
+mod keys;
+mod models;
+mod money;
 mod name;
 mod outlet;
 mod policy;
@@ -20,13 +24,16 @@ mod run;
 mod serve;
 mod sessions;
 mod signals;
+mod table;
 mod timeline;
+mod typed;
+mod upstream;
 mod usage;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = match usage::parse(std::env::args_os().collect()) {
+    let arguments = match typed::parse(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };

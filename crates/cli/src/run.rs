@@ -29,6 +29,7 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let config = config.with_env_file(arguments.env_file.as_deref())?;
     let mut signals = Signals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = arguments.workspace.canonicalize().map_err(|error| {

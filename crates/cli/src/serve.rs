@@ -9,7 +9,6 @@ use std::sync::Arc;
 use jail::Spawner;
 use protocol::Code;
 use server::{Auth, Listeners, Scope, ServeError, ServerConfig, Token};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::ServeArguments;
 use crate::config::Config;
@@ -46,22 +45,14 @@ pub(crate) async fn carry_out(
         }
         let _ = std::io::stdout().flush();
     };
-    server::serve(listeners, ServerConfig::new(auth), sessions, announce, stopped()).await.map_err(not_bound)?;
+    let served = ServerConfig { options: host::options(&config), ..ServerConfig::new(auth) };
+    server::serve(listeners, served, sessions, announce, host::stopped()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn not_bound(error: ServeError) -> Failure {
     let code = if matches!(error, ServeError::OpenToOthers(_)) { Code::InvalidRequest } else { Code::ProxyBindError };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
-}
-
-/// Returns on SIGINT or SIGTERM.
-async fn stopped() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
 }
 
 /// The API's token: made on the first start, readable by its owner only.

@@ -8,7 +8,6 @@ mod list;
 pub(crate) mod stop;
 mod watch;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use crate::args::SessionsCommand;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::table::print;
 
 /// Carries out `viv sessions …`.
 pub(crate) async fn carry_out(
@@ -66,12 +66,4 @@ pub(crate) async fn carry_out(
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes data to stdout; a reader that has gone away is no error.
-fn print(text: &str) -> Result<(), Failure> {
-    match anstream::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::output(&error)),
-        _ => Ok(()),
-    }
 }

@@ -1,70 +1,90 @@
-//! What was typed and cannot be read, told like every other error.
+//! `viv usage`: what model calls cost, by session, account, user, agent, model or day.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
-use protocol::Code;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::json;
+use store::{By, Ledger, Since, UsageRow};
 
-use crate::args::Arguments;
-use crate::exec::VIV_FAILED;
+use crate::config::Config;
 use crate::failure::Failure;
+use crate::host;
+use crate::money::usd;
+use crate::table::{Table, print, print_json};
 
-/// Reads the command line; what was asked for in it instead, like `--help`, is printed here.
-pub(crate) fn parse(typed: Vec<OsString>) -> Result<Arguments, ExitCode> {
-    let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    Arguments::try_parse_from(&typed).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // A reader that has gone away knows enough.
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
-        }
-        _ => failure(&error, &command(&typed)).tell(json),
-    })
+#[derive(Debug, Args)]
+pub(crate) struct UsageArguments {
+    /// What to sum by
+    #[arg(long, value_name = "WHAT", default_value = "session", value_parser = by)]
+    by: By,
+    /// Only what was used since then: 7d, 24h, 2026-11-15; everything when not given
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Since>())]
+    since: Option<Since>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
 }
 
-fn failure(error: &clap::Error, command: &str) -> Failure {
-    let text = error.render().to_string();
-    let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    let detail = lines.collect::<Vec<_>>().join("\n");
-    let failure = Failure::new(Code::InvalidRequest, what).detail(detail).help(format!("{command} --help"));
-    // The exit codes below 125 are those of what it runs.
-    if command == "viv exec" { failure.exit(VIV_FAILED) } else { failure }
+/// How usage is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns, tab-separated in a pipe
+    Table,
+    /// Comma-separated, with a heading
+    Csv,
 }
 
-/// The command that was meant, as far as it can be told: `viv exec` of `viv --json exec --timeout soon -- ls`.
-fn command(typed: &[OsString]) -> String {
-    let (mut command, mut name) = (Arguments::command(), "viv".to_owned());
-    let mut words = typed.iter().skip(1).take_while(|word| *word != "--").filter_map(|word| word.to_str());
-    while let Some(word) = words.next() {
-        // What follows is a directory, whatever it is called.
-        if word == "--data-dir" {
-            words.next();
-        } else if let Some(found) = command.find_subcommand(word) {
-            name = format!("{name} {}", found.get_name());
-            command = found.clone();
-        }
-    }
-    name
+fn by(name: &str) -> Result<By, String> {
+    let all = || By::ALL.map(By::as_str).join(", ");
+    By::named(name).ok_or_else(|| format!("usage is not summed by `{name}`; there are {}", all()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(typed: &str, expected: &str) {
-        let typed: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
-        assert_eq!(command(&typed), expected);
+/// Carries out `viv usage`.
+pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let ledger = host::ledger(config)?;
+    let since_ms = arguments.since.map_or(0, |since| since.millisecond(Timestamp::now()));
+    let rows = ledger.usage(arguments.by, since_ms)?;
+    if json {
+        let rows: Vec<_> = rows.iter().map(as_json).collect();
+        print_json(&json!({"by": arguments.by.as_str(), "since_ms": since_ms, "rows": rows}))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let table = table(arguments.by, &rows);
+    print(&if arguments.format == Format::Csv { table.csv() } else { table.text() })?;
+    Ok(ExitCode::SUCCESS)
+}
 
-    #[test]
-    fn the_command_that_was_meant_is_found() {
-        check("viv --json exec --timeout soon -- demo", "viv exec");
-        check("viv sessions show", "viv sessions show");
-        check("viv --data-dir exec demo --nonsense", "viv demo");
-        check("viv nonsense", "viv");
-    }
+fn table(by: By, rows: &[UsageRow]) -> Table<10> {
+    let name = match by {
+        By::Session => "SESSION",
+        By::Account => "ACCOUNT",
+        By::User => "USER",
+        By::Agent => "AGENT",
+        By::Model => "MODEL",
+        By::Day => "DAY",
+    };
+    let head =
+        [name, "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "USD", "HELD USD", "UNKNOWN"];
+    let cells = |row: &UsageRow| {
+        let usage = &row.usage;
+        [
+            row.name.clone(),
+            row.calls.to_string(),
+            usage.input_tokens.to_string(),
+            usage.output_tokens.to_string(),
+            usage.cache_read_tokens.to_string(),
+            usage.cache_write_tokens.to_string(),
+            usage.cache_write_1h_tokens.to_string(),
+            usd(row.spent_picos),
+            usd(row.held_picos),
+            row.unknown.to_string(),
+        ]
+    };
+    Table { head, rows: rows.iter().map(cells).collect() }
+}
+
+fn as_json(row: &UsageRow) -> serde_json::Value {
+    json!({"name": row.name, "calls": row.calls, "usage": row.usage, "spent_picos": row.spent_picos,
+        "held_picos": row.held_picos, "unknown": row.unknown})
 }

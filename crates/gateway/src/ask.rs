@@ -1,4 +1,5 @@
-//! The little the gateway reads of a request: which model, how long an answer, and whether it is a stream.
+//! The little the gateway reads of a request: which model, whether the answer is a stream, and the most that
+//! it can use.
 //!
 //! Parsed beside the bytes, which are forwarded as they came.
 
@@ -6,15 +7,19 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::{endpoint::Endpoint, refusal::Refusal};
+use crate::{endpoint::Endpoint, price::Bound, reach::Reach, refusal::Refusal};
+
+/// What a vendor adds to a prompt: its own words about tools, and marks between messages.
+const ADDED_TOKENS: u64 = 4_096;
+/// The longest prompt a model takes, for a request whose prompt is not all in it.
+const LONGEST_PROMPT: u64 = 1 << 20;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) model: String,
     pub(crate) stream: bool,
-    /// The longest answer the client wants.
-    pub(crate) max_tokens: Option<u64>,
+    pub(crate) bound: Bound,
 }
 
 // A second `model` or `stream` is an error here: two parsers must never read two different requests.
@@ -22,19 +27,26 @@ pub(crate) struct Ask {
 struct Fields<'a> {
     #[serde(borrow, default)]
     model: Option<Cow<'a, str>>,
+    #[serde(default)]
     stream: Option<bool>,
-    // Each API has its own name; the largest one counts.
-    max_tokens: Option<u64>,
-    max_completion_tokens: Option<u64>,
-    max_output_tokens: Option<u64>,
-    #[serde(rename = "generationConfig")]
-    generation_config: Option<GenerationConfig>,
+    #[serde(default)]
+    max_tokens: Option<f64>,
+    #[serde(default)]
+    max_completion_tokens: Option<f64>,
+    #[serde(default)]
+    max_output_tokens: Option<f64>,
+    #[serde(default)]
+    n: Option<f64>,
+    #[serde(default, rename = "generationConfig", alias = "generation_config")]
+    generation: Option<Generation>,
 }
 
-#[derive(Deserialize)]
-struct GenerationConfig {
-    #[serde(rename = "maxOutputTokens")]
-    max_output_tokens: Option<u64>,
+#[derive(Default, Deserialize)]
+struct Generation {
+    #[serde(default, rename = "maxOutputTokens", alias = "max_output_tokens")]
+    max_output_tokens: Option<f64>,
+    #[serde(default, rename = "candidateCount", alias = "candidate_count")]
+    candidates: Option<f64>,
 }
 
 impl Ask {
@@ -42,17 +54,43 @@ impl Ask {
     pub(crate) fn read(endpoint: Endpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
         let fields: Fields<'_> =
             serde_json::from_slice(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
-        let in_config = fields.generation_config.and_then(|config| config.max_output_tokens);
-        let max_tokens = [fields.max_tokens, fields.max_completion_tokens, fields.max_output_tokens, in_config];
-        let max_tokens = max_tokens.into_iter().flatten().max();
+        let bound = fields.bound(body);
         if let Some((model, endpoint)) = Endpoint::in_gemini_path(path) {
-            let stream = endpoint == Endpoint::StreamGenerateContent;
-            return Ok(Self { model: model.to_owned(), stream, max_tokens });
+            return Ok(Self { model: model.to_owned(), stream: endpoint == Endpoint::StreamGenerateContent, bound });
         }
         let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
         let model = fields.model.ok_or_else(|| Refusal::BodyInvalid("it names no `model`".to_owned()))?;
-        Ok(Self { model: model.into_owned(), stream, max_tokens })
+        Ok(Self { model: model.into_owned(), stream, bound })
     }
+}
+
+impl Fields<'_> {
+    fn bound(&self, body: &[u8]) -> Bound {
+        let Reach { beyond, hour_cache } = Reach::of(body);
+        let bytes = (body.len() as u64).saturating_add(ADDED_TOKENS);
+        let generation = self.generation.as_ref();
+        let asked = [
+            self.max_tokens,
+            self.max_completion_tokens,
+            self.max_output_tokens,
+            generation.and_then(|generation| generation.max_output_tokens),
+        ];
+        // Which of them the upstream obeys is its own business: the largest bounds them all.
+        let output_tokens = asked.into_iter().flatten().map(count).max();
+        let answers = [self.n, generation.and_then(|generation| generation.candidates)];
+        Bound {
+            input_tokens: if beyond { bytes.max(LONGEST_PROMPT) } else { bytes },
+            output_tokens,
+            answers: answers.into_iter().flatten().map(count).max().unwrap_or(1).max(1),
+            hour_cache,
+        }
+    }
+}
+
+/// A number as clients write it, `1.0e3` included, rounded up.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast stays at the largest number")]
+fn count(number: f64) -> u64 {
+    number.ceil() as u64
 }
 
 #[cfg(test)]
@@ -65,10 +103,9 @@ mod tests {
 
     #[test]
     fn model_and_stream_are_found_among_the_rest() {
-        let ask = read(
-            r#"{"messages":[{"content":"{\"model\":\"x\"}"}],"model":"claude-\u0061","stream":true,"max_tokens":5}"#,
-        );
-        assert_eq!(ask, Some(Ask { model: "claude-a".into(), stream: true, max_tokens: Some(5) }));
+        let ask = read(r#"{"messages":[{"content":"{\"model\":\"x\"}"}],"model":"claude-\u0061","stream":true}"#);
+        let ask = ask.unwrap();
+        assert_eq!((ask.model.as_str(), ask.stream), ("claude-a", true));
     }
 
     #[test]
@@ -76,5 +113,19 @@ mod tests {
         for body in ["", "[]", "{}", r#"{"model":1}"#, r#"{"model":"a","model":"b"}"#, r#"{"model":"a"} x"#] {
             assert_eq!(read(body), None, "`{body}` was accepted");
         }
+    }
+
+    #[test]
+    fn the_most_a_call_can_use_is_read_off_its_request() {
+        let bound = |body: &str| read(body).unwrap().bound;
+        let chat = r#"{"model":"m","max_tokens":10,"max_completion_tokens":1.5e1,"n":3}"#;
+        let expected =
+            Bound { input_tokens: chat.len() as u64 + 4_096, output_tokens: Some(15), answers: 3, hour_cache: false };
+        assert_eq!(bound(chat), expected);
+        let gemini = bound(r#"{"model":"m","generationConfig":{"maxOutputTokens":7,"candidateCount":2}}"#);
+        assert_eq!((gemini.output_tokens, gemini.answers), (Some(7), 2));
+        assert_eq!(bound(r#"{"model":"m","max_tokens":-1,"n":0}"#).answers, 1);
+        assert_eq!(bound(r#"{"model":"m","max_tokens":1e300}"#).output_tokens, Some(u64::MAX));
+        assert_eq!(bound(r#"{"model":"m","previous_response_id":"r"}"#).input_tokens, 1 << 20);
     }
 }

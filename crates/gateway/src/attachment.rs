@@ -1,4 +1,4 @@
-//! A session's listener, served until it is closed.
+//! A listener, served until it is closed.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -9,14 +9,22 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-use crate::{call::Caller, identity::Identity, price::Prices, service, tasks::Tasks, till::Till};
+use crate::{
+    identity::{Identity, Limits},
+    service::{self, Desk},
+    tasks::Tasks,
+    till::Till,
+};
+
+/// Knows whom a token belongs to. Must compare in a time that tells nothing about the token.
+pub type Admit = Arc<dyn Fn(&str) -> Option<Arc<Identity>> + Send + Sync>;
 
 /// How long a connection may idle, or take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long to wait when the system has no descriptor left for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves one session's listener.
+/// Serves one listener.
 ///
 /// Dropped, it stops at once: running calls are cut, and recorded as far as they came.
 #[derive(Debug)]
@@ -27,13 +35,13 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    pub(crate) fn serve(listener: std::net::TcpListener, identity: Identity, prices: Arc<Prices>) -> io::Result<Self> {
+    pub(crate) fn serve(listener: std::net::TcpListener, limits: Limits, admit: Admit, till: Till) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let tasks = Tasks::new(tokio::runtime::Handle::try_current().map_err(io::Error::other)?);
-        let close_grace = identity.limits.close_grace;
-        let caller = Caller { identity: Arc::new(identity), till: Arc::new(Till::new(prices)), tasks: tasks.clone() };
-        tasks.spawn(accept(listener, caller));
+        let close_grace = limits.close_grace;
+        let desk = Desk { admit, till, limits, tasks: tasks.clone() };
+        tasks.spawn(accept(listener, desk));
         Ok(Self { tasks, close_grace })
     }
 
@@ -55,32 +63,32 @@ impl Drop for Attachment {
     }
 }
 
-async fn accept(listener: TcpListener, caller: Caller) {
-    let permits = Arc::new(Semaphore::new(caller.identity.limits.connections));
+async fn accept(listener: TcpListener, desk: Desk) {
+    let permits = Arc::new(Semaphore::new(desk.limits.connections));
     loop {
         let next = async {
             let permit = permits.clone().acquire_owned().await;
             (permit, listener.accept().await)
         };
-        let Some((permit, accepted)) = caller.tasks.closing.run_until_cancelled(next).await else { return };
+        let Some((permit, accepted)) = desk.tasks.closing.run_until_cancelled(next).await else { return };
         match (permit, accepted) {
-            (Ok(permit), Ok((stream, _))) => caller.tasks.spawn(connection(stream, caller.clone(), permit)),
+            (Ok(permit), Ok((stream, _))) => desk.tasks.spawn(connection(stream, desk.clone(), permit)),
             (Err(_), _) => return,
             (_, Err(error)) => {
-                tracing::warn!(%error, session = %caller.identity.session, "cannot accept a connection");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn connection(stream: TcpStream, caller: Caller, permit: OwnedSemaphorePermit) {
+async fn connection(stream: TcpStream, desk: Desk, permit: OwnedSemaphorePermit) {
     // Without it a stream's small frames wait for acknowledgements, 40 ms each.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let tasks = caller.tasks.clone();
-    let service = service_fn(move |request| service::serve(caller.clone(), request));
+    let tasks = desk.tasks.clone();
+    let service = service_fn(move |request| service::serve(desk.clone(), request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

@@ -16,6 +16,12 @@ pub trait BodyStore: Send + Sync {
     fn put(&self, bytes: &[u8]) -> io::Result<BodyRef>;
 }
 
+impl BodyStore for store::Bodies {
+    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef> {
+        Self::put(self, bytes).map_err(io::Error::other)
+    }
+}
+
 /// Keeps bodies in memory, for tests and sessions that leave nothing behind.
 #[derive(Debug, Default)]
 pub struct MemoryBodies(Mutex<HashMap<String, Vec<u8>>>);

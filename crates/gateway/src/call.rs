@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, header, request::Parts};
 use http_body_util::Either;
-use protocol::{BudgetExceeded, CallId, Draft, EventBody};
+use policy::Action;
+use protocol::{BudgetExceeded, CallId, Draft, ErrorData, EventBody};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -26,7 +27,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) identity: Arc<Identity>,
-    pub(crate) till: Arc<Till>,
+    pub(crate) till: Till,
     pub(crate) tasks: Tasks,
 }
 
@@ -39,27 +40,48 @@ impl Caller {
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
-        let hold = self.hold(endpoint, &ask, body.len())?;
+        self.allow(&ask.model)?;
         let request = self.request(endpoint, parts, body, &ask)?;
         let (answer, answered) = oneshot::channel();
         let caller = self.clone();
         self.tasks.spawn(async move {
-            let result = caller.send(hold, ask, request).await;
+            let result = caller.send(ask, request).await;
             // Where the client is gone, the answer is dropped here and drains by itself.
             let _ = answer.send(result);
         });
         answered.await.map_err(|_| Refusal::SessionEnded)?
     }
 
-    fn hold(&self, endpoint: Endpoint, ask: &Ask, bytes: usize) -> Result<Hold, Refusal> {
-        self.till.hold(&self.identity, endpoint, ask, bytes).inspect_err(|refusal| {
-            let Some(limit) = refusal.spent_limit() else { return };
-            let exceeded = BudgetExceeded { limit: limit.to_owned(), message: refusal.to_string() };
-            let draft = Draft::daemon(EventBody::BudgetExceeded(exceeded)).in_turn(self.identity.turn.get());
-            if let Err(error) = self.identity.journal.append(draft) {
-                tracing::error!(%error, "cannot record that a budget is spent");
-            }
+    /// Lets only models through that the policy names.
+    fn allow(&self, model: &str) -> Result<(), Refusal> {
+        let Some(policy) = &self.identity.policy else { return Ok(()) };
+        let decision = policy.decide(&Action::Model(model.to_owned()));
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let refusal = Refusal::ModelDenied { model: model.to_owned(), rule: decision.rule };
+        let code = refusal.code().map(|code| code.as_str().to_owned());
+        self.tell(EventBody::Error(ErrorData { message: refusal.to_string(), code, details: None }));
+        Err(refusal)
+    }
+
+    /// Enters the call in the ledger, or says which limit it would pass.
+    async fn hold(&self, ask: &Ask, request: &UpstreamRequest) -> Result<Hold, Refusal> {
+        let held = self.till.hold(&self.identity, request.endpoint, ask, &request.call).await;
+        held.inspect_err(|refusal| {
+            let limit = match refusal {
+                Refusal::BudgetSpent(spent) => spent.limit.name.clone(),
+                Refusal::TooDear(_) => "budget_usd".to_owned(),
+                _ => return,
+            };
+            self.tell(EventBody::BudgetExceeded(BudgetExceeded { limit, message: refusal.to_string() }));
         })
+    }
+
+    fn tell(&self, body: EventBody) {
+        if let Err(error) = self.identity.journal.append(Draft::daemon(body).in_turn(self.identity.turn.get())) {
+            tracing::error!(%error, "cannot record why a call was refused");
+        }
     }
 
     fn request(&self, endpoint: Endpoint, parts: &Parts, body: Bytes, ask: &Ask) -> Result<UpstreamRequest, Refusal> {
@@ -81,8 +103,9 @@ impl Caller {
         })
     }
 
-    async fn send(&self, hold: Hold, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
+    async fn send(&self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
         let endpoint = request.endpoint;
+        let hold = self.hold(&ask, &request).await?;
         let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), hold, ask, &request).await?;
         let sent = tokio::select! {
             biased;
@@ -92,9 +115,10 @@ impl Caller {
         match sent {
             Ok(answer) => Ok(self.tee(endpoint, answer, record)),
             Err(failure) => {
-                let message = describe(&failure);
+                let (message, reached) = (describe(&failure), failure.may_have_been_served());
                 let refusal = Refusal::from(failure);
-                let ending = Ending { status: refusal.status().as_u16(), answer: None, failure: Some(message) };
+                let status = refusal.status().as_u16();
+                let ending = Ending { status, answer: None, failure: Some(message), reached };
                 // An error means that the record failed, which was logged where it happened.
                 let _ = record.end(ending).await;
                 Err(refusal)
@@ -111,6 +135,9 @@ impl Caller {
             length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
             hide_usage: answer.hide_usage,
         };
+        if head.stream {
+            record.streaming();
+        }
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
         let headers = headers::inward(&answer.headers);

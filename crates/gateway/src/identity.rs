@@ -1,24 +1,35 @@
-//! Who calls: everything the gateway knows about the session behind a listener.
+//! Who calls: everything the gateway knows about the session behind a listener or a key.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use policy::Effective;
 use protocol::{SessionId, TurnId};
-use store::Journal;
+use store::{Journal, Limit};
 
 use crate::{bodies::BodyStore, token::SessionToken, upstream::Upstream};
 
-/// The session a listener belongs to. Nothing a client sends can change it.
+/// Whoever a call belongs to. Nothing a client sends can change it.
 #[derive(Clone)]
 pub struct Identity {
     /// The session.
     pub session: SessionId,
-    /// The only token the listener takes.
+    /// The only token that is taken for it.
     pub token: SessionToken,
-    /// The account that pays.
+    /// The account that pays: the `end_user` of every bill.
     pub account: String,
+    /// The person.
+    pub user: Option<String>,
+    /// Name of the key its calls come with, if it is one of `viv keys`.
+    pub key: Option<String>,
+    /// Which agent calls.
+    pub agent: Option<String>,
+    /// The run its calls are counted under; the session's id unless a task says otherwise.
+    pub run: String,
+    /// Which attempt of the run, from 1.
+    pub attempt: u32,
     /// Where its calls are recorded.
     pub journal: Arc<dyn Journal>,
     /// Where their bodies are kept.
@@ -27,7 +38,11 @@ pub struct Identity {
     pub turn: CurrentTurn,
     /// The model behind it.
     pub upstream: Arc<dyn Upstream>,
-    /// What it may use.
+    /// Which models it may name; none: any.
+    pub policy: Option<Arc<Effective>>,
+    /// What its calls must fit into, all of them.
+    pub budgets: Vec<Limit>,
+    /// What it may use of the gateway itself.
     pub limits: Limits,
 }
 
@@ -47,13 +62,9 @@ impl CurrentTurn {
     }
 }
 
-/// What one session may use of the gateway.
+/// What one session may use of the gateway itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls that reach the upstream; none: no limit.
-    pub max_requests: Option<u64>,
-    /// Pico-dollars its calls may cost together; none: no limit.
-    pub budget_picos: Option<i64>,
     /// Bytes of one request body.
     pub request_bytes: usize,
     /// Bytes of one answer; a longer one is cut.
@@ -69,8 +80,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_requests: None,
-            budget_picos: None,
             request_bytes: 32 << 20,
             answer_bytes: 64 << 20,
             connections: 256,

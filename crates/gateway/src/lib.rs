@@ -15,7 +15,10 @@ mod endpoint;
 mod headers;
 mod identity;
 mod meter;
+mod outcome;
 mod price;
+mod reach;
+mod reconcile;
 mod record;
 mod refusal;
 mod scripted;
@@ -31,13 +34,18 @@ mod upstream;
 mod vendor;
 mod wire;
 
-use std::{io, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
-pub use attachment::Attachment;
+use store::Ledger;
+
+use till::Till;
+
+pub use attachment::{Admit, Attachment};
 pub use bodies::{BodyStore, MemoryBodies};
 pub use endpoint::{Dialect, Endpoint};
 pub use identity::{CurrentTurn, Identity, Limits};
-pub use price::{Price, PriceTableError, Prices, Rates};
+pub use price::{Bound, Origin, Price, PriceTableError, Prices, Rates};
+pub use reconcile::Reconciled;
 pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
 pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};
@@ -46,28 +54,56 @@ pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind};
 pub use wire::Timeouts;
 
 /// What the gateway of a host is made of.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 pub struct GatewayConfig {
     /// What models cost.
     pub prices: Prices,
+    /// Where calls are held and charged.
+    pub ledger: Arc<dyn Ledger>,
 }
 
 /// The gateway of a host: serves the listeners of all its sessions.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Gateway {
-    prices: Arc<Prices>,
+    till: Till,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("prices", &self.till.prices.version()).finish_non_exhaustive()
+    }
 }
 
 impl Gateway {
     /// A gateway that serves nobody yet.
     pub fn new(config: GatewayConfig) -> Self {
-        Self { prices: Arc::new(config.prices) }
+        Self { till: Till { prices: Arc::new(config.prices), ledger: config.ledger } }
+    }
+
+    /// Where calls are held and charged.
+    pub fn ledger(&self) -> &Arc<dyn Ledger> {
+        &self.till.ledger
+    }
+
+    /// What models cost.
+    pub fn prices(&self) -> &Prices {
+        &self.till.prices
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.
     ///
     /// Must be called within a Tokio runtime. The listener may live in another network namespace.
     pub fn attach(&self, listener: std::net::TcpListener, identity: Identity) -> io::Result<Attachment> {
-        Attachment::serve(listener, identity, self.prices.clone())
+        let limits = identity.limits.clone();
+        let identity = Arc::new(identity);
+        self.serve(listener, limits, Arc::new(move |token| identity.token.admits(token).then(|| identity.clone())))
+    }
+
+    /// Serves `listener` for everybody whom `admit` knows by a token, until the attachment is closed or dropped.
+    ///
+    /// Must be called within a Tokio runtime. `limits` are those of the listener; what an answer may take is
+    /// said by each identity.
+    pub fn serve(&self, listener: std::net::TcpListener, limits: Limits, admit: Admit) -> io::Result<Attachment> {
+        Attachment::serve(listener, limits, admit, self.till.clone())
     }
 }

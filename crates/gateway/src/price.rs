@@ -5,7 +5,7 @@
 
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Usage;
 use serde::Deserialize;
@@ -26,6 +26,22 @@ pub struct Rates {
     /// A prompt token written to the one-hour cache.
     pub cache_write_1h: i64,
 }
+
+/// The most that a call can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Tokens of its prompt.
+    pub input_tokens: u64,
+    /// Tokens of one answer; none: as many as the model writes.
+    pub output_tokens: Option<u64>,
+    /// How many answers.
+    pub answers: u64,
+    /// Whether it may write to the one-hour cache.
+    pub hour_cache: bool,
+}
+
+/// Tokens of an answer that nobody bounded, of a model whose longest answer nobody knows.
+const LONGEST_ANSWER: u64 = 128_000;
 
 /// The price of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,20 +73,34 @@ impl Price {
         Self { rates, above: Vec::new(), max_output_tokens: None }
     }
 
+    /// The same price for a model that writes at most so many tokens in one answer.
+    #[must_use]
+    pub fn with_max_output_tokens(mut self, tokens: u64) -> Self {
+        self.max_output_tokens = Some(tokens);
+        self
+    }
+
+    /// What a token costs in a prompt of ordinary length.
+    pub fn rates(&self) -> Rates {
+        self.rates
+    }
+
     /// The most tokens the model writes in one answer, where that is known.
     pub fn max_output_tokens(&self) -> Option<u64> {
         self.max_output_tokens
     }
 
-    /// The most that a call can cost whose prompt has at most `prompt` tokens and its answer `output`.
-    pub fn bound_picos(&self, prompt: u64, output: u64) -> i64 {
-        let reached = self.above.iter().filter(|tier| prompt > tier.tokens).map(|tier| tier.rates);
-        let bound = |rates: Rates| {
-            let dearest = rates.input.max(rates.cache_read).max(rates.cache_write).max(rates.cache_write_1h);
-            let rates = Rates { input: dearest, ..rates };
-            rates.cost_picos(&Usage { input_tokens: prompt, output_tokens: output, ..Usage::default() })
+    /// The most that a call within `bound` costs.
+    pub fn most_picos(&self, bound: &Bound) -> i64 {
+        let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(LONGEST_ANSWER);
+        let output = output.saturating_mul(bound.answers);
+        let reached = self.above.iter().filter(|tier| bound.input_tokens > tier.tokens).map(|tier| tier.rates);
+        let most = |rates: Rates| {
+            let input = rates.dearest_input(bound.hour_cache);
+            let usage = Usage { input_tokens: bound.input_tokens, output_tokens: output, ..Usage::default() };
+            Rates { input, ..rates }.cost_picos(&usage)
         };
-        reached.chain([self.rates]).map(bound).max().unwrap_or(0)
+        std::iter::once(self.rates).chain(reached).map(most).max().unwrap_or(0)
     }
 
     /// What `usage` costs; stays at the largest amount instead of wrapping around.
@@ -84,6 +114,12 @@ impl Price {
 }
 
 impl Rates {
+    /// What a prompt token costs at most, whatever the cache does with it.
+    fn dearest_input(self, hour_cache: bool) -> i64 {
+        let hour = if hour_cache { self.cache_write_1h } else { 0 };
+        [self.input, self.cache_read, self.cache_write, hour].into_iter().max().unwrap_or(0)
+    }
+
     fn cost_picos(self, usage: &Usage) -> i64 {
         let total: i128 = [
             (usage.input_tokens, self.input),
@@ -105,6 +141,19 @@ pub struct Prices {
     by_model: BTreeMap<String, Price>,
     /// Identifies the table they come from, for the records.
     version: String,
+    /// Where the table comes from.
+    origin: Origin,
+    /// Models whose price the configuration named.
+    named: BTreeSet<String>,
+}
+
+/// Where a price table comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The public list it was made from.
+    pub source: String,
+    /// The day it was taken.
+    pub taken: String,
 }
 
 impl Prices {
@@ -116,8 +165,22 @@ impl Prices {
     /// Names the price of `model`, in place of any other.
     #[must_use]
     pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
-        self.by_model.insert(model.into(), price);
+        let model = model.into();
+        // Two tables that differ in one price are two tables.
+        self.version = table::next_version(&self.version, &model, &price);
+        self.named.insert(model.clone());
+        self.by_model.insert(model, price);
         self
+    }
+
+    /// Whether the price of `model` was named in the configuration.
+    pub fn is_named(&self, model: &str) -> bool {
+        self.named.contains(model)
+    }
+
+    /// Where the table that is built in comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// The price of `model`, if it has one.
@@ -130,7 +193,7 @@ impl Prices {
         self.by_model.iter().map(|(model, price)| (model.as_str(), price))
     }
 
-    /// SHA-256 of the table they come from; empty where there is none.
+    /// SHA-256 of the table they come from and of what was named on top; empty where there is none.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -191,9 +254,38 @@ mod tests {
                 cache_write_tokens: counts[2],
                 cache_write_1h_tokens: counts[3],
             };
-            let bound = price.bound_picos(counts.iter().sum::<u64>() + room, output_tokens + room);
-            prop_assert!(price.cost_picos(&usage) <= bound);
+            let bound = Bound {
+                input_tokens: counts.iter().sum::<u64>() + room,
+                output_tokens: Some(output_tokens + room),
+                answers: 1,
+                hour_cache: counts[3] > 0,
+            };
+            prop_assert!(price.cost_picos(&usage) <= price.most_picos(&bound));
         }
+    }
+
+    #[test]
+    fn the_most_a_call_can_cost_is_never_less_than_what_it_costs() {
+        let dear = Rates { input: 10, output: 100, cache_write_1h: 40, ..Rates::default() };
+        let rates = Rates { input: 1, output: 10, cache_write: 2, ..Rates::default() };
+        let above = vec![Tier { tokens: 1_000, rates: dear }];
+        let price = Price { rates, above, max_output_tokens: Some(50) };
+        let most = |input_tokens, output_tokens, hour_cache| {
+            price.most_picos(&Bound { input_tokens, output_tokens, answers: 2, hour_cache })
+        };
+        assert_eq!(most(1_000, Some(5), false), 2_000 + 100);
+        assert_eq!(most(1_001, None, false), 10_010 + 100 * 100);
+        assert_eq!(most(1_001, None, true), 40_040 + 100 * 100);
+        assert_eq!(most(u64::MAX, Some(u64::MAX), true), i64::MAX);
+    }
+
+    #[test]
+    fn a_price_that_is_named_makes_another_table() {
+        let built_in = Prices::built_in().unwrap();
+        let named = built_in.clone().with("m", Price::flat(RATES));
+        assert_ne!(named.version(), built_in.version());
+        assert_eq!(named.version(), built_in.with("m", Price::flat(RATES)).version());
+        assert!(named.is_named("m") && !named.is_named("gpt-5"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
     endpoint::Endpoint,
     identity::Identity,
     meter::Reading,
+    outcome::{End, Outcome},
     refusal::Refusal,
     tasks::Tasks,
     till::Hold,
@@ -37,6 +38,8 @@ pub(crate) struct Ending {
     pub(crate) answer: Option<Answer>,
     /// What went wrong on the model's side.
     pub(crate) failure: Option<String>,
+    /// Whether the request may have reached the vendor.
+    pub(crate) reached: bool,
 }
 
 /// An answer, as far as it came.
@@ -74,7 +77,7 @@ impl CallRecord {
         let (done, written) = oneshot::channel();
         let record_tasks = tasks.clone();
         tasks.spawn_blocking(move || {
-            let result = open.write_request(path, ask.stream, &body);
+            let result = open.write_request(path, ask.stream, &body).inspect_err(|_| open.give_back());
             // Where the caller is gone, the record is dropped here and ends the call by itself.
             let _ = done.send(result.map(|()| Self { tasks: record_tasks, open: Some(open) }));
         });
@@ -86,12 +89,24 @@ impl CallRecord {
         self.open.as_ref().map_or(Duration::ZERO, |open| open.started.elapsed())
     }
 
-    /// Records the end. The receiver is told once it is written; the disk is waited for after that.
+    /// Notes that the answer has begun.
+    pub(crate) fn streaming(&self) {
+        if let Some(open) = &self.open {
+            open.hold.streaming();
+        }
+    }
+
+    /// Records the end and settles the call. The receiver is told once both are done; the disk is waited for
+    /// after that.
     pub(crate) fn end(mut self, ending: Ending) -> oneshot::Receiver<()> {
         let (done, written) = oneshot::channel();
         if let Some(open) = self.open.take() {
             self.tasks.spawn_blocking(move || {
-                open.write_ending(ending);
+                let outcome = open.outcome(&ending);
+                open.write_ending(ending, &outcome);
+                if let Err(error) = open.hold.close(&outcome).wait() {
+                    tracing::error!(error = describe(&error), call = %open.call, "the end of a call is not in the ledger");
+                }
                 // The client may have left; the record was for us.
                 let _ = done.send(());
                 if let Err(error) = open.identity.journal.sync() {
@@ -106,11 +121,12 @@ impl CallRecord {
 impl Drop for CallRecord {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
-            open.write_ending(Ending {
-                status: 0,
-                answer: None,
-                failure: Some(UpstreamFailure::SessionEnded.to_string()),
-            });
+            let failure = Some(UpstreamFailure::SessionEnded.to_string());
+            let ending = Ending { status: 0, answer: None, failure, reached: true };
+            let outcome = open.outcome(&ending);
+            open.write_ending(ending, &outcome);
+            // This may be a thread that must not wait; the ledger takes the step all the same.
+            drop(open.hold.close(&outcome));
         }
     }
 }
@@ -127,13 +143,33 @@ impl OpenCall {
         Ok(())
     }
 
-    fn write_ending(&self, ending: Ending) {
-        if let Err(error) = self.try_write_ending(ending) {
+    /// The request could not be recorded, so it is not sent and costs nothing.
+    fn give_back(&self) {
+        if let Err(error) = self.hold.close(&Outcome::Failed(Refusal::NotRecorded.to_string())).wait() {
+            tracing::error!(error = describe(&error), call = %self.call, "a hold could not be given back");
+        }
+    }
+
+    /// What the end means for the bill.
+    fn outcome(&self, ending: &Ending) -> Outcome {
+        let answer = ending.answer.as_ref();
+        let end = End {
+            answered: answer.map(|_| ending.status),
+            failure: ending.failure.as_deref(),
+            usage: answer.map(|answer| answer.reading.usage).unwrap_or_default(),
+            reached: ending.reached,
+            free: self.hold.is_free(),
+        };
+        end.outcome()
+    }
+
+    fn write_ending(&self, ending: Ending, outcome: &Outcome) {
+        if let Err(error) = self.try_write_ending(ending, outcome) {
             tracing::error!(error = describe(&*error), call = %self.call, "the end of a call could not be recorded");
         }
     }
 
-    fn try_write_ending(&self, ending: Ending) -> Result<(), Box<dyn Error>> {
+    fn try_write_ending(&self, ending: Ending, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
         let duration_micros = micros(self.started.elapsed());
         if let Some(message) = ending.failure {
             let status = ending.answer.is_some().then_some(ending.status);
@@ -151,7 +187,11 @@ impl OpenCall {
                 model_answered: reading.model,
                 upstream: self.identity.upstream.name().to_owned(),
                 usage: reading.usage,
-                cost_picos: self.hold.settle(&reading.usage),
+                cost_picos: if matches!(outcome, Outcome::Failed(_)) {
+                    0
+                } else {
+                    self.hold.cost_picos(&reading.usage)
+                },
                 status: ending.status,
                 ttft_micros: micros(ttft),
                 duration_micros,

@@ -6,8 +6,10 @@
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
+use policy::RuleRef;
+use protocol::Code;
 use serde_json::{Value, json};
-use store::JournalError;
+use store::{JournalError, LedgerError, Most, Window};
 
 use crate::{endpoint::Dialect, tee::Tee, upstream::UpstreamFailure};
 
@@ -31,20 +33,20 @@ pub(crate) enum Refusal {
     BodyCut,
     #[error("the request body cannot be read: {0}")]
     BodyInvalid(String),
-    #[error("the session has used up its {limit} model requests")]
-    RequestsSpent { limit: u64 },
-    #[error(
-        "the budget is spent: {} of it is used, and this call may cost up to {}",
-        dollars(*spent_picos),
-        dollars(*needed_picos)
-    )]
-    BudgetSpent { spent_picos: i64, needed_picos: i64 },
+    #[error("{}", spent(.0))]
+    BudgetSpent(store::Refusal),
+    #[error("the call could cost {}, more than any one call may", dollars(*.0))]
+    TooDear(u64),
+    #[error("the policy does not allow the model `{model}`: `{}` in {}", .rule.text, .rule.location())]
+    ModelDenied { model: String, rule: RuleRef },
     #[error("the model `{0}` has no known price; name one in the configuration to use it")]
     PriceUnknown(String),
     #[error("the session has ended")]
     SessionEnded,
     #[error("the call could not be recorded, so it was not made")]
     NotRecorded,
+    #[error("the call could not be entered in the ledger, so it was not made")]
+    NotHeld,
     #[error(transparent)]
     Upstream(#[from] UpstreamFailure),
 }
@@ -58,10 +60,23 @@ impl From<JournalError> for Refusal {
     }
 }
 
+impl From<LedgerError> for Refusal {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::Refused(refusal) => Self::BudgetSpent(refusal),
+            LedgerError::TooMuch(picos) => Self::TooDear(picos),
+            error => {
+                tracing::error!(error = crate::record::describe(&error), "the ledger does not hold a call");
+                Self::NotHeld
+            }
+        }
+    }
+}
+
 impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::TokenInvalid | Self::SessionEnded => StatusCode::FORBIDDEN,
+            Self::TokenInvalid | Self::SessionEnded | Self::ModelDenied { .. } => StatusCode::FORBIDDEN,
             Self::RouteNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
@@ -72,35 +87,68 @@ impl Refusal {
             | Self::Upstream(UpstreamFailure::Unsupported { .. } | UpstreamFailure::Untranslatable(_)) => {
                 StatusCode::BAD_REQUEST
             }
-            Self::RequestsSpent { .. } | Self::BudgetSpent { .. } => StatusCode::PAYMENT_REQUIRED,
-            Self::NotRecorded => StatusCode::SERVICE_UNAVAILABLE,
+            // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
+            Self::BudgetSpent(refusal) if refusal.limit.window == Window::Minute => StatusCode::TOO_MANY_REQUESTS,
+            Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,
+            Self::NotRecorded | Self::NotHeld => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
     }
 
-    /// Which limit of the session is used up, by its name in the policy.
-    pub(crate) fn spent_limit(&self) -> Option<&'static str> {
-        match self {
-            Self::RequestsSpent { .. } => Some("max_requests"),
-            Self::BudgetSpent { .. } => Some("budget_usd"),
-            _ => None,
-        }
+    fn may_be_retried(&self) -> bool {
+        !self.status().is_client_error() || self.status() == StatusCode::TOO_MANY_REQUESTS
     }
 
-    fn may_be_retried(&self) -> bool {
-        !self.status().is_client_error()
+    /// What a program may know about it, where a code of ours says more than the status.
+    pub(crate) fn code(&self) -> Option<Code> {
+        match self {
+            Self::BudgetSpent(_) | Self::TooDear(_) => Some(Code::BudgetExceeded),
+            Self::ModelDenied { .. } => Some(Code::PolicyDenied),
+            _ => None,
+        }
     }
 
     /// The answer, in the caller's shape.
     pub(crate) fn respond(&self, dialect: Dialect) -> Response<ResponseBody> {
         tracing::debug!(status = self.status().as_u16(), "refused: {self}");
-        let mut response = whole(self.status(), &error_body(dialect, self.status(), &self.to_string()));
+        let mut body = error_body(dialect, self.status(), &self.to_string());
+        if let (Some(code), Dialect::Openai) = (self.code(), dialect) {
+            body["error"]["code"] = code.as_str().into();
+        }
+        let mut response = whole(self.status(), &body);
+        if let Some(code) = self.code() {
+            response.headers_mut().insert("x-viv-code", HeaderValue::from_static(code.as_str()));
+        }
         if !self.may_be_retried() {
             response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response
     }
+}
+
+/// Which limit is used up, in words a person can act on.
+fn spent(refusal: &store::Refusal) -> String {
+    let store::Refusal { limit, spent, held, asked } = refusal;
+    let name = &limit.name;
+    match limit.most {
+        Most::Picos(most) => format!(
+            "the budget is used up: `{name}` allows {}; {} spent, {} held, and this call may cost {}",
+            dollars(most),
+            dollars(*spent),
+            dollars(*held),
+            dollars(*asked)
+        ),
+        Most::Requests(most) => format!("the model requests are used up: `{name}` allows {most}"),
+    }
+}
+
+/// Pico-dollars as people write them, with as many digits as it takes to tell.
+fn dollars(picos: u64) -> String {
+    let (whole, rest) = (picos / 1_000_000_000_000, picos % 1_000_000_000_000);
+    let digits = format!("{rest:012}");
+    let (cents, finer) = digits.split_at(2);
+    format!("${whole}.{cents}{}", finer.trim_end_matches('0'))
 }
 
 /// An answer of ours, as JSON.
@@ -148,12 +196,6 @@ pub(crate) fn anthropic_type(status: StatusCode) -> &'static str {
     }
 }
 
-/// Pico-dollars as a person reads them; a fraction of a cent is rounded up.
-fn dollars(picos: i64) -> String {
-    let ten_thousandths = i128::from(picos).div_euclid(100_000_000) + i128::from(picos.rem_euclid(100_000_000) > 0);
-    format!("${}.{:04}", ten_thousandths / 10_000, ten_thousandths % 10_000)
-}
-
 fn openai_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         402 => "insufficient_quota",
@@ -193,11 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_told_in_dollars() {
-        assert_eq!(
-            [0, 1, 500_000_000_000, 12_345_600_000_000].map(dollars),
-            ["$0.0000", "$0.0001", "$0.5000", "$12.3456"]
-        );
+    fn money_is_told_in_dollars() {
+        assert_eq!(dollars(2_000_000_000_000), "$2.00");
+        assert_eq!(dollars(62_500), "$0.0000000625");
+        assert_eq!(dollars(1_230_000_000_000), "$1.23");
     }
 
     #[test]

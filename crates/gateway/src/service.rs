@@ -1,33 +1,54 @@
-//! One request on a session's listener: who asks, for what, and what is answered.
+//! One request on a listener: who asks, for what, and what is answered.
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use crate::{
+    attachment::Admit,
     call::Caller,
     endpoint::{Dialect, Route},
     headers,
+    identity::Limits,
     refusal::{Refusal, ResponseBody, whole},
+    tasks::Tasks,
+    till::Till,
 };
 
+/// What every connection of a listener is served with.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) admit: Admit,
+    pub(crate) till: Till,
+    pub(crate) limits: Limits,
+    pub(crate) tasks: Tasks,
+}
+
+impl Desk {
+    /// Whoever sent a request, if it shows a token that opens something here.
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        let identity = headers::tokens(headers).find_map(|token| (self.admit)(token)).ok_or(Refusal::TokenInvalid)?;
+        Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() })
+    }
+}
+
 /// Answers one request; errors take the shape of the caller's own API.
-pub(crate) async fn serve(caller: Caller, request: Request<Incoming>) -> Result<Response<ResponseBody>, Infallible> {
+pub(crate) async fn serve(desk: Desk, request: Request<Incoming>) -> Result<Response<ResponseBody>, Infallible> {
     let route = Route::of(request.method(), request.uri().path());
     let dialect = match route {
         Route::Call(endpoint) => endpoint.dialect(),
         _ => Dialect::guess(request.uri().path(), request.headers()),
     };
-    Ok(answer(&caller, route, dialect, request).await.unwrap_or_else(|refusal| refusal.respond(dialect)))
+    Ok(answer(&desk, route, dialect, request).await.unwrap_or_else(|refusal| refusal.respond(dialect)))
 }
 
 async fn answer(
-    caller: &Caller,
+    desk: &Desk,
     route: Route,
     dialect: Dialect,
     request: Request<Incoming>,
@@ -36,10 +57,7 @@ async fn answer(
     if route == Route::Hello {
         return Ok(Response::new(Either::Left(Full::default())));
     }
-    let admitted = headers::tokens(request.headers()).any(|token| caller.identity.token.admits(token));
-    if !admitted {
-        return Err(Refusal::TokenInvalid);
-    }
+    let caller = desk.caller(request.headers())?;
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     match route {
         Route::Hello | Route::Unknown => Err(Refusal::RouteNotFound { method, path }),
@@ -48,7 +66,7 @@ async fn answer(
         Route::Models => Ok(whole(StatusCode::OK, &models(dialect, &caller.identity.upstream.models()))),
         Route::Call(endpoint) => {
             let (parts, body) = request.into_parts();
-            let body = read_body(body, caller.identity.limits.request_bytes).await?;
+            let body = read_body(body, desk.limits.request_bytes).await?;
             caller.call(endpoint, &parts, body).await
         }
     }

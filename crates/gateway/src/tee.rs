@@ -208,6 +208,6 @@ impl Passage {
             None => None,
         };
         let answer = Answer { body, stream, reading, ttft: ttft.unwrap_or_else(|| record.elapsed()) };
-        record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure })
+        record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure, reached: true })
     }
 }

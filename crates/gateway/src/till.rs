@@ -1,106 +1,108 @@
-//! The one place where a call is paid for: hold before it is sent, settle after it ended.
+//! The one place where a call is paid for: held in the ledger before it is sent, closed after it ended.
 //!
-//! Every route that reaches an upstream passes here, so nothing can be called past a limit. A hold is the
-//! most that a call can cost, and check and hold are one step: calls at the same time cannot together
-//! spend more than there is.
+//! Every route that reaches an upstream passes here, so nothing can be called past a limit. What is held is
+//! the most the call can cost; a call whose cost nobody learnt keeps its hold.
 //!
-//! Not here: what survives a crash. A ledger takes the account over from this file.
+//! Not here: where the money is kept (`store`), or what the journal says about a call (`record`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use protocol::Usage;
+use protocol::{CallId, Usage};
+use store::{Charge, Ledger, Progress, Reply, Source};
 
 use crate::{
     ask::Ask,
     endpoint::Endpoint,
     identity::Identity,
+    outcome::Outcome,
     price::{Price, Prices},
     refusal::Refusal,
 };
 
-/// Tokens that vendors add to a prompt for tools and the like, beyond what was sent.
-const ADDED_TOKENS: u64 = 4_000;
-/// The longest answer of a model whose longest is not known.
-const OUTPUT_TOKENS: u64 = 128_000;
+/// Names us in the ledger as the system that counted a call.
+const SYSTEM: &str = "viv";
+/// Stands where no price table was used.
+const FREE: &str = "free";
 
-/// Keeps what one session may still use.
+/// Pays for calls.
+#[derive(Clone)]
 pub(crate) struct Till {
-    prices: Arc<Prices>,
-    account: Mutex<Account>,
+    pub(crate) prices: Arc<Prices>,
+    pub(crate) ledger: Arc<dyn Ledger>,
 }
 
-#[derive(Debug, Default)]
-struct Account {
-    requests: u64,
-    spent_picos: i64,
-    held_picos: i64,
-}
-
-/// A call that was let through, at a price that no later change touches. Dropped without being settled,
-/// it was never sent and costs nothing.
+/// A call that was let through, at a price that no later change touches.
 pub(crate) struct Hold {
-    till: Arc<Till>,
+    ledger: Arc<dyn Ledger>,
+    call: CallId,
     price: Price,
-    picos: i64,
+    free: bool,
 }
 
 impl Till {
-    pub(crate) fn new(prices: Arc<Prices>) -> Self {
-        Self { prices, account: Mutex::default() }
-    }
-
-    /// Lets one call with a body of `bytes` through, or says why not.
-    pub(crate) fn hold(
-        self: &Arc<Self>,
+    /// Lets one call through, or says why not. Answers when the hold is as durable as the ledger was asked to
+    /// be: only then may the call be sent.
+    pub(crate) async fn hold(
+        &self,
         identity: &Identity,
         endpoint: Endpoint,
         ask: &Ask,
-        bytes: usize,
+        call: &CallId,
     ) -> Result<Hold, Refusal> {
-        let price = self.price(identity, endpoint, &ask.model)?;
-        let output = ask.max_tokens.or(price.max_output_tokens()).unwrap_or(OUTPUT_TOKENS);
-        // No token is shorter than a byte.
-        let picos = price.bound_picos(bytes as u64 + ADDED_TOKENS, output);
-        let mut account = self.account();
-        if let Some(limit) = identity.limits.max_requests.filter(|limit| account.requests >= *limit) {
-            return Err(Refusal::RequestsSpent { limit });
-        }
-        let needed = account.spent_picos.saturating_add(account.held_picos).saturating_add(picos);
-        if identity.limits.budget_picos.is_some_and(|budget| needed > budget && picos > 0) {
-            return Err(Refusal::BudgetSpent { spent_picos: account.spent_picos, needed_picos: picos });
-        }
-        account.requests += 1;
-        account.held_picos = account.held_picos.saturating_add(picos);
-        drop(account);
-        Ok(Hold { till: self.clone(), price, picos })
+        let model = identity.upstream.resolve(&ask.model);
+        let free = identity.upstream.is_free() || !endpoint.is_charged();
+        let price = if free { Price::FREE } else { self.price(&model)? };
+        let picos = u64::try_from(price.most_picos(&ask.bound)).unwrap_or(0);
+        let hold = store::Hold {
+            call: call.clone(),
+            source: Source { system: SYSTEM.to_owned(), run: identity.run.clone(), attempt: identity.attempt },
+            session: identity.session.clone(),
+            account: identity.account.clone(),
+            user: identity.user.clone(),
+            key: identity.key.clone(),
+            agent: identity.agent.clone(),
+            model,
+            price_hash: if free { FREE } else { self.prices.version() }.to_owned(),
+            picos,
+            limits: identity.budgets.clone(),
+            // The request is in the journal before it is sent, so a call that never was is told apart there.
+            sent: true,
+        };
+        self.ledger.hold(hold).await?;
+        Ok(Hold { ledger: self.ledger.clone(), call: call.clone(), price, free })
     }
 
-    fn price(&self, identity: &Identity, endpoint: Endpoint, model: &str) -> Result<Price, Refusal> {
-        if identity.upstream.is_free() || !endpoint.is_charged() {
-            return Ok(Price::FREE);
-        }
-        let model = identity.upstream.resolve(model);
-        self.prices.of(&model).cloned().ok_or(Refusal::PriceUnknown(model))
-    }
-
-    fn account(&self) -> MutexGuard<'_, Account> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    fn price(&self, model: &str) -> Result<Price, Refusal> {
+        self.prices.of(model).cloned().ok_or_else(|| Refusal::PriceUnknown(model.to_owned()))
     }
 }
 
 impl Hold {
-    /// Books what the call cost, in pico-dollars, and says it.
-    pub(crate) fn settle(&self, usage: &Usage) -> i64 {
-        let cost = self.price.cost_picos(usage);
-        let mut account = self.till.account();
-        account.spent_picos = account.spent_picos.saturating_add(cost);
-        cost
+    /// Whether the call costs nothing, whatever it uses.
+    pub(crate) fn is_free(&self) -> bool {
+        self.free
     }
-}
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let mut account = self.till.account();
-        account.held_picos = account.held_picos.saturating_sub(self.picos);
+    /// What `usage` costs, in pico-dollars.
+    pub(crate) fn cost_picos(&self, usage: &Usage) -> i64 {
+        self.price.cost_picos(usage)
+    }
+
+    /// Notes that the answer has begun. Nobody waits for it: it only tells a reader where a call is.
+    pub(crate) fn streaming(&self) {
+        drop(self.ledger.advance(self.call.clone(), Progress::Streaming));
+    }
+
+    /// Ends the call in the ledger.
+    pub(crate) fn close(&self, outcome: &Outcome) -> Reply {
+        let call = self.call.clone();
+        match outcome {
+            Outcome::Settled(usage) => {
+                let picos = u64::try_from(self.cost_picos(usage)).unwrap_or(0);
+                self.ledger.settle(call, Charge { usage: *usage, picos })
+            }
+            Outcome::Failed(reason) => self.ledger.fail(call, reason.clone()),
+            Outcome::Lost => self.ledger.advance(call, Progress::Lost),
+        }
     }
 }

@@ -20,18 +20,33 @@ pub struct SessionToken {
 impl SessionToken {
     /// Makes a new token from 32 random bytes; the text is for the agent and is not kept.
     pub fn issue() -> (Self, String) {
+        Self::issue_as(TOKEN_PREFIX)
+    }
+
+    /// The same for a token that starts with `prefix`.
+    pub fn issue_as(prefix: &str) -> (Self, String) {
         // A version 4 UUID carries 122 random bits, so three of them fill a digest with room to spare.
         let mut seed = Sha256::new();
         for _ in 0..3 {
             seed.update(Uuid::new_v4().as_bytes());
         }
-        let text = format!("{TOKEN_PREFIX}{}", hex(&seed.finalize()));
+        let text = format!("{prefix}{}", hex(&seed.finalize()));
         (Self::of(&text), text)
     }
 
     /// Recognises `text`, a token issued before.
     pub fn of(text: &str) -> Self {
         Self { digest: Sha256::digest(text).into() }
+    }
+
+    /// Recognises the token with this SHA-256.
+    pub fn of_digest(digest: [u8; 32]) -> Self {
+        Self { digest }
+    }
+
+    /// Its SHA-256, to be kept.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
     }
 
     /// Whether `presented` is the token; takes the same time whichever byte differs.

@@ -71,6 +71,13 @@ pub struct UpstreamAnswer {
     pub hide_usage: bool,
 }
 
+impl UpstreamFailure {
+    /// Whether the request may have reached the vendor before it failed, so that it may have cost something.
+    pub(crate) fn may_have_been_served(&self) -> bool {
+        !matches!(self, Self::Unreachable { .. } | Self::Unsupported { .. } | Self::Untranslatable(_))
+    }
+}
+
 /// Why the model's side gave no answer, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamFailure {

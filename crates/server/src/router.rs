@@ -29,6 +29,8 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .route("/v1/sessions/{session_id}/events", get(routes::events::page))
         .route("/v1/sessions/{session_id}/events/sse", get(routes::events::stream))
         .route("/v1/sessions/{session_id}/pending", get(routes::answers::pending))
+        .route("/v1/sessions/{session_id}/usage", get(routes::usage::of_session))
+        .route("/v1/usage", get(routes::usage::list))
         .route_layer(from_fn_with_state(state.clone(), access::may_read));
     let drive = Router::new()
         .route("/v1/sessions/{session_id}", post(routes::sessions::create).patch(routes::sessions::rename))

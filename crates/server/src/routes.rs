@@ -6,3 +6,4 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod messages;
 pub(crate) mod sessions;
+pub(crate) mod usage;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use agents::AgentError;
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::SandboxError;
-use store::{DataDirError, JournalError, SessionIndexError};
+use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
 
 /// Why a command to a session was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +82,9 @@ pub enum SessionError {
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
     DataDir(#[from] DataDirError),
+    /// The ledger could not be read.
+    #[error("cannot read the ledger")]
+    Ledger(#[from] LedgerError),
     /// What the agent changed could not be kept.
     #[error("cannot keep the changes of the workspace")]
     Changes(#[source] std::io::Error),
@@ -118,6 +121,7 @@ impl SessionError {
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
+            Self::Ledger(error) => error.code(),
             Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }

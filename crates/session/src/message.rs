@@ -12,6 +12,8 @@ pub struct Options {
     pub policy: Option<Arc<Effective>>,
     /// The account that pays; the session's own id when there is none.
     pub account: Option<String>,
+    /// The person.
+    pub user: Option<String>,
     /// The task it belongs to.
     pub task_name: Option<String>,
 }

@@ -51,6 +51,8 @@ struct Metadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
 }
 
@@ -103,7 +105,12 @@ impl Plan {
             directory: info.directory.clone().map(PathBuf::from),
             policy: host.policy.clone(),
             policy_digest: metadata.policy,
-            options: Options { policy: None, account: metadata.account, task_name: metadata.task_name },
+            options: Options {
+                policy: None,
+                account: metadata.account,
+                user: metadata.user,
+                task_name: metadata.task_name,
+            },
             epoch: epoch(record),
             native_session_id: info.native_session_id.clone(),
         }
@@ -158,6 +165,7 @@ impl Plan {
             model: self.model.clone(),
             policy: self.policy_digest.clone(),
             account: self.options.account.clone(),
+            user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }

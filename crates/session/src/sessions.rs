@@ -9,7 +9,7 @@ use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
 use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use sandbox::Backend;
-use store::{Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord};
+use store::{By, Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -17,8 +17,8 @@ use crate::command::{Command, Reply};
 use crate::host::Host;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
-use crate::recovery::take_over;
 use crate::recovery;
+use crate::recovery::take_over;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
@@ -207,12 +207,31 @@ impl Sessions {
         all
     }
 
-    /// Takes over what processes that were killed left open: turns end as interrupted, permissions and questions
-    /// as expired. Returns the sessions this was done to. A session that was at rest is taken over when somebody
-    /// uses it; in both cases its agent starts with the next message.
+    /// What was used since a time in milliseconds, one row a session, account, user, agent, model or day.
+    pub async fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, SessionError> {
+        let host = self.host.clone();
+        blocking(move || Ok(host.gateway.ledger().usage(by, since_ms)?)).await
+    }
+
+    /// What one session used, from its beginning; nothing yet when it made no call.
+    pub async fn usage_of(&self, id: &SessionId) -> Result<Option<UsageRow>, SessionError> {
+        self.host.shelf.index.get(id)?;
+        let rows = self.usage(By::Session, 0).await?;
+        Ok(rows.into_iter().find(|row| row.name == id.as_str()))
+    }
+
+    /// Takes over what processes that were killed left open: calls are settled as far as their journals know what
+    /// they cost, turns end as interrupted, permissions and questions as expired. Returns the sessions this was done
+    /// to. A session that was at rest is taken over when somebody uses it; in both cases its agent starts with the
+    /// next message.
     pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
         let host = self.host.clone();
-        blocking(move || recovery::recover(&host.shelf)).await
+        blocking(move || {
+            let reconciled = host.gateway.settle_unknown(host.shelf.directory())?;
+            tracing::debug!(?reconciled, "looked up calls that were never settled");
+            recovery::recover(&host.shelf)
+        })
+        .await
     }
 
     /// Ends every agent, interrupts every turn, and takes no more work. The sessions themselves stay.

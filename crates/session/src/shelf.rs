@@ -4,12 +4,11 @@
 //! there before the session woke up hears it wake.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gateway::BodyStore;
-use protocol::{BodyRef, SessionId};
+use protocol::SessionId;
 use store::{
     Bodies, Clock, DataDir, FileJournal, Journal, JournalReader, NewSession, Owner, SessionChange, SessionIndex,
     SessionRecord,
@@ -31,6 +30,11 @@ impl Shelf {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = Owner::claim(&directory)?;
         Ok(Self { directory, clock, index, owner, open: Mutex::default() })
+    }
+
+    /// Where everything is.
+    pub(crate) fn directory(&self) -> &DataDir {
+        &self.directory
     }
 
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
@@ -91,7 +95,7 @@ impl Shelf {
     }
 
     pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {
-        Arc::new(KeptBodies(Bodies::new(&self.directory)))
+        Arc::new(Bodies::new(&self.directory))
     }
 }
 
@@ -100,15 +104,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SessionError> + Send + 'static,
 ) -> Result<T, SessionError> {
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(SessionError::ShuttingDown))
-}
-
-/// The bodies of a data directory, as the gateway wants them.
-struct KeptBodies(Bodies);
-
-impl BodyStore for KeptBodies {
-    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef> {
-        self.0.put(bytes).map_err(io::Error::other)
-    }
 }
 
 /// Number of the last event of a journal.

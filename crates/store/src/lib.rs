@@ -12,6 +12,7 @@ mod database;
 mod digest;
 mod guard;
 mod journal;
+mod keys;
 mod ledger;
 mod lock_file;
 mod owner;
@@ -25,9 +26,10 @@ pub use digest::{Digest, DigestError};
 pub use journal::{
     FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Tail, Verified, verify,
 };
+pub use keys::{KeyRecord, Keys, NewKey};
 pub use ledger::{
     Audit, By, Charge, Durability, Hold, Ledger, LedgerError, Limit, Most, OpenedLedger, Progress, Refusal, Reply,
-    Scope, Source, SqliteLedger, UnknownCall, UsageRow, Window,
+    Scope, Since, SinceError, Source, SqliteLedger, UnknownCall, UsageRow, Window,
 };
 pub use owner::{Owner, OwnerId};
 pub use sessions::{

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, Limits};
-use policy::{Base, Ceiling, Effective, Preset};
+use gateway::{Gateway, GatewayConfig, Limits, Prices};
+use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{
     ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, PermissionReply, SessionId, TurnOutcome,
 };
 use sandbox::JailBackend;
 use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
-use store::{DataDir, SystemClock, Tail};
+use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
 use crate::cast::Player;
@@ -68,14 +68,15 @@ impl World {
 fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, timing: Timing) -> Sessions {
     let roster =
         Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
+    let data = DataDir::open(directory.path().join("data")).unwrap();
+    let opened = SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap();
     Sessions::open(Parts {
-        directory: DataDir::open(directory.path().join("data")).unwrap(),
+        directory: data,
         clock: Arc::new(SystemClock),
         roster,
         backend: backend.clone(),
-        gateway: Gateway::new(GatewayConfig::default()),
-        // An agent that asks without end is ended by its budget.
-        limits: Limits { max_requests: Some(60), ..Limits::default() },
+        gateway: Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger) }),
+        limits: Limits::default(),
         upstream: Arc::new(script::model(player)),
         policy: policy(),
         egress: egress::Egress::default(),
@@ -85,7 +86,9 @@ fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, ti
 }
 
 fn policy() -> Arc<Effective> {
-    let base = Base::read(&Preset::Balanced.source()).unwrap();
+    // An agent that asks without end is ended by its budget.
+    let text = Preset::Balanced.source().text().replace("max_requests: 1000", "max_requests: 60");
+    let base = Base::read(&Source::new("conformance", text)).unwrap();
     Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }
 

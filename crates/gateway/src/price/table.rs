@@ -1,11 +1,11 @@
 //! The price table as it stands in its file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{Price, Prices, Rates, Tier};
+use super::{Origin, Price, Prices, Rates, Tier};
 use crate::token::hex;
 
 /// Made by `scripts/update-prices.py`; its source, date and licence are in its head.
@@ -18,6 +18,8 @@ pub struct PriceTableError(#[from] serde_json::Error);
 
 #[derive(Deserialize)]
 struct Table {
+    source: String,
+    taken: String,
     models: BTreeMap<String, Row>,
 }
 
@@ -34,7 +36,15 @@ struct Row {
 pub(super) fn parse(text: &str) -> Result<Prices, PriceTableError> {
     let table: Table = serde_json::from_str(text)?;
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
-    Ok(Prices { by_model, version: hex(&Sha256::digest(text)) })
+    let origin = Origin { source: table.source, taken: table.taken };
+    Ok(Prices { by_model, version: hex(&Sha256::digest(text)), origin, named: BTreeSet::new() })
+}
+
+/// The version of a table in which one price was named.
+pub(super) fn next_version(version: &str, model: &str, price: &Price) -> String {
+    let Rates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
+    let rates = format!("{input} {output} {cache_read} {cache_write} {cache_write_1h} {:?}", price.max_output_tokens);
+    hex(&Sha256::digest(format!("{version}\n{model}\n{rates}")))
 }
 
 impl From<Row> for Price {

@@ -6,6 +6,7 @@ use gateway::Limits;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use store::{Limit, Most, Scope, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const HELLO: &str = "  - answer: [text: 'Hello, ${prompt}!']\n";
@@ -118,7 +119,9 @@ async fn a_body_that_is_no_request_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn the_last_request_of_a_budget_is_the_last() {
-    let desk = Desk::limited(HELLO, Limits { max_requests: Some(2), ..Limits::default() });
+    let limit =
+        Limit { name: "max_requests".into(), scope: Scope::Session, window: Window::Ever, most: Most::Requests(2) };
+    let desk = Desk::budgeted(HELLO, vec![limit]);
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
     assert_eq!(desk.post("/v1/messages/count_tokens", prompt("x", false)).await.status, StatusCode::OK);
     check_refused(&desk.post("/v1/messages", prompt("x", false)).await, 402, "billing_error");

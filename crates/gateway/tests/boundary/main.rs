@@ -5,6 +5,7 @@ mod dialects;
 mod door;
 mod messages;
 mod misfortune;
+mod money;
 mod script;
 mod support;
 mod translation;

@@ -11,8 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use gateway::{
-    Attachment, CurrentTurn, Gateway, GatewayConfig, Identity, Limits, MemoryBodies, Script, Scripted, SessionToken,
-    Upstream,
+    Attachment, CurrentTurn, Gateway, GatewayConfig, Identity, Limits, MemoryBodies, Prices, Script, Scripted,
+    SessionToken, Upstream,
 };
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -20,7 +20,10 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use protocol::{Draft, Event, EventBody, SessionId, TurnId};
 use serde_json::Value;
-use store::{Journal, JournalError};
+use store::{
+    By, DataDir, Durability, Journal, JournalError, Ledger, Limit, SqliteLedger, SystemClock, UnknownCall, UsageRow,
+};
+use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 
 /// A test that waits longer than this has failed; nothing is expected to take a fraction of it.
@@ -42,7 +45,11 @@ impl Default for Notes {
 impl Journal for Notes {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
         if self.failing.load(Ordering::SeqCst) {
-            return Err(JournalError::Io { doing: "write", path: "journal".into(), source: std::io::ErrorKind::StorageFull.into() });
+            return Err(JournalError::Io {
+                doing: "write",
+                path: "s1.jsonl".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            });
         }
         let mut events = self.events.lock().unwrap();
         let sequence = events.len() as u64 + 1;
@@ -91,7 +98,38 @@ pub(crate) struct Desk {
     pub(crate) token: String,
     pub(crate) notes: Arc<Notes>,
     pub(crate) bodies: Arc<MemoryBodies>,
+    pub(crate) ledger: Arc<SqliteLedger>,
+    /// The ledger's; kept until the desk is gone.
+    directory: TempDir,
     pub(crate) attachment: Attachment,
+}
+
+/// What is left when a desk is closed.
+pub(crate) struct Books {
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) ledger: Arc<SqliteLedger>,
+    directory: TempDir,
+}
+
+impl Books {
+    /// What the session used.
+    #[track_caller]
+    pub(crate) fn bill(&self) -> UsageRow {
+        let mut rows = self.ledger.usage(By::Session, 0).unwrap();
+        assert_eq!((rows.len(), self.ledger.audit().unwrap().wrong_totals), (1, 0));
+        rows.remove(0)
+    }
+
+    /// Calls nobody knows the end of.
+    pub(crate) fn unknowns(&self) -> Vec<UnknownCall> {
+        self.ledger.unknowns().unwrap()
+    }
+
+    /// Every byte the ledger has on disk.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.is_file()).flat_map(|path| std::fs::read(path).unwrap()).collect()
+    }
 }
 
 /// What came back, whole.
@@ -141,30 +179,57 @@ impl Desk {
     }
 
     pub(crate) fn limited(rules: &str, limits: Limits) -> Self {
-        let script = Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap();
-        Self::before(Arc::new(Scripted::new(script)), GatewayConfig::default(), limits)
+        Self::before(scripted(rules), Prices::default(), limits)
+    }
+
+    /// A desk whose model plays `rules`, for a session with these budgets.
+    pub(crate) fn budgeted(rules: &str, budgets: Vec<Limit>) -> Self {
+        Self::with(scripted(rules), Prices::default(), |identity| identity.budgets = budgets)
     }
 
     /// A desk before any upstream.
-    pub(crate) fn before(upstream: Arc<dyn Upstream>, config: GatewayConfig, limits: Limits) -> Self {
+    pub(crate) fn before(upstream: Arc<dyn Upstream>, prices: Prices, limits: Limits) -> Self {
+        Self::with(upstream, prices, |identity| identity.limits = limits)
+    }
+
+    /// A desk before any upstream, for a session that is told what is special about it.
+    pub(crate) fn with(upstream: Arc<dyn Upstream>, prices: Prices, change: impl FnOnce(&mut Identity)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::open(directory.path()).unwrap();
+        let ledger = Arc::new(SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (token, text) = SessionToken::issue();
         let (notes, bodies) = (Arc::new(Notes::default()), Arc::new(MemoryBodies::default()));
         let turn = CurrentTurn::default();
         turn.set(Some(TurnId::new("trn_1").unwrap()));
-        let identity = Identity {
+        let mut identity = Identity {
             session: SessionId::new("s1").unwrap(),
             token,
             account: "acme".into(),
+            user: Some("ann".into()),
+            key: None,
+            agent: Some("mock".into()),
+            run: "r1".into(),
+            attempt: 1,
             journal: notes.clone(),
             bodies: bodies.clone(),
             turn,
             upstream,
-            limits,
+            policy: None,
+            budgets: Vec::new(),
+            limits: Limits::default(),
         };
+        change(&mut identity);
+        let config = GatewayConfig { prices, ledger: ledger.clone() };
         let attachment = Gateway::new(config).attach(listener, identity).unwrap();
-        Self { address, token: text, notes, bodies, attachment }
+        Self { address, token: text, notes, bodies, ledger, directory, attachment }
+    }
+
+    /// Lets every call end, and keeps what is written about them.
+    pub(crate) async fn close(self) -> Books {
+        self.attachment.close().await;
+        Books { notes: self.notes, ledger: self.ledger, directory: self.directory }
     }
 
     /// A request with the session's token.
@@ -221,6 +286,10 @@ impl Desk {
         let body = serde_json::from_value(data["body"].clone()).unwrap();
         self.bodies.get(&body).unwrap().into()
     }
+}
+
+fn scripted(rules: &str) -> Arc<Scripted> {
+    Arc::new(Scripted::new(Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap()))
 }
 
 /// The next bytes of an answer.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
+use gateway::{Limits, Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -22,7 +22,7 @@ fn desk(kind: VendorKind, vendor: &StubVendor, base_path: &str) -> Desk {
         ..Rates::default()
     });
     let prices = Prices::default().with("their-model", price);
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices, Limits::default())
 }
 
 fn data(text: &str) -> Vec<Value> {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
+use gateway::{Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
@@ -32,7 +32,7 @@ pub(crate) fn limited(config: VendorConfig, limits: Limits) -> Desk {
     let prices = ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
         .fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, limits)
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices, limits)
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod refusals;
 mod sessions;
 mod sockets;
 mod stage;
+mod usage;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         events::trials(),
         answers::trials(),
         sockets::trials(),
+        usage::trials(),
         killing::trials(),
         full_disk::trials(),
     ];

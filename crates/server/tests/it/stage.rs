@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, Limits, Scripted};
+use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use sandbox::Unconfined;
 use server::{Auth, ServerConfig, app};
 use session::{Options, Parts, Roster, Sessions, Timing};
-use store::{DataDir, SystemClock};
+use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -61,19 +61,26 @@ pub(crate) fn config() -> ServerConfig {
 
 /// Sessions on a directory.
 pub(crate) fn open(directory: &Path) -> Sessions {
+    let data = DataDir::open(directory.join("data")).unwrap();
     let parts = Parts {
+        gateway: gateway(&data),
         policy: policy(),
         egress: egress::Egress::default(),
-        directory: DataDir::open(directory.join("data")).unwrap(),
+        directory: data,
         clock: Arc::new(SystemClock),
         roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
         backend: Arc::new(Unconfined::new(directory.join("scratch"))),
-        gateway: Gateway::new(GatewayConfig::default()),
         upstream: Arc::new(Scripted::demo().unwrap()),
         limits: Limits::default(),
         timing: Timing::default(),
     };
     Sessions::open(parts).unwrap()
+}
+
+/// A gateway that keeps its accounts in `directory`.
+fn gateway(directory: &DataDir) -> Gateway {
+    let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
+    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger) })
 }
 
 /// The default preset with the one mode that can be had without a wall.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use agents::{Dialogue as _, Normalized};
 use egress::LivePolicy;
 use gateway::{Identity, SessionToken};
+use policy::Effective;
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
 use sandbox::{EGRESS_PORT, ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
-use store::FileJournal;
+use store::{FileJournal, Limit, Most, Scope, Window};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -201,14 +202,22 @@ impl Actor {
 
     fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<gateway::Attachment>, SessionError> {
         let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
+        let options = &self.plan.options;
         let identity = Identity {
             session: self.plan.id.clone(),
             token: SessionToken::of(token),
-            account: self.plan.options.account.clone().unwrap_or_else(|| self.plan.id.to_string()),
+            account: options.account.clone().unwrap_or_else(|| self.plan.id.to_string()),
+            user: options.user.clone(),
+            key: None,
+            agent: Some(self.plan.agent.clone()),
+            run: self.plan.id.to_string(),
+            attempt: self.plan.epoch,
             journal: self.recorder.journal().clone(),
             bodies: self.host.shelf.bodies(),
             turn: self.recorder.turn.clone(),
             upstream: self.host.upstream.clone(),
+            policy: Some(self.plan.policy.clone()),
+            budgets: budgets(&self.plan.policy),
             limits: self.host.limits.clone(),
         };
         let attached = self.host.gateway.attach(listener, identity);
@@ -228,6 +237,17 @@ impl Actor {
         let attached = self.host.egress.attach(listener, identity);
         attached.map(Some).map_err(|source| not_served("the egress port", source))
     }
+}
+
+/// What the policy lets a session spend on models.
+fn budgets(policy: &Effective) -> Vec<Limit> {
+    let models = policy.models();
+    let of_session =
+        |name: &str, most| Limit { name: name.to_owned(), scope: Scope::Session, window: Window::Ever, most };
+    vec![
+        of_session("models.budget_usd", Most::Picos(models.budget_picos)),
+        of_session("models.max_requests", Most::Requests(models.max_requests)),
+    ]
 }
 
 fn not_served(port: &str, source: std::io::Error) -> SessionError {

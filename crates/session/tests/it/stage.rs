@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, Limits, Scripted};
+use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
 use sandbox::Unconfined;
 use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing};
-use store::{DataDir, SystemClock, Tail};
+use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
 /// Sessions on a data directory of their own.
@@ -29,12 +29,13 @@ impl Stage {
 
     /// Sessions on a data directory that was used before.
     pub(crate) fn on(directory: Arc<TempDir>, timing: Timing) -> Self {
+        let data = DataDir::open(directory.path().join("data")).unwrap();
         let sessions = Sessions::open(Parts {
-            directory: DataDir::open(directory.path().join("data")).unwrap(),
+            gateway: gateway(&data),
+            directory: data,
             clock: Arc::new(SystemClock),
             roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
             backend: Arc::new(Unconfined::new(directory.path().join("scratch"))),
-            gateway: Gateway::new(GatewayConfig::default()),
             upstream: Arc::new(Scripted::demo().unwrap()),
             limits: Limits::default(),
             policy: policy(),
@@ -98,6 +99,12 @@ impl Stage {
     pub(crate) fn events(&self, id: &SessionId) -> Vec<Event> {
         self.sessions.journal(id).unwrap().after(0, usize::MAX).unwrap()
     }
+}
+
+/// A gateway that keeps its accounts in `directory`.
+fn gateway(directory: &DataDir) -> Gateway {
+    let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
+    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger) })
 }
 
 pub(crate) fn id(name: &str) -> SessionId {

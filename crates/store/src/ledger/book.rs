@@ -73,6 +73,7 @@ pub(super) fn advance(
     let (state, before): (_, &[&str]) = match progress {
         Progress::Sent => ("sent", &["intent"]),
         Progress::Streaming => ("streaming", &["intent", "sent"]),
+        Progress::Lost => ("unknown", &["intent", "sent", "streaming"]),
     };
     if found.state == state {
         return Ok(());
@@ -80,8 +81,9 @@ pub(super) fn advance(
     if !before.contains(&found.state.as_str()) {
         return Err(found.out_of_order(call, state));
     }
-    let sql = "UPDATE call SET state = ?1, changed_ms = ?2 WHERE call_id = ?3";
-    connection.prepare_cached(sql)?.execute(params![state, hand.now_ms, call.as_str()])?;
+    let reason = (progress == Progress::Lost).then_some("its answer did not come whole");
+    let sql = "UPDATE call SET state = ?1, changed_ms = ?2, reason = ?3 WHERE call_id = ?4";
+    connection.prepare_cached(sql)?.execute(params![state, hand.now_ms, reason, call.as_str()])?;
     Ok(())
 }
 

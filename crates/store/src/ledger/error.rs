@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{CallId, Code};
 
 use super::{Limit, Most};
-use crate::DatabaseError;
+use crate::{DataDirError, DatabaseError};
 
 /// Why the ledger refused or failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,6 +38,9 @@ pub enum LedgerError {
     /// The database failed; nothing was recorded.
     #[error(transparent)]
     Database(Arc<DatabaseError>),
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory")]
+    DataDir(#[from] Arc<DataDirError>),
     /// Whether an owner or this boot is the one of a record could not be found out.
     #[error("cannot find out who left the calls that are not finished")]
     Recovery(#[source] Arc<std::io::Error>),
@@ -71,6 +74,7 @@ impl LedgerError {
     pub fn code(&self) -> Code {
         match self {
             Self::Refused(_) => Code::BudgetExceeded,
+            Self::DataDir(error) => error.code(),
             _ => Code::Internal,
         }
     }

@@ -62,6 +62,8 @@ pub enum Progress {
     Sent,
     /// The first byte came back.
     Streaming,
+    /// Its answer did not come whole: nobody here knows what it cost, and its hold stays.
+    Lost,
 }
 
 /// What a call cost in the end.

@@ -23,7 +23,8 @@ pub trait Ledger: Send + Sync {
     fn settle(&self, call: CallId, charge: Charge) -> Reply;
     /// Ends a call that cost nothing, and says why.
     fn fail(&self, call: CallId, reason: String) -> Reply;
-    /// Calls whose host died after they were sent, oldest first. They are settled or failed like any other.
+    /// Calls whose host died after they were sent, or whose answer was lost, oldest first. They are settled or
+    /// failed like any other.
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError>;
     /// What was used since a time in milliseconds, one row a name.
     fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError>;

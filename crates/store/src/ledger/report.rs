@@ -21,6 +21,26 @@ pub enum By {
 }
 
 impl By {
+    /// Every way there is.
+    pub const ALL: [Self; 6] = [Self::Session, Self::Account, Self::User, Self::Agent, Self::Model, Self::Day];
+
+    /// As it is written in a flag, a query or a heading.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Account => "account",
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::Model => "model",
+            Self::Day => "day",
+        }
+    }
+
+    /// The way that is written like this.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == name)
+    }
+
     fn column(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -50,7 +70,7 @@ pub struct UsageRow {
     pub unknown: u64,
 }
 
-/// A call whose host died after it was sent.
+/// A call that was sent and whose end nobody here knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownCall {
     /// The call.
@@ -69,6 +89,8 @@ pub struct UnknownCall {
     pub created_ms: i64,
     /// Why it is unknown.
     pub reason: Option<String>,
+    /// Whether the machine has been up since: then everything that was written before it was sent is still there.
+    pub since_boot: bool,
 }
 
 /// The sums of the ledger, and whether they are the sums of its calls.
@@ -105,8 +127,9 @@ pub(super) fn usage(connection: &Connection, by: By, since_ms: i64) -> Result<Ve
     Ok(statement.query_map([since_ms], read)?.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn unknowns(connection: &Connection) -> Result<Vec<UnknownCall>, LedgerError> {
-    let sql = "SELECT call_id, session, account, model, price_hash, held_picos, created_ms, reason
+pub(super) fn unknowns(connection: &Connection, boot: &str) -> Result<Vec<UnknownCall>, LedgerError> {
+    let sql = "SELECT call_id, session, account, model, price_hash, held_picos, created_ms, reason,
+            boot = ?1 AND source_system <> 'lease'
         FROM call WHERE state = 'unknown' ORDER BY created_ms, call_id";
     let read = |row: &Row<'_>| {
         Ok(UnknownCall {
@@ -118,10 +141,11 @@ pub(super) fn unknowns(connection: &Connection) -> Result<Vec<UnknownCall>, Ledg
             held_picos: row.get(5)?,
             created_ms: row.get(6)?,
             reason: row.get(7)?,
+            since_boot: row.get(8)?,
         })
     };
     let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_map([], read)?.collect::<Result<_, _>>()?)
+    Ok(statement.query_map([boot], read)?.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn audit(connection: &Connection) -> Result<Audit, LedgerError> {

@@ -1,7 +1,8 @@
 //! The tables of the ledger.
 
 /// `total` is the sum of `call`, kept beside it so that a limit costs one look; [`super::Audit`] compares the two.
-pub(super) const SCHEMA: &[&str] = &["
+pub(crate) const SCHEMA: &[&str] = &[
+    "
 CREATE TABLE call (
     call_id TEXT PRIMARY KEY,
     source_system TEXT NOT NULL,
@@ -53,4 +54,19 @@ CREATE TABLE lease (
     used_picos INTEGER NOT NULL,
     PRIMARY KEY (session, owner)
 ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+CREATE TABLE key (
+    id TEXT PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    account TEXT NOT NULL,
+    user TEXT,
+    models TEXT NOT NULL,
+    budget_picos INTEGER CHECK (budget_picos >= 0),
+    requests_a_minute INTEGER CHECK (requests_a_minute >= 0),
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    revoked_ms INTEGER
+) STRICT, WITHOUT ROWID;
+",
+];

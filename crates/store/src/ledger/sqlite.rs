@@ -18,7 +18,7 @@ use super::writer::{Job, Step, Writer};
 use super::{Ledger, LedgerError, Reply};
 use crate::database::{self, Synchronous};
 use crate::guard::lock;
-use crate::{Clock, DataDir, Owner};
+use crate::{Clock, DataDir, Owner, OwnerId};
 
 /// What an answered step survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,14 +48,37 @@ pub struct SqliteLedger {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     reader: Mutex<Connection>,
+    boot: String,
+    /// Held by a ledger that is its own owner; let go after the last step is taken.
+    _owner: Option<Owner>,
 }
 
 impl SqliteLedger {
+    /// Opens the ledger of `directory` for an owner of its own, which lives as long as it does.
+    pub fn claim(
+        directory: &DataDir,
+        durability: Durability,
+        clock: Arc<dyn Clock>,
+    ) -> Result<OpenedLedger, LedgerError> {
+        let owner = Owner::claim(directory).map_err(Arc::new)?;
+        Self::start(directory, owner.id().clone(), Some(owner), durability, clock)
+    }
+
     /// Opens the ledger of `directory`, or makes it, and looks after what dead owners left. `owner` must live as
     /// long as the ledger.
     pub fn open(
         directory: &DataDir,
         owner: &Owner,
+        durability: Durability,
+        clock: Arc<dyn Clock>,
+    ) -> Result<OpenedLedger, LedgerError> {
+        Self::start(directory, owner.id().clone(), None, durability, clock)
+    }
+
+    fn start(
+        directory: &DataDir,
+        owner: OwnerId,
+        kept: Option<Owner>,
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedLedger, LedgerError> {
@@ -66,14 +89,15 @@ impl SqliteLedger {
         let mut connection = database::open(&directory.ledger(), synchronous, SCHEMA)?;
         let reader = database::open(&directory.ledger(), synchronous, SCHEMA)?;
         let boot = boot_id().map_err(|error| LedgerError::Recovery(error.into()))?;
-        let hand = Hand { owner: owner.id(), boot: &boot, now_ms: clock.now().as_millisecond() };
+        let hand = Hand { owner: &owner, boot: &boot, now_ms: clock.now().as_millisecond() };
         let recovered = recover(&mut connection, &directory.owners(), hand)?;
-        let owner = owner.id().clone();
-        let writer = Writer { connection, durability, owner, boot, clock, leases: Leases::default() };
+        let leases = Leases::default();
+        let writer = Writer { connection, durability, owner, boot: boot.clone(), clock, leases };
         let (jobs, received) = mpsc::channel();
         let thread = thread::Builder::new().name("ledger".into()).spawn(move || writer.run(&received));
         let thread = thread.map_err(|error| LedgerError::Recovery(error.into()))?;
-        let ledger = Self { jobs: Some(jobs), thread: Some(thread), reader: Mutex::new(reader) };
+        let reader = Mutex::new(reader);
+        let ledger = Self { jobs: Some(jobs), thread: Some(thread), reader, boot, _owner: kept };
         Ok(OpenedLedger { ledger, released: recovered.released, unknown: recovered.unknown })
     }
 
@@ -110,7 +134,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {
-        report::unknowns(&lock(&self.reader))
+        report::unknowns(&lock(&self.reader), &self.boot)
     }
 
     fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {

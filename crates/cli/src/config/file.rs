@@ -1,0 +1,143 @@
+//! `viv.toml`, key by key. Unknown keys are errors, with their line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+/// `viv.toml` in the data directory.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ConfigFile {
+    /// The account that sessions are charged to; each session is its own when absent.
+    pub(crate) account: Option<String>,
+    /// The person whose sessions they are.
+    pub(crate) user: Option<String>,
+    /// The model behind the gateway.
+    pub(crate) model: ModelSection,
+    /// Where models are, by name.
+    pub(crate) upstreams: BTreeMap<String, UpstreamSection>,
+    /// What models cost, in place of the built-in table, by model.
+    pub(crate) prices: BTreeMap<String, PriceSection>,
+    /// What a call's entry in the ledger survives.
+    pub(crate) ledger: LedgerSection,
+    /// Where agents come from.
+    pub(crate) agents: AgentsSection,
+}
+
+/// How agents are installed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AgentsSection {
+    /// Where npm keeps what it downloaded; its own place when absent.
+    pub(crate) npm_cache: Option<PathBuf>,
+}
+
+/// Which model sessions talk to.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ModelSection {
+    /// A script of your own for the built-in model; the built-in one when absent.
+    pub(crate) script: Option<PathBuf>,
+    /// One of `upstreams`; the built-in model when absent.
+    pub(crate) upstream: Option<String>,
+}
+
+/// What a call's entry in the ledger survives.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LedgerSection {
+    /// Power cuts, or processes only.
+    pub(crate) durability: DurabilityWord,
+}
+
+/// What a call's entry in the ledger survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DurabilityWord {
+    /// The process and the power.
+    #[default]
+    Full,
+    /// The same, with fewer waits.
+    Lease,
+    /// The process.
+    Normal,
+}
+
+/// One way to a model.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpstreamSection {
+    /// Whose API it speaks.
+    pub(crate) kind: Kind,
+    /// Where it is; the vendor's own address when absent.
+    pub(crate) base_url: Option<String>,
+    /// Its key, written here.
+    pub(crate) key: Option<String>,
+    /// A file with nothing but the key in it.
+    pub(crate) key_file: Option<PathBuf>,
+    /// A shell command that prints the key.
+    pub(crate) key_command: Option<String>,
+    /// The environment variable that holds the key.
+    pub(crate) key_env: Option<String>,
+    /// Models that are called by another name here: ours = theirs.
+    #[serde(default)]
+    pub(crate) aliases: BTreeMap<String, String>,
+    /// The model that answers for every name that is no alias.
+    pub(crate) model: Option<String>,
+    /// A script, for kind `scripted`.
+    pub(crate) script: Option<PathBuf>,
+    /// How often a connection that could not be made is tried again.
+    pub(crate) retries: Option<u32>,
+    /// Until the connection stands.
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) connect_timeout: Option<Duration>,
+    /// From the request to the beginning of the answer.
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) first_byte_timeout: Option<Duration>,
+    /// Between two pieces of the answer.
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) idle_timeout: Option<Duration>,
+}
+
+/// Whose API an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// The Anthropic API.
+    Anthropic,
+    /// The `OpenAI` API.
+    Openai,
+    /// The Gemini API.
+    Gemini,
+    /// A server that takes chat completions.
+    OpenaiCompatible,
+    /// A `LiteLLM` proxy.
+    Litellm,
+    /// The built-in model.
+    Scripted,
+}
+
+/// What a model costs, in dollars a million tokens.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PriceSection {
+    /// Prompt tokens that no cache served.
+    pub(crate) input: f64,
+    /// Tokens the model writes.
+    pub(crate) output: f64,
+    /// Prompt tokens read from the cache; as `input` when absent.
+    pub(crate) cache_read: Option<f64>,
+    /// Prompt tokens written to the cache; as `input` when absent.
+    pub(crate) cache_write: Option<f64>,
+    /// Prompt tokens written to the one-hour cache; as `cache_write` when absent.
+    pub(crate) cache_write_1h: Option<f64>,
+    /// The longest answer.
+    pub(crate) max_output_tokens: Option<u64>,
+}
+
+fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(value)?;
+    crate::args::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
+}

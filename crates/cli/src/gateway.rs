@@ -1,0 +1,70 @@
+//! `viv gateway serve`: the gateway alone, for clients that have no sandbox. A key says who they are.
+
+mod door;
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::gateway::Limits;
+use clap::{Args, Subcommand};
+use protocol::Code;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::{host, upstream};
+use door::Door;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GatewayCommand {
+    /// Serve model APIs to whoever has a key of `viv keys`
+    Serve(ServeArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18080")]
+    listen: SocketAddr,
+    /// One of the configured upstreams; the one sessions use when not given
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+}
+
+/// Carries out `viv gateway …`.
+pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
+    let GatewayCommand::Serve(arguments) = command;
+    let upstream = match &arguments.upstream {
+        Some(name) => upstream::named(&config, name)?,
+        None => upstream::chosen(&config)?,
+    };
+    let directory = host::data_dir(&config)?;
+    let gateway = host::gateway(&config)?;
+    gateway.settle_unknown(&directory)?;
+    let not_bound = |error: std::io::Error| {
+        Failure::new(Code::ProxyBindError, format!("cannot listen on {}", arguments.listen))
+            .because(&error)
+            .help("viv gateway serve --listen 127.0.0.1:0")
+    };
+    let listener = TcpListener::bind(arguments.listen).map_err(not_bound)?;
+    let address = listener.local_addr().map_err(not_bound)?;
+    let door = Arc::new(Door::open(directory, upstream)?);
+    let admit = Arc::new(move |token: &str| door.admit(token));
+    let attachment = gateway.serve(listener, Limits::default(), admit).map_err(not_bound)?;
+    announce(address, json);
+    host::stopped().await;
+    attachment.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(address: SocketAddr, json: bool) {
+    if json {
+        println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+    } else {
+        anstream::eprintln!("\x1b[1mlistening\x1b[0m  http://{address}");
+        anstream::eprintln!("\x1b[1mkeys\x1b[0m       viv keys create --account NAME --budget USD --ttl 1h");
+    }
+    // Whoever started us may read the address from a pipe.
+    let _ = std::io::stdout().flush();
+}

@@ -1,0 +1,100 @@
+//! Whom a key belongs to.
+//!
+//! Keys are looked up at every call, so one that was revoked opens nothing from then on. What is kept between
+//! calls is only the record of a key's calls, which one process may write.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::gateway::{CurrentTurn, Identity, Limits, SessionToken, Upstream};
+use ::policy::{Base, Ceiling, Effective, Source};
+use protocol::{Code, SessionId};
+use store::{Bodies, DataDir, FileJournal, Journal, KeyRecord, Keys, Limit, Most, Scope, SystemClock, Window};
+
+use crate::failure::Failure;
+
+/// Knows everybody who has a key.
+pub(super) struct Door {
+    directory: DataDir,
+    keys: Keys,
+    upstream: Arc<dyn Upstream>,
+    ceiling: Ceiling,
+    journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
+}
+
+impl Door {
+    pub(super) fn open(directory: DataDir, upstream: Arc<dyn Upstream>) -> Result<Self, Failure> {
+        let keys = Keys::open(&directory, Arc::new(SystemClock))?;
+        let ceiling = Ceiling::built_in().map_err(|error| Failure::of(Code::Internal, &error))?;
+        Ok(Self { directory, keys, upstream, ceiling, journals: Mutex::default() })
+    }
+
+    /// Whoever `token` belongs to; nobody while that cannot be found out.
+    pub(super) fn admit(&self, token: &str) -> Option<Arc<Identity>> {
+        let keys = self.keys.good().inspect_err(|error| tracing::error!(%error, "cannot read the keys")).ok()?;
+        // Every key is looked at, so that the time tells nothing about which one came close.
+        let mut found = None;
+        for key in keys {
+            if SessionToken::of_digest(key.digest).admits(token) {
+                found = Some(key);
+            }
+        }
+        let key = found?;
+        let id = key.id.clone();
+        self.identity(key)
+            .inspect_err(|error| tracing::error!(%error, key = id, "a key cannot be used"))
+            .ok()
+            .map(Arc::new)
+    }
+
+    fn identity(&self, key: KeyRecord) -> Result<Identity, Failure> {
+        let invalid = |error: &dyn std::error::Error| Failure::of(Code::Internal, error);
+        let session = SessionId::new(key.id.clone()).map_err(|error| invalid(&error))?;
+        Ok(Identity {
+            token: SessionToken::of_digest(key.digest),
+            journal: self.journal(&session)?,
+            policy: Some(Arc::new(self.policy(&key)?)),
+            budgets: budgets(&key),
+            account: key.account,
+            user: key.user,
+            run: key.id.clone(),
+            key: Some(key.id),
+            agent: None,
+            attempt: 1,
+            bodies: Arc::new(Bodies::new(&self.directory)),
+            turn: CurrentTurn::default(),
+            upstream: self.upstream.clone(),
+            limits: Limits::default(),
+            session,
+        })
+    }
+
+    /// Which models a key may name, as a policy: refused by the same evaluator, named by the same words.
+    fn policy(&self, key: &KeyRecord) -> Result<Effective, Failure> {
+        let patterns = serde_json::to_string(&key.models).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let text = format!("version: 1\nmodels:\n  allow: {patterns}\n");
+        let base = Base::read(&Source::new(key.id.as_str(), text)).map_err(|error| {
+            Failure::new(Code::PolicyInvalid, format!("the models of key `{}` are no patterns", key.id)).because(&error)
+        })?;
+        Ok(::policy::effective(&self.ceiling, &base, &[]))
+    }
+
+    fn journal(&self, session: &SessionId) -> Result<Arc<dyn Journal>, Failure> {
+        let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(journal) = journals.get(session) {
+            return Ok(journal.clone());
+        }
+        let opened = FileJournal::open(self.directory.journal(session), session.clone(), Arc::new(SystemClock))?;
+        let journal: Arc<dyn Journal> = Arc::new(opened.journal);
+        journals.insert(session.clone(), journal.clone());
+        Ok(journal)
+    }
+}
+
+fn budgets(key: &KeyRecord) -> Vec<Limit> {
+    let of_key = |name: &str, window, most| Limit { name: name.to_owned(), scope: Scope::Key, window, most };
+    let budget = key.budget_picos.map(|picos| of_key("budget", Window::Ever, Most::Picos(picos)));
+    let requests =
+        key.requests_a_minute.map(|requests| of_key("requests-per-minute", Window::Minute, Most::Requests(requests)));
+    budget.into_iter().chain(requests).collect()
+}

@@ -1,0 +1,83 @@
+//! Rows of text: in columns for people, tab-separated for pipes, or as CSV.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+use protocol::Code;
+
+use crate::failure::Failure;
+
+/// Rows under a heading.
+pub(crate) struct Table<const COLUMNS: usize> {
+    pub(crate) head: [&'static str; COLUMNS],
+    pub(crate) rows: Vec<[String; COLUMNS]>,
+}
+
+impl<const COLUMNS: usize> Table<COLUMNS> {
+    /// In columns where a person looks, tab-separated without a heading where a program does.
+    pub(crate) fn text(&self) -> String {
+        if std::io::stdout().is_terminal() { self.columns() } else { self.tabs() }
+    }
+
+    /// Comma-separated, with a heading (RFC 4180).
+    pub(crate) fn csv(&self) -> String {
+        let head = self.head.map(|name| name.to_lowercase().replace(' ', "_"));
+        let lines = std::iter::once(&head).chain(&self.rows).map(|row| {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(cell)).collect();
+            cells.join(",") + "\r\n"
+        });
+        lines.collect()
+    }
+
+    fn tabs(&self) -> String {
+        self.rows.iter().map(|row| row.join("\t") + "\n").collect()
+    }
+
+    fn columns(&self) -> String {
+        let head = self.head.map(ToOwned::to_owned);
+        let all: Vec<&[String; COLUMNS]> = std::iter::once(&head).chain(&self.rows).collect();
+        let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; COLUMNS] = std::array::from_fn(width);
+        let mut text = String::new();
+        for (number, row) in all.iter().enumerate() {
+            let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let line = cells.join("  ");
+            let line = line.trim_end();
+            // Writing to a string cannot fail.
+            let _ = if number == 0 { writeln!(text, "\x1b[1m{line}\x1b[0m") } else { writeln!(text, "{line}") };
+        }
+        text
+    }
+}
+
+fn quoted(cell: &str) -> String {
+    // A spreadsheet takes what begins like this for a formula.
+    let cell = if cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_owned() };
+    if cell.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+/// Writes data to stdout; a reader that has gone away is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match anstream::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Code::StreamError, "cannot write the output").because(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one JSON document to stdout.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_of_csv_is_a_cell_and_no_formula() {
+        let rows = vec![["a,\"b\"".to_owned(), "=1+1".to_owned()]];
+        assert_eq!(Table { head: ["NAME", "THE SUM"], rows }.csv(), "name,the_sum\r\n\"a,\"\"b\"\"\",'=1+1\r\n");
+    }
+}

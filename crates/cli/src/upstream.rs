@@ -1,0 +1,85 @@
+//! The model behind the gateway, made from the configuration.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gateway::{Script, Scripted, Timeouts, Upstream, Vendor, VendorConfig, VendorKind};
+use protocol::Code;
+
+use crate::config::{Config, Kind, UpstreamSection};
+use crate::failure::Failure;
+
+/// The upstream that sessions talk to: of the `--env-file`, else the configured one, else the built-in model.
+pub(crate) fn chosen(config: &Config) -> Result<Arc<dyn Upstream>, Failure> {
+    if let Some(section) = &config.env_upstream {
+        return of_section(config, "env-file", section);
+    }
+    match &config.file.model.upstream {
+        Some(name) => named(config, name),
+        None => Ok(Arc::new(scripted(config, config.file.model.script.as_deref())?)),
+    }
+}
+
+/// The upstream of this name.
+pub(crate) fn named(config: &Config, name: &str) -> Result<Arc<dyn Upstream>, Failure> {
+    let section = config.file.upstreams.get(name).ok_or_else(|| {
+        let known = config.file.upstreams.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "none".to_owned() } else { known };
+        config.wrong("model.upstream", &format!("there is no upstream `{name}`; there are: {known}"))
+    })?;
+    of_section(config, name, section)
+}
+
+fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<Arc<dyn Upstream>, Failure> {
+    let Some((kind, address)) = vendor(section.kind) else {
+        return Ok(Arc::new(scripted(config, section.script.as_deref())?));
+    };
+    if section.script.is_some() {
+        return Err(config.wrong(&format!("upstreams.{name}.script"), "only kind `scripted` plays a script"));
+    }
+    let base_url = section.base_url.as_deref().or(address);
+    let base_url =
+        base_url.ok_or_else(|| config.wrong(&format!("upstreams.{name}.base_url"), "this kind needs an address"))?;
+    let usual = Timeouts::default();
+    let vendor = VendorConfig {
+        key: config.key(name, section)?,
+        aliases: section.aliases.clone(),
+        model: section.model.clone(),
+        timeouts: Timeouts {
+            connect: section.connect_timeout.unwrap_or(usual.connect),
+            first_byte: section.first_byte_timeout.unwrap_or(usual.first_byte),
+            idle: section.idle_timeout.unwrap_or(usual.idle),
+            ..usual
+        },
+        ..VendorConfig::new(name, kind, base_url)
+    };
+    let retries = section.retries.unwrap_or(vendor.retries);
+    let vendor = Vendor::new(VendorConfig { retries, ..vendor });
+    Ok(Arc::new(vendor.map_err(|error| {
+        Failure::of(Code::ConfigInvalid, &error).help(format!("edit {}", config.data_dir.join("viv.toml").display()))
+    })?))
+}
+
+/// Whose API it is, and the vendor's own address where there is one.
+fn vendor(kind: Kind) -> Option<(VendorKind, Option<&'static str>)> {
+    Some(match kind {
+        Kind::Anthropic => (VendorKind::Anthropic, Some("https://api.anthropic.com")),
+        Kind::Openai => (VendorKind::Openai, Some("https://api.openai.com/v1")),
+        Kind::Gemini => (VendorKind::Gemini, Some("https://generativelanguage.googleapis.com")),
+        Kind::OpenaiCompatible => (VendorKind::OpenaiCompatible, None),
+        Kind::Litellm => (VendorKind::Litellm, None),
+        Kind::Scripted => return None,
+    })
+}
+
+fn scripted(config: &Config, script: Option<&Path>) -> Result<Scripted, Failure> {
+    let invalid = |error: &gateway::ScriptError| {
+        Failure::of(Code::ConfigInvalid, error).help("see docs/scripted-model.md for the language of scripts")
+    };
+    let Some(path) = script else { return Scripted::demo().map_err(|error| invalid(&error)) };
+    let path = config.path(path);
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display())).because(&error)
+    })?;
+    Script::parse(&text).map(Scripted::new).map_err(|error| invalid(&error))
+}

@@ -1,0 +1,185 @@
+//! Prices, keys, a gateway alone and the bill, as a person or a script meets them.
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A data directory with this `viv.toml`.
+fn place(config: &str) -> TempDir {
+    let place = TempDir::new().unwrap();
+    fs::create_dir(place.path().join("data")).unwrap();
+    fs::write(place.path().join("data/viv.toml"), config).unwrap();
+    place
+}
+
+fn command(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("viv").unwrap();
+    command.current_dir(place).args(["--data-dir", "data"]).args(arguments);
+    command
+}
+
+fn viv(place: &Path, arguments: &[&str]) -> Output {
+    command(place, arguments).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(place: &Path, arguments: &[&str]) -> String {
+    let output = viv(place, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn json(place: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(place, arguments)).unwrap()
+}
+
+/// A gateway of `viv gateway serve`; dropped, it is told to stop.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(place: &Path) -> Self {
+        let mut child = command(place, &["--json", "gateway", "serve", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let address = line["listening"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    /// Status and body of a Messages call.
+    fn call(&self, key: &str, model: &str) -> (u16, Value) {
+        let body = format!(r#"{{"model":"{model}","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}]}}"#);
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!("host: h\r\nx-api-key: {key}\r\nconnection: close\r\ncontent-length: {}", body.len());
+        write!(stream, "POST /v1/messages HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let body = &body[body.find('{').unwrap()..=body.rfind('}').unwrap()];
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    }
+
+    /// Asks it to leave, and waits until it has.
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Gone already where the test stopped it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn models_show_prices_with_their_source() {
+    let place = place("[prices.\"my-model\"]\ninput = 0.0625\noutput = 1.5\n");
+    let models = json(place.path(), &["--json", "models"]);
+    assert!(models["source"].as_str().unwrap().starts_with("litellm ") && models["taken"].is_string());
+    let find =
+        |name: &str| models["models"].as_array().unwrap().iter().find(|row| row["model"] == name).unwrap().clone();
+    assert_eq!((&find("my-model")["input"], &find("my-model")["from"]), (&62_500.into(), &"viv.toml".into()));
+    assert_eq!(find("claude-sonnet-4-5")["from"], "built-in");
+    let table = stdout(place.path(), &["models"]);
+    assert!(table.contains("my-model\t0.0625\t1.50\t0.0625\t"), "{table}");
+}
+
+#[test]
+fn a_configuration_that_is_wrong_says_where() {
+    let secret = "sk-canary-0123456789";
+    let cases = [
+        (format!("[upstreams.a]\nkind = \"anthropic\"\nkee = \"{secret}\"\n"), "line 3", "unknown field `kee`"),
+        ("[upstreams.a]\nkind = \"claude\"\n".to_owned(), "line 2", "unknown variant `claude`"),
+        ("[model]\nupstream = \"b\"\n".to_owned(), "`model.upstream`", "there is no upstream `b`"),
+        (
+            format!("[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"litellm\"\nkey = \"{secret}\"\n"),
+            "`upstreams.a.base_url`",
+            "needs an address",
+        ),
+        (
+            format!(
+                "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"openai\"\nkey = \"{secret}\"\nkey_env = \"K\"\n"
+            ),
+            "`upstreams.a.key`",
+            "is enough",
+        ),
+        ("[prices.m]\ninput = -1.0\noutput = 1.0\n".to_owned(), "`prices.\"m\".input`", "zero or more"),
+    ];
+    for (config, at, why) in cases {
+        let output = viv(place(&config).path(), &["gateway", "serve", "--listen", "127.0.0.1:0"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("config_invalid") && said.contains("viv.toml"), "{said}");
+        assert!(said.contains(at) && said.contains(why), "{said}");
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+#[test]
+fn a_key_opens_the_gateway_until_it_is_revoked_and_its_calls_are_on_the_bill() {
+    let place = place("");
+    let made =
+        json(place.path(), &["--json", "keys", "create", "--account", "acme", "--models", "scripted*", "--ttl", "1h"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let served = Served::start(place.path());
+    assert_eq!(served.call(key, "scripted").0, 200);
+    let (status, body) = served.call(key, "gpt-5");
+    assert_eq!(status, 403);
+    assert!(body["error"]["message"].as_str().unwrap().contains(&format!("{id}:3")), "{body}");
+    assert_eq!(served.call("viv_key_wrong", "scripted").0, 403);
+    assert!(stdout(place.path(), &["keys", "ls"]).contains("\tscripted*\t"));
+    stdout(place.path(), &["keys", "revoke", id]);
+    assert_eq!(served.call(key, "scripted").0, 403);
+    served.stop();
+    let bill = json(place.path(), &["--json", "usage", "--by", "account", "--since", "1h"]);
+    assert_eq!((&bill["rows"][0]["name"], &bill["rows"][0]["calls"]), (&"acme".into(), &1.into()));
+    let csv = stdout(place.path(), &["usage", "--by", "model", "--format", "csv"]);
+    assert!(csv.starts_with("model,calls,input,") && csv.contains("\r\nscripted,1,"), "{csv}");
+    // Only its digest is kept.
+    let kept = fs::read_dir(place.path().join("data")).unwrap().map(|entry| entry.unwrap().path());
+    for file in kept.filter(|path| path.is_file()) {
+        let bytes = fs::read(&file).unwrap();
+        assert!(!bytes.windows(key.len()).any(|window| window == key.as_bytes()), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_key_with_a_spent_budget_is_refused_with_402() {
+    let config = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"anthropic\"\nbase_url = \"http://127.0.0.1:9\"\nkey = \"sk-canary-0123456789\"\n";
+    let place = place(config);
+    let arguments = ["--json", "keys", "create", "--account", "acme", "--budget", "0.000001"];
+    let made = json(place.path(), &arguments);
+    let served = Served::start(place.path());
+    let (status, body) = served.call(made["key"].as_str().unwrap(), "claude-sonnet-4-5");
+    assert_eq!((status, &body["error"]["type"]), (402, &"billing_error".into()), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("`budget` allows $0.000001"), "{body}");
+    served.stop();
+}
+
+#[test]
+fn an_env_file_without_an_address_is_refused() {
+    let place = place("");
+    fs::write(place.path().join(".env"), "API_KEY=sk-canary-0123456789\n").unwrap();
+    let output = viv(place.path(), &["run", "mock", "hi", "--env-file", ".env"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("`.env` does not set BASE_URL") && !said.contains("canary"), "{said}");
+}

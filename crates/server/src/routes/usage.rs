@@ -1,0 +1,99 @@
+//! What model calls cost, by whom.
+
+use axum::Json;
+use axum::extract::State;
+use jiff::Timestamp;
+use protocol::{Code, SessionId};
+use serde::{Deserialize, Serialize};
+use store::{By, Since, UsageRow};
+
+use crate::error::ApiError;
+use crate::extract::{Path, Query};
+use crate::state::AppState;
+
+/// What `GET /v1/usage` can be asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UsageQuery {
+    by: Option<String>,
+    since: Option<String>,
+}
+
+/// The answer of `GET /v1/usage`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UsageList {
+    by: &'static str,
+    since_ms: i64,
+    rows: Vec<Used>,
+}
+
+/// What one session, account, user, agent, model or day used. Money is in pico-dollars (10⁻¹² USD).
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Used {
+    name: String,
+    calls: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
+    #[serde(rename = "cacheWrite1hTokens")]
+    cache_write_1h_tokens: u64,
+    spent_picos: u64,
+    held_picos: u64,
+    unknown_calls: u64,
+}
+
+/// `GET /v1/usage`: what was used, by session unless `by` says otherwise, from the beginning or since a time.
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<UsageQuery>,
+) -> Result<Json<UsageList>, ApiError> {
+    let by = by(query.by.as_deref())?;
+    let since_ms = since_ms(query.since.as_deref())?;
+    let rows = state.sessions.usage(by, since_ms).await?.into_iter().map(Used::from).collect();
+    Ok(Json(UsageList { by: by.as_str(), since_ms, rows }))
+}
+
+/// `GET /v1/sessions/{session_id}/usage`: what one session used so far.
+pub(crate) async fn of_session(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+) -> Result<Json<Used>, ApiError> {
+    let used = state.sessions.usage_of(&id).await?.map(Used::from);
+    Ok(Json(used.unwrap_or_else(|| Used { name: id.to_string(), ..Used::default() })))
+}
+
+fn by(name: Option<&str>) -> Result<By, ApiError> {
+    let Some(name) = name else { return Ok(By::Session) };
+    let unknown = || {
+        let all = By::ALL.map(By::as_str).join(", ");
+        ApiError::new(Code::InvalidRequest, format!("usage is not summed by `{name}`; there are {all}"))
+    };
+    By::named(name).ok_or_else(unknown)
+}
+
+fn since_ms(text: Option<&str>) -> Result<i64, ApiError> {
+    let Some(text) = text else { return Ok(0) };
+    let since: Since =
+        text.parse().map_err(|error| ApiError::new(Code::InvalidRequest, format!("`since`: {error}")))?;
+    Ok(since.millisecond(Timestamp::now()))
+}
+
+impl From<UsageRow> for Used {
+    fn from(row: UsageRow) -> Self {
+        Self {
+            name: row.name,
+            calls: row.calls,
+            input_tokens: row.usage.input_tokens,
+            output_tokens: row.usage.output_tokens,
+            cache_read_tokens: row.usage.cache_read_tokens,
+            cache_write_tokens: row.usage.cache_write_tokens,
+            cache_write_1h_tokens: row.usage.cache_write_1h_tokens,
+            spent_picos: row.spent_picos,
+            held_picos: row.held_picos,
+            unknown_calls: row.unknown,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Keys of the gateway for callers that have no sandbox: who pays for one, what it may use, until when.
+//!
+//! Only the SHA-256 of a key is kept, beside the ledger that its calls are charged to. A revoked key stays,
+//! so that what it used keeps its name.
+//!
+//! Not here: making a key or comparing one (`gateway`).
+
+use std::sync::{Arc, Mutex};
+
+use rusqlite::{Connection, Row, named_params, params};
+
+use crate::database::{self, Synchronous};
+use crate::guard::lock;
+use crate::ledger::SCHEMA;
+use crate::{Clock, DataDir, LedgerError};
+
+/// A key to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKey {
+    /// Its name; never secret.
+    pub id: String,
+    /// SHA-256 of the key itself.
+    pub digest: [u8; 32],
+    /// The account that pays.
+    pub account: String,
+    /// The person.
+    pub user: Option<String>,
+    /// Names of the models it is good for, in which `*` stands for any text.
+    pub models: Vec<String>,
+    /// What it may spend, in pico-dollars; none: no limit of its own.
+    pub budget_picos: Option<u64>,
+    /// Calls in a minute of the clock; none: no limit of its own.
+    pub requests_a_minute: Option<u64>,
+    /// How long it is good for; none: until it is revoked.
+    pub ttl_ms: Option<i64>,
+}
+
+/// A key that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Its name.
+    pub id: String,
+    /// SHA-256 of the key itself.
+    pub digest: [u8; 32],
+    /// The account that pays.
+    pub account: String,
+    /// The person.
+    pub user: Option<String>,
+    /// Names of the models it is good for.
+    pub models: Vec<String>,
+    /// What it may spend, in pico-dollars.
+    pub budget_picos: Option<u64>,
+    /// Calls in a minute of the clock.
+    pub requests_a_minute: Option<u64>,
+    /// When it was made.
+    pub created_ms: i64,
+    /// Until when it is good.
+    pub expires_ms: Option<i64>,
+    /// When it was revoked.
+    pub revoked_ms: Option<i64>,
+}
+
+impl KeyRecord {
+    /// Whether it opens anything at `now_ms`.
+    pub fn is_good(&self, now_ms: i64) -> bool {
+        self.revoked_ms.is_none() && self.expires_ms.is_none_or(|expires| now_ms < expires)
+    }
+}
+
+/// The keys of a data directory. Several processes may have it open.
+pub struct Keys {
+    connection: Mutex<Connection>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Keys {
+    /// Opens the keys of `directory`.
+    pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, LedgerError> {
+        let connection = database::open(&directory.ledger(), Synchronous::Full, SCHEMA)?;
+        Ok(Self { connection: Mutex::new(connection), clock })
+    }
+
+    /// Keeps a key; a second one of the same name or digest is an error.
+    pub fn create(&self, new: &NewKey) -> Result<(), LedgerError> {
+        let now = self.clock.now().as_millisecond();
+        let sql = "INSERT INTO key (id, digest, account, user, models, budget_picos, requests_a_minute, created_ms,
+                expires_ms)
+            VALUES (:id, :digest, :account, :user, :models, :budget, :requests, :now, :expires)";
+        lock(&self.connection).execute(
+            sql,
+            named_params! {
+                ":id": new.id,
+                ":digest": new.digest,
+                ":account": new.account,
+                ":user": new.user,
+                ":models": new.models.join("\n"),
+                ":budget": new.budget_picos,
+                ":requests": new.requests_a_minute,
+                ":now": now,
+                ":expires": new.ttl_ms.map(|ttl| now.saturating_add(ttl)),
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Every key, oldest first, those that open nothing any more included.
+    pub fn list(&self) -> Result<Vec<KeyRecord>, LedgerError> {
+        let connection = lock(&self.connection);
+        let mut statement = connection.prepare_cached("SELECT * FROM key ORDER BY created_ms, id")?;
+        Ok(statement.query_map([], record)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The keys that open something now.
+    pub fn good(&self) -> Result<Vec<KeyRecord>, LedgerError> {
+        let now = self.clock.now().as_millisecond();
+        Ok(self.list()?.into_iter().filter(|key| key.is_good(now)).collect())
+    }
+
+    /// Makes a key open nothing from now on; whether there was such a key.
+    pub fn revoke(&self, id: &str) -> Result<bool, LedgerError> {
+        let sql = "UPDATE key SET revoked_ms = coalesce(revoked_ms, ?1) WHERE id = ?2";
+        Ok(lock(&self.connection).execute(sql, params![self.clock.now().as_millisecond(), id])? > 0)
+    }
+}
+
+fn record(row: &Row<'_>) -> rusqlite::Result<KeyRecord> {
+    let models: String = row.get("models")?;
+    Ok(KeyRecord {
+        id: row.get("id")?,
+        digest: row.get("digest")?,
+        account: row.get("account")?,
+        user: row.get("user")?,
+        models: models.lines().map(str::to_owned).collect(),
+        budget_picos: row.get("budget_picos")?,
+        requests_a_minute: row.get("requests_a_minute")?,
+        created_ms: row.get("created_ms")?,
+        expires_ms: row.get("expires_ms")?,
+        revoked_ms: row.get("revoked_ms")?,
+    })
+}

@@ -1,0 +1,72 @@
+//! From when on usage is asked for, as people write it.
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+/// A time in the past: so long ago, or a day in UTC, or a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// Milliseconds before now.
+    Ago(i64),
+    /// A moment, in milliseconds.
+    Moment(i64),
+}
+
+/// What is no time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time; write e.g. `7d`, `24h`, `2026-11-15` or `2026-11-15T08:00:00Z`")]
+pub struct SinceError(String);
+
+impl Since {
+    /// The moment, seen from `now`.
+    pub fn millisecond(self, now: Timestamp) -> i64 {
+        match self {
+            Self::Ago(length) => now.as_millisecond().saturating_sub(length),
+            Self::Moment(moment) => moment,
+        }
+    }
+}
+
+impl FromStr for Since {
+    type Err = SinceError;
+
+    fn from_str(text: &str) -> Result<Self, SinceError> {
+        let moment = || Some(text.parse::<Timestamp>().ok()?.as_millisecond());
+        let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond());
+        let found = ago(text).map(Self::Ago).or_else(|| moment().or_else(day).map(Self::Moment));
+        found.ok_or_else(|| SinceError(text.to_owned()))
+    }
+}
+
+fn ago(text: &str) -> Option<i64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "w" => 7 * 86_400_000,
+        _ => return None,
+    };
+    digits.parse::<u32>().ok().and_then(|amount| i64::from(amount).checked_mul(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let read = |text: &str| text.parse::<Since>().ok();
+        assert_eq!(read("7d"), Some(Since::Ago(7 * 86_400_000)));
+        assert_eq!(read("2h"), Some(Since::Ago(7_200_000)));
+        assert_eq!(read("1970-01-02"), Some(Since::Moment(86_400_000)));
+        assert_eq!(read("1970-01-01T00:00:01Z"), Some(Since::Moment(1_000)));
+        for bad in ["", "d", "7", "-1d", "1.5h", "yesterday", "7y", "99999999999d"] {
+            assert_eq!(read(bad), None, "`{bad}` was accepted");
+        }
+    }
+}

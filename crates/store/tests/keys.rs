@@ -1,0 +1,53 @@
+//! Keys of the gateway: kept by digest, good until they expire or are revoked.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, which is its purpose")]
+
+mod support;
+
+use std::sync::Arc;
+
+use store::{DataDir, Keys, NewKey};
+use support::HandClock;
+
+fn key(id: &str, digest: u8, ttl_ms: Option<i64>) -> NewKey {
+    NewKey {
+        id: id.to_owned(),
+        digest: [digest; 32],
+        account: "acme".to_owned(),
+        user: None,
+        models: vec!["claude-*".to_owned(), "gpt-5".to_owned()],
+        budget_picos: Some(5),
+        requests_a_minute: None,
+        ttl_ms,
+    }
+}
+
+fn good(keys: &Keys) -> Vec<String> {
+    keys.good().unwrap().into_iter().map(|key| key.id).collect()
+}
+
+#[test]
+fn a_key_is_good_until_it_expires_or_is_revoked() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = HandClock::at(1_000);
+    let keys = Keys::open(&DataDir::open(directory.path()).unwrap(), clock.clone()).unwrap();
+    keys.create(&key("key_short", 1, Some(60_000))).unwrap();
+    keys.create(&key("key_long", 2, None)).unwrap();
+    assert_eq!(good(&keys), ["key_long", "key_short"]);
+    clock.set(1_060);
+    assert_eq!(good(&keys), ["key_long"]);
+    assert!(keys.revoke("key_long").unwrap() && !keys.revoke("key_none").unwrap());
+    assert!(good(&keys).is_empty());
+    let listed = keys.list().unwrap();
+    assert_eq!((listed.len(), listed[0].models.len(), listed[0].revoked_ms), (2, 2, Some(1_060_000)));
+}
+
+#[test]
+fn no_key_is_kept_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(directory.path()).unwrap();
+    let keys = Keys::open(&directory, Arc::new(store::SystemClock)).unwrap();
+    keys.create(&key("key_a", 1, None)).unwrap();
+    assert!(keys.create(&key("key_b", 1, None)).is_err());
+    assert!(keys.create(&key("key_a", 2, None)).is_err());
+    assert_eq!(Keys::open(&directory, Arc::new(store::SystemClock)).unwrap().list().unwrap().len(), 1);
+}
