@@ -9,6 +9,7 @@ use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, Per
 const PACKAGE: Package = Package {
     npm: "@anthropic-ai/claude-code",
     version: "2.1.325",
+    integrity: "sha512-OUxCb0sx734zJh9zGTP9oF01gZ44DCGFaw7hgD4byepjRRGyvHzgUOwC7dlCgVIljV6CiEVDjq+anY3GUvKFQw==",
     // The single binary: the package's own `bin` stays a placeholder where install scripts do not run.
     program: "@anthropic-ai/claude-code-linux-x64/claude",
     needs_node: false,

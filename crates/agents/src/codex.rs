@@ -12,13 +12,14 @@ use std::collections::{HashMap, VecDeque};
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, Prompt};
 
 const PACKAGE: Package = Package {
     npm: "@openai/codex",
     version: "0.166.0",
+    integrity: "sha512-2Szlp1l1cz5TX1ccpX4Zok3DZrot9xeZe0km+6/1v8JmqxADwyJxKBJah4dBymkwtS25j/u6dipJusTOI97Z8Q==",
     program: "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
     needs_node: false,
 };
@@ -62,8 +63,8 @@ impl Agent for CodexAgent {
         // Without a network it would wait five seconds for its plugins.
         arguments.extend(["--disable", "plugins"]);
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
-        let home = format!("{HOME}/.codex");
-        let env = environment(&[("CODEX_HOME", Some(&home)), (TOKEN, Some(&context.token))]);
+        // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
+        let env = environment(&[(TOKEN, Some(&context.token))]);
         Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
     }
 

@@ -7,9 +7,13 @@ use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, Per
 const PACKAGE: Package = Package {
     npm: "@github/copilot",
     version: "1.0.102",
+    integrity: "sha512-mv6cTWMhMILxg5ZDgqJ6UsnpPuySCPWOPbZVaO8lL0dpmjY3VD9ZhJr6DFcG7fhUXZv6OmvLdcRCa5MJ6hBI+Q==",
     program: "@github/copilot-linux-x64/copilot",
     needs_node: false,
 };
+
+/// The model it asks for when nobody chose one: a provider of one's own has none by default.
+const DEFAULT_MODEL: &str = "claude-sonnet-4";
 
 const MODES: &[PermissionMode] = &[PermissionMode::Default, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
@@ -33,7 +37,7 @@ impl Agent for CopilotAgent {
             ("COPILOT_PROVIDER_BASE_URL", Some(&context.gateway_url)),
             ("COPILOT_PROVIDER_TYPE", Some("anthropic")),
             ("COPILOT_PROVIDER_API_KEY", Some(&context.token)),
-            ("COPILOT_MODEL", context.model.as_deref()),
+            ("COPILOT_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
             ("COPILOT_OFFLINE", Some("true")),
             ("COPILOT_AUTO_UPDATE", Some("false")),
             ("COPILOT_HOME", Some(&format!("{HOME}/.copilot"))),

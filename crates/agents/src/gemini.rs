@@ -6,8 +6,17 @@ use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode, PlacedFile};
 
-const PACKAGE: Package =
-    Package { npm: "@google/gemini-cli", version: "0.61.0", program: ".bin/gemini", needs_node: true };
+const PACKAGE: Package = Package {
+    npm: "@google/gemini-cli",
+    version: "0.61.0",
+    integrity: "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ==",
+    program: ".bin/gemini",
+    needs_node: true,
+};
+
+/// The model it asks for when nobody chose one: without a name every turn first asks a small model which
+/// model to ask.
+const DEFAULT_MODEL: &str = "gemini-2.5-pro";
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
@@ -27,12 +36,8 @@ impl Agent for GeminiAgent {
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
-        let mut arguments = vec!["--acp"];
-        if let Some(model) = &context.model {
-            // Without it every turn first asks a small model which model to ask.
-            arguments.extend(["-m", model]);
-        }
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
+        let (argv, mounts) = PACKAGE.start(self.id(), context, &["--acp", "-m", model])?;
         let env = environment(&[
             ("GEMINI_API_KEY", Some(&context.token)),
             ("GOOGLE_GEMINI_BASE_URL", Some(&context.gateway_url)),

@@ -40,7 +40,7 @@ pub use mock::{AgentLine, HostLine, LineItem, MockAgent};
 pub use mode::PermissionMode;
 pub use normalize::{Normalized, Normalizer};
 pub use opencode::OpencodeAgent;
-pub use package::Package;
+pub use package::{NODE, Package, node_folder, versions_folder};
 pub use pi::PiAgent;
 pub use qwen::QwenAgent;
 pub use registry::{UNSUPPORTED, Unsupported, all, by_name};

@@ -9,6 +9,7 @@ use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, Per
 const PACKAGE: Package = Package {
     npm: "opencode-ai",
     version: "1.18.33",
+    integrity: "sha512-58P1ffLRXiAY4QeoABqUjqf6DEzm1ihpovvn9Ad+oOLbLiwK/rf88wruT9IATJ7AtNjmi8iA7pC8tN4o5y799Q==",
     program: "opencode-linux-x64-baseline/bin/opencode",
     needs_node: false,
 };

@@ -13,8 +13,13 @@ use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, PlacedFile, Prompt,
 };
 
-const PACKAGE: Package =
-    Package { npm: "@mariozechner/pi-coding-agent", version: "0.73.1", program: ".bin/pi", needs_node: true };
+const PACKAGE: Package = Package {
+    npm: "@mariozechner/pi-coding-agent",
+    version: "0.73.1",
+    integrity: "sha512-gXQh3SaZmWTfVMc4Ao5+LGbVeKvzyO7tolok0nLsZgq9nGjZx/EEU3NM8C+qUnB4Nvs2rswG5qOVgLzQkq0fHQ==",
+    program: ".bin/pi",
+    needs_node: true,
+};
 
 /// The variable that holds the session's token; its settings name it.
 const TOKEN: &str = "VIV_SESSION_TOKEN";

@@ -6,8 +6,16 @@ use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{WORKSPACE, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
 
-const PACKAGE: Package =
-    Package { npm: "@qwen-code/qwen-code", version: "0.24.4", program: ".bin/qwen", needs_node: true };
+const PACKAGE: Package = Package {
+    npm: "@qwen-code/qwen-code",
+    version: "0.24.4",
+    integrity: "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg==",
+    program: ".bin/qwen",
+    needs_node: true,
+};
+
+/// The model it asks for when nobody chose one: without a name it does not know whom to ask.
+const DEFAULT_MODEL: &str = "qwen3-coder-plus";
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
@@ -37,7 +45,9 @@ impl Agent for QwenAgent {
         let env = environment(&[
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
             ("OPENAI_API_KEY", Some(&context.token)),
-            ("OPENAI_MODEL", context.model.as_deref()),
+            ("OPENAI_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
+            // Bare as it is, it reads no settings, and would tell its vendor how it is used.
+            ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
         Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned() })
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::agents::AgentsCommand;
 use crate::policy::PolicyCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -33,6 +34,9 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Install agents, and see which there are
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// Check, explain, test, compare and trust policy files
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -51,7 +55,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Which agent
+    /// Which agent: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
     /// What to tell it; `-` reads stdin
     pub(crate) prompt: String,
@@ -149,6 +153,28 @@ pub(crate) enum SessionsCommand {
         /// Only the counts
         #[arg(long)]
         stat: bool,
+    },
+    /// Bring its changes to the workspace: all of them or none
+    Apply {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Only these paths, relative to the workspace
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// The policy whose `fs.deny_write` holds; what `viv policy explain` says when not given
+        #[arg(long, value_name = "FILE|PRESET")]
+        policy: Option<String>,
+        /// Complete an apply that stopped halfway
+        #[arg(long, conflicts_with_all = ["paths", "undo"])]
+        finish: bool,
+        /// Take the last apply back
+        #[arg(long, conflicts_with = "paths")]
+        undo: bool,
+    },
+    /// Forget its changes
+    Discard {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
     },
     /// End it, and every process of it
     Stop {

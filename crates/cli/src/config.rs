@@ -27,6 +27,16 @@ pub(crate) struct Config {
 pub(crate) struct ConfigFile {
     /// The model behind the gateway.
     pub(crate) model: ModelSection,
+    /// Where agents come from.
+    pub(crate) agents: AgentsSection,
+}
+
+/// How agents are installed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AgentsSection {
+    /// Where npm keeps what it downloaded; its own place when absent.
+    pub(crate) npm_cache: Option<PathBuf>,
 }
 
 /// Which script the built-in model plays.

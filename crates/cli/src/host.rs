@@ -15,7 +15,7 @@ use store::{DataDir, SystemClock};
 use crate::args::{Arguments, Command};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::{agent, demo, doctor, exec, policy, run, serve, sessions};
+use crate::{agent, agents, demo, doctor, exec, policy, run, serve, sessions};
 
 /// Carries out what was typed.
 pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -36,6 +36,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
         }
+        Command::Agents(command) => agents::carry_out(command, &config, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
         Command::Demo => {
@@ -84,7 +85,7 @@ pub(crate) async fn open_sessions(
     let sessions = Sessions::open(Parts {
         directory: data_dir(config)?,
         clock: Arc::new(SystemClock),
-        roster: Roster::default().with(&agents::MockAgent, program),
+        roster: Roster::default().with(&::agents::MockAgent, program).with_installed(config.data_dir.clone()),
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
         gateway: Gateway::new(GatewayConfig::default()),
         egress: Egress::default(),

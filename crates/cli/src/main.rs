@@ -3,6 +3,7 @@
 //! The sandbox spawner is forked here, before anything has started a thread.
 
 mod agent;
+mod agents;
 mod args;
 mod client;
 mod config;

@@ -12,6 +12,7 @@ use protocol::{
     SessionId, SessionInfo, TurnOutcome,
 };
 
+use crate::agents::{self, Wanted};
 use crate::args::{Permissions, RunArguments};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -36,8 +37,11 @@ pub(crate) async fn carry_out(
             .help("viv run mock hello --workspace .")
     })?;
     let permissions = arguments.perms.unwrap_or(if on_terminal() { Permissions::Ask } else { Permissions::Deny });
+    let wanted = Wanted::parse(&arguments.agent)?;
+    agents::install_on_first_use(&config, &wanted)?;
     let request = CreateSession {
-        agent: arguments.agent,
+        agent: wanted.agent.id().to_owned(),
+        agent_version: wanted.version,
         model: arguments.model,
         directory: Some(workspace.to_string_lossy().into_owned()),
         ..CreateSession::default()

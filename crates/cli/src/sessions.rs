@@ -2,6 +2,7 @@
 //!
 //! Reading needs no server: the store is the same whoever runs the session.
 
+mod apply;
 pub(crate) mod diff;
 mod list;
 pub(crate) mod stop;
@@ -43,7 +44,24 @@ pub(crate) async fn carry_out(
         }
         SessionsCommand::Diff { session, stat } => {
             let session = find(&session)?.session_id;
-            print(&if stat { diff::stat(&config, &session)? } else { diff::render(&config, &session)? })?;
+            print(&match (json, stat) {
+                (true, _) => diff::json(&config, &session)?,
+                (_, true) => diff::stat(&config, &session)?,
+                _ => diff::render(&config, &session)?,
+            })?;
+        }
+        SessionsCommand::Apply { session, paths, policy, finish, undo } => {
+            let session = find(&session)?;
+            let step = match (finish, undo) {
+                (true, _) => apply::Step::Finish,
+                (_, true) => apply::Step::Undo,
+                _ => apply::Step::Apply { paths, policy },
+            };
+            print(&apply::carry_out(&config, &session, step, json)?)?;
+        }
+        SessionsCommand::Discard { session } => {
+            let session = find(&session)?.session_id;
+            sandbox::discard(&directory.changes(&session)).map_err(|error| diff::unreadable(&session, &error))?;
         }
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }

@@ -1,5 +1,6 @@
 //! What clients are told about the agents that can be started.
 
+use agents::Agent;
 use serde::Serialize;
 use session::{Enlisted, Roster};
 
@@ -16,6 +17,8 @@ struct AgentInfo {
     installed: bool,
     /// Always: keys are the gateway's, no agent ever holds one.
     credentials_available: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     capabilities: Capabilities,
@@ -46,18 +49,20 @@ struct Capabilities {
 
 impl AgentList {
     pub(crate) fn of(roster: &Roster) -> Self {
-        Self { agents: roster.iter().map(AgentInfo::of).collect() }
+        Self { agents: roster.all().into_iter().map(AgentInfo::of).collect() }
     }
 }
 
 impl AgentInfo {
-    fn of(enlisted: Enlisted<'_>) -> Self {
+    fn of((agent, enlisted): (&dyn Agent, Option<Enlisted>)) -> Self {
+        let path = enlisted.as_ref().and_then(|enlisted| enlisted.program.to_str().map(str::to_owned));
         Self {
-            id: enlisted.agent.id(),
-            installed: enlisted.program.exists(),
+            id: agent.id(),
+            installed: enlisted.is_some(),
             credentials_available: true,
-            path: enlisted.program.to_str().map(str::to_owned),
-            capabilities: Capabilities::of(enlisted.agent.id()),
+            version: enlisted.and_then(|enlisted| enlisted.version),
+            path,
+            capabilities: Capabilities::of(agent.id()),
         }
     }
 }

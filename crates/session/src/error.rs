@@ -39,6 +39,14 @@ pub enum SessionError {
     /// No agent of that name.
     #[error("there is no agent `{0}`")]
     UnknownAgent(String),
+    /// The agent is one we know, and it is not here.
+    #[error("agent `{agent}`{} is not installed", in_version(version.as_deref()))]
+    NotInstalled {
+        /// The agent.
+        agent: &'static str,
+        /// The version that was looked for.
+        version: Option<String>,
+    },
     /// A field of the request that nothing here would keep is refused, never dropped.
     #[error("`{field}` cannot be used: {why}")]
     NotSupported {
@@ -80,6 +88,9 @@ pub enum SessionError {
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
+    /// Its journal is damaged, or cannot be opened.
+    #[error("what session `{0}` left cannot be read")]
+    Unreadable(SessionId),
     /// Another process of this data directory runs it.
     #[error("session `{0}` is run by another process")]
     RunElsewhere(SessionId),
@@ -101,13 +112,13 @@ impl SessionError {
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
             Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
-            Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
+            Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(_) => Code::SandboxCreateError,
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
-            Self::Changes(_) | Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
 
@@ -116,6 +127,8 @@ impl SessionError {
         match self {
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
+            Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),
+            Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
             }
@@ -124,6 +137,15 @@ impl SessionError {
             _ => None,
         }
     }
+}
+
+fn in_version(version: Option<&str>) -> String {
+    version.map(|version| format!(" {version}")).unwrap_or_default()
+}
+
+fn install(agent: &str, version: Option<&str>) -> String {
+    let version = version.map(|version| format!("@{version}")).unwrap_or_default();
+    format!("viv agents install {agent}{version}")
 }
 
 impl From<SessionIndexError> for SessionError {

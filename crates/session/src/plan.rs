@@ -19,6 +19,8 @@ use crate::{Options, SessionError};
 pub(crate) struct Plan {
     pub(crate) id: SessionId,
     pub(crate) agent: String,
+    /// The version it was made with; the same one resumes it.
+    pub(crate) agent_version: Option<String>,
     pub(crate) agent_mode: Option<String>,
     pub(crate) permission_mode: Option<String>,
     pub(crate) model: Option<String>,
@@ -39,6 +41,8 @@ pub(crate) struct Plan {
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
     agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_version: Option<String>,
     agent_mode: Option<String>,
     permission_mode: Option<String>,
     model: Option<String>,
@@ -61,11 +65,12 @@ impl Plan {
         refuse_unkept(&request)?;
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
         let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
-        let plan = Self {
+        let mut plan = Self {
             policy_digest: policy.digest(),
             policy,
             id,
             agent: request.agent,
+            agent_version: request.agent_version,
             agent_mode: request.agent_mode,
             permission_mode: request.permission_mode,
             model: request.model,
@@ -77,7 +82,8 @@ impl Plan {
         };
         let enlisted = plan.enlisted(&host.roster)?;
         // Modes the agent cannot keep are told here, before there is a sandbox.
-        enlisted.agent.plan(&plan.context(enlisted, String::new()))?;
+        enlisted.agent.plan(&plan.context(&enlisted, String::new()))?;
+        plan.agent_version = enlisted.version;
         Ok(plan)
     }
 
@@ -89,6 +95,7 @@ impl Plan {
         Self {
             id: info.session_id.clone(),
             agent: info.agent.clone(),
+            agent_version: metadata.agent_version,
             agent_mode: metadata.agent_mode,
             permission_mode: metadata.permission_mode,
             model: info.model.clone(),
@@ -102,12 +109,19 @@ impl Plan {
         }
     }
 
-    pub(crate) fn enlisted<'a>(&self, roster: &'a Roster) -> Result<Enlisted<'a>, SessionError> {
-        roster.find(&self.agent).ok_or_else(|| SessionError::UnknownAgent(self.agent.clone()))
+    pub(crate) fn enlisted(&self, roster: &Roster) -> Result<Enlisted, SessionError> {
+        let version = self.agent_version.as_deref();
+        roster.find(&self.agent, version).ok_or_else(|| match agents::by_name(&self.agent) {
+            None => SessionError::UnknownAgent(self.agent.clone()),
+            Some(agent) => SessionError::NotInstalled {
+                agent: agent.id(),
+                version: self.agent_version.clone().or_else(|| Some(agent.package()?.version.to_owned())),
+            },
+        })
     }
 
     /// What the agent is told.
-    pub(crate) fn context(&self, enlisted: Enlisted<'_>, token: String) -> LaunchContext {
+    pub(crate) fn context(&self, enlisted: &Enlisted, token: String) -> LaunchContext {
         LaunchContext {
             epoch: self.epoch,
             gateway_url: MODEL_URL.to_owned(),
@@ -117,7 +131,7 @@ impl Plan {
             permission_mode: self.permission_mode.clone(),
             native_session_id: self.native_session_id.clone(),
             program: enlisted.program.clone(),
-            node: enlisted.node.cloned(),
+            node: enlisted.node.clone(),
         }
     }
 
@@ -138,6 +152,7 @@ impl Plan {
     pub(crate) fn started(&self) -> SessionStarted {
         let metadata = Metadata {
             agent: self.agent.clone(),
+            agent_version: self.agent_version.clone(),
             agent_mode: self.agent_mode.clone(),
             permission_mode: self.permission_mode.clone(),
             model: self.model.clone(),
@@ -165,9 +180,6 @@ fn refuse_unkept(request: &CreateSession) -> Result<(), SessionError> {
     }
     if request.variant.is_some() {
         return refuse("variant", "no agent here has variants of a model");
-    }
-    if request.agent_version.is_some() {
-        return refuse("agentVersion", "the version that is installed is the one that runs");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ fn running(place: &Place, prompt: &str) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let session = loop {
-        let line = lines.next().expect("a turn that starts").unwrap();
+        let line = lines.next().unwrap().unwrap();
         let event: serde_json::Value = serde_json::from_str(&line).unwrap();
         if event["type"] == "turn.started" {
             break event["session_id"].as_str().unwrap().to_owned();

@@ -3,6 +3,7 @@
 mod chat;
 mod contents;
 mod messages;
+mod notes;
 mod responses;
 
 use crate::{endpoint::Endpoint, upstream::UpstreamRequest};
@@ -72,7 +73,7 @@ impl Conversation {
                 self.turn += u64::from(!goes_on);
                 self.step = 1;
                 self.tool_result = None;
-                self.prompt = text;
+                notes::without(&text).clone_into(&mut self.prompt);
             }
             Speaker::Model => {
                 self.step += u64::from(!goes_on);

@@ -1,0 +1,115 @@
+//! Puts an agent into the data directory: whole, or not at all.
+//!
+//! It is installed under a hidden name, checked, and then renamed: a version's folder is complete from the
+//! first moment it can be seen.
+
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ::agents::Package;
+use protocol::Code;
+
+use super::manifest::Manifest;
+use super::progress::{Progress, megabytes, size};
+use super::shelf::Place;
+use super::{Wanted, npm, wanted};
+use crate::failure::Failure;
+
+/// What is there now.
+pub(super) struct Installed {
+    pub(super) name: &'static str,
+    pub(super) version: String,
+    pub(super) folder: PathBuf,
+    /// Whether it was there before.
+    pub(super) was_there: bool,
+}
+
+/// Installs what is missing of an agent: itself, and Node where it needs that.
+pub(super) fn ensure(root: &Path, wanted: &Wanted, cache: Option<&Path>) -> Result<Vec<Installed>, Failure> {
+    let Some(package) = wanted.package() else { return Ok(Vec::new()) };
+    let place = Place::of_agent(root, wanted.agent.id(), package);
+    let mut installed = vec![ensure_version(&place, wanted.version.as_deref(), cache)?];
+    if package.needs_node {
+        installed.push(ensure_version(&Place::of_node(root), None, cache)?);
+    }
+    Ok(installed)
+}
+
+/// Says what is there now.
+pub(super) fn tell(installed: &[Installed]) {
+    for one in installed {
+        let (name, version) = (one.name, &one.version);
+        if one.was_there {
+            eprintln!("{name} {version} is installed");
+        } else {
+            eprintln!("installed {name} {version} · {} · {}", megabytes(size(&one.folder)), one.folder.display());
+        }
+    }
+}
+
+fn ensure_version(place: &Place, version: Option<&str>, cache: Option<&Path>) -> Result<Installed, Failure> {
+    let version = version.unwrap_or(place.package.version);
+    let found = |version: String, was_there| {
+        let folder = place.version(&version);
+        Installed { name: place.name, version, folder, was_there }
+    };
+    // A folder that can be seen is complete: no lock is needed to find one.
+    if place.version(version).is_dir() {
+        return Ok(found(version.to_owned(), true));
+    }
+    let _lock = place.lock()?;
+    if place.version(version).is_dir() {
+        return Ok(found(version.to_owned(), true));
+    }
+    let hidden = place.folder.join(format!(".{version}"));
+    let manifest = fetch(place, version, &hidden, cache).inspect_err(|_| {
+        // The next installation clears away what cannot be removed now.
+        let _ = std::fs::remove_dir_all(&hidden);
+    })?;
+    let folder = place.version(&manifest.version);
+    if folder.is_dir() {
+        // `latest` was there under its number.
+        let _ = std::fs::remove_dir_all(&hidden);
+        return Ok(found(manifest.version, true));
+    }
+    std::fs::rename(&hidden, &folder).map_err(not_kept)?;
+    Ok(found(manifest.version, false))
+}
+
+/// Fetches a version into `folder` and checks that it is what was meant.
+fn fetch(place: &Place, version: &str, folder: &Path, cache: Option<&Path>) -> Result<Manifest, Failure> {
+    std::fs::DirBuilder::new().mode(0o755).create(folder).map_err(not_kept)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).map_err(not_kept)?;
+    let package = place.package;
+    let progress = Progress::begin(format!("{} {version}", place.name));
+    npm::install(folder, &format!("{}@{version}", package.npm), cache, progress)?;
+    let now = jiff::Timestamp::now().to_string();
+    let manifest = Manifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
+        Failure::new(Code::InstallFailed, format!("npm left no hash of every package of `{}`", package.npm))
+    })?;
+    check(package, &manifest, folder)?;
+    manifest.write(folder).map_err(not_kept)?;
+    Ok(manifest)
+}
+
+fn check(package: &Package, manifest: &Manifest, folder: &Path) -> Result<(), Failure> {
+    let (name, version) = (package.npm, &manifest.version);
+    if !wanted::is_version(version) {
+        return Err(Failure::new(Code::InstallFailed, format!("`{version}` is no version of `{name}`")));
+    }
+    if version == package.version && manifest.integrity != package.integrity {
+        let what = format!("`{name}@{version}` is not what it was when it was measured");
+        let why = format!("its hash is {}, expected {}", manifest.integrity, package.integrity);
+        return Err(Failure::new(Code::InstallFailed, what).detail(why).help("npm config get registry"));
+    }
+    let program = folder.join("node_modules").join(package.program);
+    if !program.is_file() {
+        let what = format!("`{name}@{version}` came without its program `{}`", package.program);
+        return Err(Failure::new(Code::InstallFailed, what).help(format!("npm view {name} versions")));
+    }
+    Ok(())
+}
+
+fn not_kept(error: std::io::Error) -> Failure {
+    Failure::new(Code::InstallFailed, "cannot keep the installation").because(&error)
+}

@@ -1,0 +1,99 @@
+//! What was installed, with the hash of every package: `installed.json` beside `node_modules`.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The name of the file.
+const FILE: &str = "installed.json";
+/// What npm writes about an installation.
+const LOCK: &str = "package-lock.json";
+
+/// What was installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) name: String,
+    pub(super) package: String,
+    pub(super) version: String,
+    /// The hash of the package's archive, as npm checked it.
+    pub(super) integrity: String,
+    pub(super) installed_at: String,
+    /// Everything that came with it, itself included.
+    pub(super) packages: Vec<Part>,
+}
+
+/// One package of an installation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// Its folder.
+    pub(super) path: String,
+    pub(super) version: String,
+    pub(super) integrity: String,
+}
+
+impl Manifest {
+    /// Reads what npm left in `folder` about `package`; nothing where it has no hash of it.
+    pub(super) fn from_lock(folder: &Path, name: &str, package: &str, installed_at: String) -> Option<Self> {
+        let lock = std::fs::read(folder.join(LOCK)).ok()?;
+        let lock: Value = serde_json::from_slice(&lock).ok()?;
+        let listed = lock.get("packages")?.as_object()?;
+        // Packages for other systems are listed and were not installed.
+        let packages: Vec<Part> = (listed.iter())
+            .filter(|(path, _)| !path.is_empty() && folder.join(path).is_dir())
+            .map(|(path, entry)| {
+                let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+                Part { path: path.clone(), version: text("version"), integrity: text("integrity") }
+            })
+            .collect();
+        let own = packages.iter().find(|part| part.path == format!("node_modules/{package}"))?;
+        if packages.iter().any(|part| part.integrity.is_empty()) {
+            return None;
+        }
+        let (version, integrity) = (own.version.clone(), own.integrity.clone());
+        Some(Self { name: name.to_owned(), package: package.to_owned(), version, integrity, installed_at, packages })
+    }
+
+    /// Reads the manifest in `folder`.
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()
+    }
+
+    /// Writes it into `folder`.
+    pub(super) fn write(&self, folder: &Path) -> std::io::Result<()> {
+        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::other)?;
+        std::fs::write(folder.join(FILE), text + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(lock: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(LOCK), lock).unwrap();
+        std::fs::create_dir_all(folder.path().join("node_modules/@x/y")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn it_names_what_is_there_with_its_hash() {
+        let folder = folder(
+            r#"{"packages":{"":{"dependencies":{}},
+                "node_modules/@x/y":{"version":"1.2.3","integrity":"sha512-a"},
+                "node_modules/@x/y-darwin":{"version":"1.2.3","integrity":"sha512-b"}}}"#,
+        );
+        let manifest = Manifest::from_lock(folder.path(), "y", "@x/y", "now".into()).unwrap();
+        assert_eq!((&*manifest.version, &*manifest.integrity, manifest.packages.len()), ("1.2.3", "sha512-a", 1));
+        manifest.write(folder.path()).unwrap();
+        assert_eq!(Manifest::read(folder.path()), Some(manifest));
+    }
+
+    #[test]
+    fn what_has_no_hash_is_not_installed() {
+        let unhashed = folder(r#"{"packages":{"node_modules/@x/y":{"version":"1.2.3"}}}"#);
+        assert_eq!(Manifest::from_lock(unhashed.path(), "y", "@x/y", "now".into()), None);
+        assert_eq!(Manifest::from_lock(folder("{}").path(), "y", "@x/y", "now".into()), None);
+    }
+}

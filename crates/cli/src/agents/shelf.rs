@@ -1,0 +1,84 @@
+//! Where installations stand, and which of them is meant.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use ::agents::{NODE, Package, node_folder, versions_folder};
+use protocol::Code;
+use session::{Enlisted, Roster};
+
+use super::Wanted;
+use super::manifest::Manifest;
+use crate::failure::Failure;
+
+/// A package and the folder its versions stand in.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) name: &'static str,
+    pub(super) package: &'static Package,
+    /// Holds one folder a version.
+    pub(super) folder: PathBuf,
+}
+
+impl Place {
+    /// Where an agent's versions stand.
+    pub(super) fn of_agent(root: &Path, name: &'static str, package: &'static Package) -> Self {
+        Self { name, package, folder: root.join(versions_folder(name)) }
+    }
+
+    /// Where Node's versions stand.
+    pub(super) fn of_node(root: &Path) -> Self {
+        Self { name: "node", package: &NODE, folder: root.join(node_folder()) }
+    }
+
+    /// Waits until nobody else installs or removes here. What a killed installation left is cleared away.
+    pub(super) fn lock(&self) -> Result<File, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new(Code::InstallFailed, format!("cannot lock `{}`", self.folder.display())).because(&error)
+        };
+        std::fs::create_dir_all(&self.folder).map_err(failed)?;
+        let lock = File::create(self.folder.join(".lock")).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            eprintln!("waiting for another installation of {} …", self.name);
+            lock.lock().map_err(failed)?;
+        }
+        for entry in std::fs::read_dir(&self.folder).map_err(failed)?.flatten() {
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                std::fs::remove_dir_all(entry.path()).map_err(failed)?;
+            }
+        }
+        Ok(lock)
+    }
+
+    /// The folder of a version.
+    pub(super) fn version(&self, version: &str) -> PathBuf {
+        self.folder.join(version)
+    }
+
+    /// The versions that are installed, each with its manifest.
+    pub(super) fn installed(&self) -> Vec<Manifest> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let visible = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+        let mut manifests: Vec<_> = visible.filter_map(|entry| Manifest::read(&entry.path())).collect();
+        manifests.sort_by(|one, other| one.version.cmp(&other.version));
+        manifests
+    }
+}
+
+/// What a session would start.
+pub(super) fn find(root: &Path, wanted: &Wanted) -> Option<Enlisted> {
+    Roster::default().with_installed(root.to_owned()).find(wanted.agent.id(), wanted.version.as_deref())
+}
+
+/// Whether a session could start it.
+pub(super) fn is_ready(root: &Path, wanted: &Wanted) -> bool {
+    let Some(package) = wanted.package() else { return true };
+    find(root, wanted).is_some_and(|found| !package.needs_node || found.node.is_some())
+}
+
+/// Says that it is not there.
+pub(super) fn not_installed(wanted: &Wanted) -> Failure {
+    Failure::new(Code::AgentNotInstalled, format!("agent `{wanted}` is not installed"))
+        .help(format!("viv agents install {wanted}"))
+}

@@ -1,0 +1,84 @@
+//! One agent: what is installed of it, where its program is, and its removal.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use protocol::Code;
+use serde_json::json;
+
+use super::Wanted;
+use super::manifest::Manifest;
+use super::progress::{megabytes, size};
+use super::shelf::{self, Place};
+use crate::failure::Failure;
+
+/// `viv agents show`.
+pub(super) fn print(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode, Failure> {
+    let Some(place) = place(root, wanted) else { return built_in(wanted) };
+    let asked = |manifest: &Manifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let manifests: Vec<Manifest> = place.installed().into_iter().filter(asked).collect();
+    if manifests.is_empty() {
+        return Err(shelf::not_installed(wanted));
+    }
+    if json {
+        return write(&serde_json::to_string_pretty(&manifests).unwrap_or_default());
+    }
+    for manifest in &manifests {
+        let folder = place.version(&manifest.version);
+        write(&format!("\x1b[1m{} {}\x1b[0m", manifest.name, manifest.version))?;
+        write(&format!("  package    {}", manifest.package))?;
+        write(&format!("  integrity  {}", manifest.integrity))?;
+        write(&format!("  installed  {}", manifest.installed_at))?;
+        write(&format!("  folder     {} ({})", folder.display(), megabytes(size(&folder))))?;
+        write(&format!("  with       {} packages, each with its hash in installed.json", manifest.packages.len()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `viv agents path`.
+pub(super) fn print_path(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode, Failure> {
+    let Some(package) = wanted.package() else { return built_in(wanted) };
+    let found = shelf::find(root, wanted).ok_or_else(|| shelf::not_installed(wanted))?;
+    let program = found.program.join("node_modules").join(package.program);
+    if json {
+        return write(&json!({"path": program, "node": found.node.filter(|_| package.needs_node)}).to_string());
+    }
+    write(&program.display().to_string())
+}
+
+/// `viv agents rm`.
+pub(super) fn remove(root: &Path, wanted: &Wanted) -> Result<ExitCode, Failure> {
+    let Some(place) = place(root, wanted) else { return built_in(wanted) };
+    let _lock = place.lock()?;
+    let asked = |manifest: &Manifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let versions: Vec<Manifest> = place.installed().into_iter().filter(asked).collect();
+    if versions.is_empty() {
+        return Err(shelf::not_installed(wanted));
+    }
+    for Manifest { version, .. } in versions {
+        let hidden = place.folder.join(format!(".{version}"));
+        // Hidden first: half a version must never be found.
+        let removed = std::fs::rename(place.version(&version), &hidden).and_then(|()| std::fs::remove_dir_all(&hidden));
+        removed.map_err(|error| {
+            Failure::new(Code::Internal, format!("cannot remove {} {version}", place.name)).because(&error)
+        })?;
+        eprintln!("removed {} {version}", place.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn place(root: &Path, wanted: &Wanted) -> Option<Place> {
+    Some(Place::of_agent(root, wanted.agent.id(), wanted.package()?))
+}
+
+fn built_in(wanted: &Wanted) -> Result<ExitCode, Failure> {
+    let what = format!("agent `{wanted}` is part of viv; nothing is installed for it");
+    Err(Failure::new(Code::InvalidRequest, what).help("viv agents ls"))
+}
+
+fn write(line: &str) -> Result<ExitCode, Failure> {
+    writeln!(anstream::stdout().lock(), "{line}")
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+}
