@@ -50,7 +50,7 @@ fn a_signal_ends_the_session_on_record() {
             let family = processes::family(child.id());
             rustix::process::kill_process(pid_of(&child), signal).unwrap();
             assert_eq!(wait(&mut child).code(), Some(code), "{prompt}");
-            assert_eq!(processes::alive(&family), [], "{prompt}");
+            processes::check_gone(child.id(), &family);
             check_ended(&place, &session);
         }
     }
@@ -75,7 +75,7 @@ fn a_session_of_another_process_can_be_stopped() {
     assert_eq!((stopped.code, stopped.people.as_str()), (0, ""));
     check_ended(&place, &session);
     assert_eq!(wait(&mut child).code(), Some(130));
-    assert_eq!(processes::alive(&family), []);
+    processes::check_gone(child.id(), &family);
     let again = place.run(&["sessions", "stop", &session]);
     assert_eq!(again.code, 0);
     assert!(again.people.contains("has ended before"), "{}", again.people);
