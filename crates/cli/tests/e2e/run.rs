@@ -49,6 +49,7 @@ fn a_signal_ends_the_session_on_record() {
             let (mut child, session) = running(&place, prompt);
             let family = processes::family(child.id());
             rustix::process::kill_process(pid_of(&child), signal).unwrap();
+            println!("{prompt} {signal:?}");
             assert_eq!(wait(&mut child).code(), Some(code), "{prompt}");
             processes::check_gone(child.id(), &family);
             check_ended(&place, &session);
