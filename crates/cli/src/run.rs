@@ -162,6 +162,8 @@ impl<'a> Conversation<'a> {
     async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
         self.front.send(self.id(), prompt).await?;
         loop {
+            // A journal that grows faster than we print never makes us wait, and signals are heard only while we do.
+            tokio::task::coop::consume_budget().await;
             let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
             self.show(&event)?;
             match &event.draft.body {

@@ -161,24 +161,26 @@ fn item(item: &Item) -> Vec<Line> {
         return Vec::new();
     }
     let failed = item.status == ItemStatus::Failed;
-    item.content.iter().filter_map(|part| content(part, failed)).collect()
+    item.content.iter().map(|part| content(part, failed)).collect()
 }
 
-fn content(part: &ContentPart, failed: bool) -> Option<Line> {
-    Some(match part {
+fn content(part: &ContentPart, failed: bool) -> Line {
+    match part {
         ContentPart::Text { text } => Line::new(GREEN, "●", "assistant", text),
         ContentPart::Reasoning { text, .. } => Line::new(DIM, "∴", "thinking", text),
         ContentPart::ToolCall { name, arguments, .. } => Line::new(BLUE, "▶", "tool", call(name, arguments)),
         ContentPart::ToolResult { output, .. } if failed => Line::new(RED, "✖", "failed", shortened(output)),
         ContentPart::ToolResult { output, .. } => Line::new(DIM, "│", "result", shortened(output)),
         ContentPart::FileRef { path, action: FileAction::Read, .. } => Line::new(DIM, "○", "read", path),
-        ContentPart::FileRef { path, diff, .. } => Line::new(BLUE, "✎", "write", format!("{path}{}", counts(diff))),
+        ContentPart::FileRef { path, diff, .. } => {
+            Line::new(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
+        }
         ContentPart::Image { path, .. } => Line::new(BLUE, "▣", "image", path),
         ContentPart::Status { label, detail } => {
             Line::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
         }
         ContentPart::Json { json } => Line::new(DIM, "·", "data", shortened(&json.to_string())),
-    })
+    }
 }
 
 fn call(name: &str, arguments: &str) -> String {
@@ -192,7 +194,7 @@ fn call(name: &str, arguments: &str) -> String {
     format!("{name} {}", shown.unwrap_or_else(|| shortened(arguments)))
 }
 
-fn counts(diff: &Option<String>) -> String {
+fn counts(diff: Option<&str>) -> String {
     let Some(diff) = diff else { return String::new() };
     let starting =
         |with: char, not: &str| diff.lines().filter(|line| line.starts_with(with) && !line.starts_with(not)).count();
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn an_agent_cannot_command_the_terminal() {
         let part = ContentPart::Text { text: "a\x1b]52;c;x\x07b".into() };
-        let line = content(&part, false).unwrap();
+        let line = content(&part, false);
         assert_eq!(clean(&line.text), "ab");
     }
 }

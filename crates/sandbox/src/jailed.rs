@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, JailError, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
+use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
 use policy::WorkspaceMode;
-use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
+use crate::refusal;
 use crate::system::System;
 use crate::{
     Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, masks,
@@ -78,7 +78,7 @@ impl JailBackend {
         let fs = spec.policy.fs();
         let plan = plan(spec, &fs, kept.process)?;
         let since = SystemTime::now();
-        let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(setup_error)?;
+        let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
@@ -154,59 +154,6 @@ fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
         };
         effective.insert(key.to_owned(), row);
     }
-}
-
-/// Says what to do where the kernel refused one of the first steps.
-fn setup_error(error: JailError) -> SandboxError {
-    use jail::Step;
-    match error {
-        JailError::Setup { step: Step::CloneNamespaces | Step::MapIds, source, .. } => no_namespaces(&source),
-        // The mapping of a workspace's owner is a user namespace too.
-        JailError::Setup { step: Step::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
-            no_namespaces(&source)
-        }
-        JailError::Setup { step: Step::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
-        JailError::Setup { step, subject, source } => {
-            let subject = if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") };
-            SandboxError::Create { step: format!("{step}{subject}"), source }
-        }
-        other => SandboxError::Create { step: other.to_string(), source: io::Error::other(other) },
-    }
-}
-
-fn is(error: &io::Error, errno: Errno) -> bool {
-    Errno::from_io_error(error) == Some(errno)
-}
-
-/// User namespaces cannot be made: by number, or by a rule of the distribution.
-fn no_namespaces(source: &io::Error) -> SandboxError {
-    let fix = if is(source, Errno::NOSPC) || namespaces_are_forbidden() {
-        "sudo sysctl -w user.max_user_namespaces=15000"
-    } else {
-        "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0"
-    };
-    SandboxError::Unavailable {
-        missing: format!("this machine does not let this user make user namespaces ({source})"),
-        fix: fix.to_owned(),
-    }
-}
-
-/// Root of a container or of another user namespace is not root of the machine: it may not even copy a mount.
-fn no_mounts(source: &io::Error) -> SandboxError {
-    if namespaces_are_forbidden() {
-        return no_namespaces(source);
-    }
-    SandboxError::Unavailable {
-        missing: format!("this process is root inside a container that does not let it mount ({source})"),
-        fix:
-            "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined IMAGE \
-              viv doctor"
-                .to_owned(),
-    }
-}
-
-fn namespaces_are_forbidden() -> bool {
-    std::fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|limit| limit.trim() == "0")
 }
 
 /// One sandbox.

@@ -13,6 +13,7 @@ mod limits;
 mod mask;
 mod overlay;
 mod port;
+mod refusal;
 mod review;
 mod system;
 mod tree;

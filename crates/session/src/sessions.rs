@@ -251,28 +251,11 @@ impl Sessions {
     }
 
     async fn ask<T>(&self, id: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SessionError> {
-        let seat = match self.seat(id) {
-            Err(SessionError::RunElsewhere(_)) => {
-                self.adopt(id.clone()).await?;
-                self.seat(id)?
-            }
-            found => found?,
-        };
+        let seat = self.seat(id)?;
         let (reply, answer) = oneshot::channel();
         let gone = || SessionError::Ended(id.clone());
         seat.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
-    }
-
-    /// Takes over a session whose host died after we started; one whose host lives is left alone.
-    async fn adopt(&self, id: SessionId) -> Result<(), SessionError> {
-        let host = self.host.clone();
-        blocking(move || {
-            let orphans = host.shelf.index.orphans()?;
-            let orphan = orphans.into_iter().find(|orphan| orphan.info.session_id == id);
-            take_over(&host.shelf, &orphan.ok_or(SessionError::RunElsewhere(id))?).map(drop)
-        })
-        .await
     }
 
     /// The seat of a session; one that sleeps is woken, without its agent.

@@ -13,7 +13,7 @@ use crate::server::Server;
 
 const ROUNDS: u64 = 200;
 /// A server is killed within this time after it listens.
-const LONGEST_LIFE: Duration = Duration::from_millis(160);
+const LONGEST_LIFE_MICROS: u64 = 160_000;
 
 /// What clients were told before the server died.
 #[derive(Default)]
@@ -52,7 +52,7 @@ fn two_hundred_kills_lose_nothing_that_a_client_was_told() {
         let before_sessions: Vec<String> = before.frames.keys().cloned().collect();
         let notebook = Notebook::default();
         let clients = drive(&server.client(), round, &before_sessions, &notebook);
-        std::thread::sleep(LONGEST_LIFE.mul_f64(dice.fraction()));
+        std::thread::sleep(Duration::from_micros(dice.below(LONGEST_LIFE_MICROS)));
         server.kill(&place.data());
         for client in clients {
             client.join().unwrap();
@@ -161,7 +161,7 @@ fn check_closed(id: &str, events: &[Event]) -> u64 {
         match &event.draft.body {
             EventBody::TurnStarted(started) => {
                 assert_eq!(turn, None, "{id}: a turn began in the middle of another");
-                turn = started.turn_id.clone();
+                turn.clone_from(&started.turn_id);
             }
             EventBody::TurnEnded(ended) => {
                 assert_eq!(turn.take(), ended.turn_id, "{id}: another turn ended than the one that ran");
@@ -213,10 +213,5 @@ impl Dice {
 
     fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a moment need not be exact")]
-    fn fraction(&mut self) -> f64 {
-        self.below(1 << 20) as f64 / (1 << 20) as f64
     }
 }

@@ -63,12 +63,12 @@ impl Client {
 
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
-        self.try_post(path, body).expect("an answer")
+        self.try_post(path, body).unwrap()
     }
 
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
-        self.try_get(path).expect("an answer")
+        self.try_get(path).unwrap()
     }
 
     /// Makes a session of the mock agent.

@@ -3,10 +3,13 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::place::eventually;
+
 /// A process that cannot be mistaken for a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
-    pub(crate) pid: u32,
+    pid: u32,
+    parent: u32,
     started: u64,
 }
 
@@ -22,14 +25,23 @@ pub(crate) fn family(root: u32) -> Vec<Process> {
             break;
         }
     }
-    let members = all.iter().filter(|row| known.contains(&row.pid));
-    members.map(|row| Process { pid: row.pid, started: row.started }).collect()
+    all.into_iter().filter(|process| known.contains(&process.pid)).collect()
+}
+
+/// Checks that a `viv` that has ended took its family with it: what was inside a sandbox at once, and the spawner,
+/// which is its child and hears of its end by a closed socket, a moment later.
+#[track_caller]
+pub(crate) fn check_gone(viv: u32, family: &[Process]) {
+    let inside: Vec<_> = family.iter().copied().filter(|one| one.pid != viv && one.parent != viv).collect();
+    assert_eq!(alive(&inside), [], "a sandbox outlived its host");
+    eventually("the end of the spawner", || alive(family).is_empty());
 }
 
 /// Those of `processes` that live on. What has ended and was not yet waited for does not count.
 pub(crate) fn alive(processes: &[Process]) -> Vec<Process> {
-    let now: HashSet<_> = table().map(|row| Process { pid: row.pid, started: row.started }).collect();
-    processes.iter().copied().filter(|process| now.contains(process)).collect()
+    // Who loses its parent gets another one, so the parent does not make the process.
+    let now: HashSet<_> = table().map(|process| (process.pid, process.started)).collect();
+    processes.iter().copied().filter(|process| now.contains(&(process.pid, process.started))).collect()
 }
 
 /// Processes whose command line names `path`: a server on that data directory, and whatever it forked.
@@ -49,14 +61,8 @@ pub(crate) fn peak_resident(pid: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-struct Row {
-    pid: u32,
-    parent: u32,
-    started: u64,
-}
-
 /// Every process that has not ended.
-fn table() -> impl Iterator<Item = Row> {
+fn table() -> impl Iterator<Item = Process> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
@@ -64,6 +70,6 @@ fn table() -> impl Iterator<Item = Row> {
         // The name stands in parentheses and may hold anything.
         let rest: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ended = matches!(rest[0], "Z" | "X");
-        (!ended).then(|| Row { pid, parent: rest[1].parse().unwrap_or(0), started: rest[19].parse().unwrap_or(0) })
+        (!ended).then(|| Process { pid, parent: rest[1].parse().unwrap_or(0), started: rest[19].parse().unwrap_or(0) })
     })
 }

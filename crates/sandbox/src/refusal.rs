@@ -1,0 +1,60 @@
+//! What the kernel refused while a sandbox was made: in a sentence, with a line to paste that mends it.
+
+use std::io;
+
+use jail::{JailError, Step};
+use rustix::io::Errno;
+
+use crate::SandboxError;
+
+/// Says what to do where the kernel refused one of the first steps.
+pub(crate) fn explain(error: JailError) -> SandboxError {
+    match error {
+        JailError::Setup { step: Step::CloneNamespaces | Step::MapIds, source, .. } => no_namespaces(&source),
+        // The mapping of a workspace's owner is a user namespace too.
+        JailError::Setup { step: Step::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
+            no_namespaces(&source)
+        }
+        JailError::Setup { step: Step::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
+        JailError::Setup { step, subject, source } => {
+            let subject = if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") };
+            SandboxError::Create { step: format!("{step}{subject}"), source }
+        }
+        other => SandboxError::Create { step: other.to_string(), source: io::Error::other(other) },
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    Errno::from_io_error(error) == Some(errno)
+}
+
+/// User namespaces cannot be made: by number, or by a rule of the distribution.
+fn no_namespaces(source: &io::Error) -> SandboxError {
+    let fix = if is(source, Errno::NOSPC) || namespaces_are_forbidden() {
+        "sudo sysctl -w user.max_user_namespaces=15000"
+    } else {
+        "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0"
+    };
+    SandboxError::Unavailable {
+        missing: format!("this machine does not let this user make user namespaces ({source})"),
+        fix: fix.to_owned(),
+    }
+}
+
+/// Root of a container or of another user namespace is not root of the machine: it may not even copy a mount.
+fn no_mounts(source: &io::Error) -> SandboxError {
+    if namespaces_are_forbidden() {
+        return no_namespaces(source);
+    }
+    SandboxError::Unavailable {
+        missing: format!("this process is root inside a container that does not let it mount ({source})"),
+        fix:
+            "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined IMAGE \
+              viv doctor"
+                .to_owned(),
+    }
+}
+
+fn namespaces_are_forbidden() -> bool {
+    std::fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|limit| limit.trim() == "0")
+}
