@@ -14,7 +14,7 @@ use protocol::Code;
 
 use crate::failure::Failure;
 
-pub(crate) use file::{ConfigFile, DurabilityWord, Kind, PriceSection, UpstreamSection};
+pub(crate) use file::{BudgetsSection, ConfigFile, DurabilityWord, Kind, PriceSection, UpstreamSection};
 
 /// What the environment and the configuration file say.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl Config {
         let at = |which: &str| format!("upstreams.{name}.{which}");
         match (key, key_file, key_command, key_env) {
             (None, None, None, None) => Ok(None),
-            (Some(key), None, None, None) => Ok(Some(Secret::new(key))),
+            (Some(key), None, None, None) => Ok(Some(key.clone())),
             (None, Some(file), None, None) => {
                 let read = std::fs::read_to_string(self.path(file));
                 read.map(|text| Some(Secret::new(text))).map_err(|error| {

@@ -109,7 +109,8 @@ pub(crate) async fn open_sessions(
 
 /// The gateway of this process, with the prices in force and the ledger of the data directory.
 pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
-    Ok(Gateway::new(GatewayConfig { prices: money::prices(config)?, ledger: Arc::new(ledger(config)?) }))
+    let (prices, ledger) = (money::prices(config)?, Arc::new(ledger(config)?));
+    Ok(Gateway::new(GatewayConfig { prices, ledger, budgets: money::budgets(&config.file.budgets) }))
 }
 
 /// The ledger of the data directory. What hosts that died left in it is put in order.

@@ -2,8 +2,9 @@
 
 use gateway::{Price, Prices, Rates};
 use protocol::Code;
+use store::{Limit, Most, Scope, Window};
 
-use crate::config::{Config, PriceSection};
+use crate::config::{BudgetsSection, Config, PriceSection};
 use crate::failure::Failure;
 
 const PICOS: u64 = 1_000_000_000_000;
@@ -39,6 +40,26 @@ pub(crate) fn prices(config: &Config) -> Result<Prices, Failure> {
         prices = prices.with(model, price);
     }
     Ok(prices)
+}
+
+/// What all calls of the data directory must fit into.
+pub(crate) fn budgets(section: &BudgetsSection) -> Vec<Limit> {
+    let money = |name: &str, scope, window, picos: Option<u64>| {
+        picos.map(|picos| Limit { name: name.to_owned(), scope, window, most: Most::Picos(picos) })
+    };
+    let requests = section.session_requests_per_minute.map(|requests| Limit {
+        name: "budgets.session_requests_per_minute".to_owned(),
+        scope: Scope::Session,
+        window: Window::Minute,
+        most: Most::Requests(requests),
+    });
+    let limits = [
+        money("budgets.day_usd", Scope::Everything, Window::Day, section.day_usd),
+        money("budgets.account_usd", Scope::Account, Window::Ever, section.account_usd),
+        money("budgets.account_day_usd", Scope::Account, Window::Day, section.account_day_usd),
+        requests,
+    ];
+    limits.into_iter().flatten().collect()
 }
 
 /// The price of a section, or the key that is wrong.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json;
-use store::{By, Ledger, Since, UsageRow};
+use store::{By, Ledger, Since, UnknownCall, UsageRow};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -21,6 +21,9 @@ pub(crate) struct UsageArguments {
     /// Only what was used since then: 7d, 24h, 2026-11-15; everything when not given
     #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Since>())]
     since: Option<Since>,
+    /// List the calls nobody knows the end of, instead of sums
+    #[arg(long, conflicts_with_all = ["by", "since"])]
+    unknown: bool,
     /// How to print it
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -43,6 +46,9 @@ fn by(name: &str) -> Result<By, String> {
 /// Carries out `viv usage`.
 pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let ledger = host::ledger(config)?;
+    if arguments.unknown {
+        return list_unknown(&ledger.unknowns()?, arguments.format, json);
+    }
     let since_ms = arguments.since.map_or(0, |since| since.millisecond(Timestamp::now()));
     let rows = ledger.usage(arguments.by, since_ms)?;
     if json {
@@ -52,6 +58,35 @@ pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool)
     }
     let table = table(arguments.by, &rows);
     print(&if arguments.format == Format::Csv { table.csv() } else { table.text() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_unknown(calls: &[UnknownCall], format: Format, json: bool) -> Result<ExitCode, Failure> {
+    let held_since = |call: &UnknownCall| {
+        Timestamp::from_millisecond(call.created_ms).map_or_else(|_| String::new(), |time| time.to_string())
+    };
+    if json {
+        let call = |call: &UnknownCall| {
+            json!({"call": call.call, "session": call.session, "account": call.account, "model": call.model,
+                "held_picos": call.held_picos, "held_since": held_since(call), "reason": call.reason})
+        };
+        print_json(&json!(calls.iter().map(call).collect::<Vec<_>>()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |call: &UnknownCall| {
+        [
+            call.call.to_string(),
+            call.session.to_string(),
+            call.account.clone(),
+            call.model.clone(),
+            usd(call.held_picos),
+            held_since(call),
+            call.reason.clone().unwrap_or_default(),
+        ]
+    };
+    let head = ["CALL", "SESSION", "ACCOUNT", "MODEL", "HELD USD", "HELD SINCE", "REASON"];
+    let table = Table { head, rows: calls.iter().map(row).collect() };
+    print(&if format == Format::Csv { table.csv() } else { table.text() })?;
     Ok(ExitCode::SUCCESS)
 }
 

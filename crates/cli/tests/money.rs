@@ -175,6 +175,19 @@ fn a_key_with_a_spent_budget_is_refused_with_402() {
 }
 
 #[test]
+fn a_budget_of_the_configuration_counts_over_all_keys() {
+    let config = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"litellm\"\nbase_url = \"http://127.0.0.1:9\"\n[budgets]\naccount_day_usd = \"0.00001\"\n";
+    let place = place(config);
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
+    let served = Served::start(place.path());
+    let (status, body) = served.call(made["key"].as_str().unwrap(), "claude-sonnet-4-5");
+    assert_eq!(status, 402, "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("`budgets.account_day_usd` allows $0.00001"), "{body}");
+    served.stop();
+    assert_eq!(json(place.path(), &["--json", "usage", "--unknown"]), serde_json::json!([]));
+}
+
+#[test]
 fn an_env_file_without_an_address_is_refused() {
     let place = place("");
     fs::write(place.path().join(".env"), "API_KEY=sk-canary-0123456789\n").unwrap();

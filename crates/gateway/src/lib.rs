@@ -36,7 +36,7 @@ mod wire;
 
 use std::{fmt, io, sync::Arc};
 
-use store::Ledger;
+use store::{Ledger, Limit};
 
 use till::Till;
 
@@ -60,6 +60,8 @@ pub struct GatewayConfig {
     pub prices: Prices,
     /// Where calls are held and charged.
     pub ledger: Arc<dyn Ledger>,
+    /// What all calls must fit into, beside the budgets of whoever makes them.
+    pub budgets: Vec<Limit>,
 }
 
 /// The gateway of a host: serves the listeners of all its sessions.
@@ -77,7 +79,8 @@ impl fmt::Debug for Gateway {
 impl Gateway {
     /// A gateway that serves nobody yet.
     pub fn new(config: GatewayConfig) -> Self {
-        Self { till: Till { prices: Arc::new(config.prices), ledger: config.ledger } }
+        let GatewayConfig { prices, ledger, budgets } = config;
+        Self { till: Till { prices: Arc::new(prices), ledger, budgets: budgets.into() } }
     }
 
     /// Where calls are held and charged.

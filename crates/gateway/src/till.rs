@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use protocol::{CallId, Usage};
-use store::{Charge, Ledger, Progress, Reply, Source};
+use store::{Charge, Ledger, Limit, Progress, Reply, Source};
 
 use crate::{
     ask::Ask,
@@ -29,6 +29,8 @@ const FREE: &str = "free";
 pub(crate) struct Till {
     pub(crate) prices: Arc<Prices>,
     pub(crate) ledger: Arc<dyn Ledger>,
+    /// Of the host; each identity brings its own.
+    pub(crate) budgets: Arc<[Limit]>,
 }
 
 /// A call that was let through, at a price that no later change touches.
@@ -64,7 +66,7 @@ impl Till {
             model,
             price_hash: if free { FREE } else { self.prices.version() }.to_owned(),
             picos,
-            limits: identity.budgets.clone(),
+            limits: identity.budgets.iter().chain(&*self.budgets).cloned().collect(),
             // The request is in the journal before it is sent, so a call that never was is told apart there.
             sent: true,
         };

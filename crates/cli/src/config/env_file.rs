@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gateway::Secret;
 use protocol::Code;
 
 use super::file::{Kind, UpstreamSection};
@@ -19,7 +20,7 @@ pub(crate) fn read(path: &Path) -> Result<UpstreamSection, Failure> {
     Ok(UpstreamSection {
         kind: Kind::OpenaiCompatible,
         base_url: Some(base_url),
-        key: value(&text, "API_KEY"),
+        key: value(&text, "API_KEY").map(Secret::new),
         key_file: None,
         key_command: None,
         key_env: None,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gateway::Secret;
 use serde::{Deserialize, Deserializer};
 
 /// `viv.toml` in the data directory.
@@ -22,8 +23,27 @@ pub(crate) struct ConfigFile {
     pub(crate) prices: BTreeMap<String, PriceSection>,
     /// What a call's entry in the ledger survives.
     pub(crate) ledger: LedgerSection,
+    /// What all calls of the data directory must fit into, whatever their session may spend.
+    pub(crate) budgets: BudgetsSection,
     /// Where agents come from.
     pub(crate) agents: AgentsSection,
+}
+
+/// Budgets in dollars, written as text so that no digit is lost: `"20.00"`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BudgetsSection {
+    /// All calls of a day, in UTC.
+    #[serde(deserialize_with = "dollars")]
+    pub(crate) day_usd: Option<u64>,
+    /// All calls of an account.
+    #[serde(deserialize_with = "dollars")]
+    pub(crate) account_usd: Option<u64>,
+    /// All calls of an account in a day, in UTC.
+    #[serde(deserialize_with = "dollars")]
+    pub(crate) account_day_usd: Option<u64>,
+    /// Calls of a session in a minute.
+    pub(crate) session_requests_per_minute: Option<u64>,
 }
 
 /// How agents are installed.
@@ -74,7 +94,8 @@ pub(crate) struct UpstreamSection {
     /// Where it is; the vendor's own address when absent.
     pub(crate) base_url: Option<String>,
     /// Its key, written here.
-    pub(crate) key: Option<String>,
+    #[serde(default, deserialize_with = "secret")]
+    pub(crate) key: Option<Secret>,
     /// A file with nothing but the key in it.
     pub(crate) key_file: Option<PathBuf>,
     /// A shell command that prints the key.
@@ -135,6 +156,15 @@ pub(crate) struct PriceSection {
     pub(crate) cache_write_1h: Option<f64>,
     /// The longest answer.
     pub(crate) max_output_tokens: Option<u64>,
+}
+
+fn dollars<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(value)?;
+    crate::money::parse_usd(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn secret<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Secret>, D::Error> {
+    String::deserialize(value).map(|text| Some(Secret::new(text)))
 }
 
 fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {

@@ -221,7 +221,7 @@ impl Desk {
             limits: Limits::default(),
         };
         change(&mut identity);
-        let config = GatewayConfig { prices, ledger: ledger.clone() };
+        let config = GatewayConfig { prices, ledger: ledger.clone(), budgets: Vec::new() };
         let attachment = Gateway::new(config).attach(listener, identity).unwrap();
         Self { address, token: text, notes, bodies, ledger, directory, attachment }
     }

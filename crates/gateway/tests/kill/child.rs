@@ -72,7 +72,7 @@ async fn serve(directory: DataDir, url: &str) {
     let opened = SqliteLedger::claim(&directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
     let rates = Rates { input: RATES.0.cast_signed(), output: RATES.1.cast_signed(), ..Rates::default() };
     let prices = Prices::default().with("m", Price::flat(rates));
-    let gateway = Gateway::new(GatewayConfig { prices, ledger: Arc::new(opened.ledger) });
+    let gateway = Gateway::new(GatewayConfig { prices, ledger: Arc::new(opened.ledger), budgets: Vec::new() });
     tokio::task::block_in_place(|| gateway.settle_unknown(&directory)).unwrap();
     let session = SessionId::new("s1").unwrap();
     let journal = FileJournal::open(directory.journal(&session), session.clone(), Arc::new(SystemClock)).unwrap();

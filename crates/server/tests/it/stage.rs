@@ -80,7 +80,7 @@ pub(crate) fn open(directory: &Path) -> Sessions {
 /// A gateway that keeps its accounts in `directory`.
 fn gateway(directory: &DataDir) -> Gateway {
     let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger) })
+    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
 }
 
 /// The default preset with the one mode that can be had without a wall.

@@ -104,7 +104,7 @@ impl Stage {
 /// A gateway that keeps its accounts in `directory`.
 fn gateway(directory: &DataDir) -> Gateway {
     let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger) })
+    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
 }
 
 pub(crate) fn id(name: &str) -> SessionId {
