@@ -14,6 +14,7 @@ pub(crate) mod say {
     pub(crate) const QUESTION: &str = "Ask me something, please.";
     pub(crate) const SLOWLY: &str = "Talk slowly, please.";
     pub(crate) const MUCH: &str = "Talk a lot, please.";
+    pub(crate) const THINK: &str = "Think aloud, please.";
     pub(crate) const KILL: &str = "End yourself, please.";
     pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
     pub(crate) const RATE_LIMITED: &str = "Fail once with 429.";
@@ -47,6 +48,7 @@ pub(crate) fn model(player: &Player) -> Scripted {
         work(say::KILL, &player.command("kill -9 -1")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
         paced(say::MUCH, much(), 8000, 0),
+        rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
         error(say::UNAUTHORIZED, 401, None),
         error(say::RATE_LIMITED, 429, Some(1)),
         error(say::BROKEN, 500, Some(1)),
