@@ -154,6 +154,28 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         stat: bool,
     },
+    /// Bring its changes to the workspace: all of them or none
+    Apply {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Only these paths, relative to the workspace
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// The policy whose `fs.deny_write` holds; what `viv policy explain` says when not given
+        #[arg(long, value_name = "FILE|PRESET")]
+        policy: Option<String>,
+        /// Complete an apply that stopped halfway
+        #[arg(long, conflicts_with_all = ["paths", "undo"])]
+        finish: bool,
+        /// Take the last apply back
+        #[arg(long, conflicts_with = "paths")]
+        undo: bool,
+    },
+    /// Forget its changes
+    Discard {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+    },
     /// End it, and every process of it
     Stop {
         /// Id, name, the beginning of an id, or @last

@@ -11,12 +11,12 @@ use protocol::{
     Code, CreateSession, Event, PermissionId, PermissionReply, Problem, QuestionId, SessionId, SessionInfo,
 };
 use serde_json::{Value, json};
-use store::DataDir;
+use store::{DataDir, OwnerId};
 use tokio::net::UnixStream;
 
 use crate::failure::Failure;
 
-/// Calls the server of a data directory.
+/// Calls the server of a data directory, or another process that runs sessions of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     socket: PathBuf,
@@ -25,7 +25,16 @@ pub(crate) struct Client {
 impl Client {
     /// The server of `directory`, if one answers.
     pub(crate) async fn connect(directory: &DataDir) -> Option<Self> {
-        let client = Self { socket: directory.socket() };
+        Self::at(directory.socket()).await
+    }
+
+    /// The process that claimed `owner`, if it answers: a `viv run` is reached like a server.
+    pub(crate) async fn of_owner(directory: &DataDir, owner: &OwnerId) -> Option<Self> {
+        Self::at(directory.owner_socket(owner)).await
+    }
+
+    async fn at(socket: PathBuf) -> Option<Self> {
+        let client = Self { socket };
         client.call(Method::GET, "/v1/health", None).await.ok().map(|_| client)
     }
 

@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::Front;
 use crate::policy::{Setting, choose};
-use crate::run::{Conversation, Output, exit_code};
+use crate::run::{Conversation, Ending, Output};
+use crate::signals::Signals;
 use crate::{host, sessions};
 
 /// What the scripted model knows how to answer.
@@ -22,6 +23,7 @@ const README: &str =
 
 /// Carries out `viv demo`.
 pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
     let directory = host::data_dir(&config)?;
     let workspace = directory.root().join("demo");
     prepare(&workspace)?;
@@ -35,22 +37,23 @@ pub(crate) async fn carry_out(config: Config, spawner: Spawner, json: bool) -> R
     };
     let policy = Arc::new(choose(&Setting::of(&config, json), Some("balanced"), &[])?);
     let front = Front::open(&config, policy, spawner).await?;
-    let mut conversation = Conversation::begin(&front, request, permissions).await?;
+    let output = if json { Output::Json } else { Output::Tour };
+    let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
     let name = conversation.name().to_owned();
     if !json {
         say(&format!("\x1b[1msession\x1b[0m    {name} · agent mock · no network but the model gateway"))?;
         say(&format!("\x1b[1mworkspace\x1b[0m  {} (changes land in a layer above it)", workspace.display()))?;
         say(&format!("\x1b[1mprompt\x1b[0m     {PROMPT}\n"))?;
     }
-    let outcome = conversation.turn(PROMPT, if json { Output::Json } else { Output::Tour }).await;
-    let ended = conversation.end().await;
+    let outcome = conversation.turn(PROMPT, &mut signals).await;
+    let ended = conversation.end(&outcome).await;
     front.close().await;
     let outcome = outcome?;
     ended?;
-    if !json {
+    if let (Ending::Turn(outcome), false) = (outcome, json) {
         finish(&conversation, &config, &name, outcome)?;
     }
-    Ok(exit_code(outcome))
+    Ok(outcome.exit_code())
 }
 
 fn prepare(workspace: &std::path::Path) -> Result<(), Failure> {
@@ -74,6 +77,5 @@ fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome:
 }
 
 fn say(text: &str) -> Result<(), Failure> {
-    writeln!(anstream::stdout().lock(), "{text}")
-        .map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+    writeln!(anstream::stdout().lock(), "{text}").map_err(|error| Failure::output(&error))
 }

@@ -3,7 +3,7 @@
 //! 125 means that viv itself failed, 126 that the command cannot be executed, 127 that it is not there.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,17 +11,20 @@ use std::sync::Arc;
 use ::policy::WorkspaceMode;
 use jail::Spawner;
 use protocol::Code;
-use sandbox::{Backend, ExecResult, ExecSpec, Exit, JailBackend, Sandbox, SandboxError, SandboxSpec};
+use sandbox::{
+    Backend, ExecResult, ExecSpec, Exit, Filter, JailBackend, Outflow, Sandbox, SandboxError, SandboxSpec, Streams,
+};
 use serde_json::json;
-use tokio::io::AsyncRead;
 
 use crate::args::ExecArguments;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::outlet::Outlet;
 use crate::policy::{Setting, choose};
+use crate::signals::Signals;
 
-const VIV_FAILED: u8 = 125;
+/// viv itself failed before the command ran.
+pub(crate) const VIV_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 const TIMED_OUT: u8 = 124;
@@ -49,6 +52,7 @@ async fn run(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
     let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
     let policy = Arc::new(choose(setting, arguments.policy.as_deref(), &arguments.narrow)?);
@@ -68,9 +72,15 @@ async fn run(
         ..ExecSpec::default()
     };
     let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
-    let result = stream(&*sandbox, exec, json).await;
+    let outcome = tokio::select! {
+        result = stream(&*sandbox, exec, json) => Ok(result),
+        signal = signals.received() => Err(signal),
+    };
     sandbox.destroy().await?;
-    let result = result.map_err(|error| not_started(&error))?;
+    let result = match outcome {
+        Ok(result) => result.map_err(|error| not_started(&error))?,
+        Err(signal) => return Ok(signal.exit_code()),
+    };
     if json {
         println!("{}", report(&arguments.command, &result));
     }
@@ -118,23 +128,21 @@ fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     Ok(env)
 }
 
-/// Runs the command with our own three streams.
+/// Runs the command with our own three streams; with `json` its output is kept for the report instead.
 async fn stream(sandbox: &dyn Sandbox, spec: ExecSpec, json: bool) -> Result<ExecResult, SandboxError> {
-    let mut terminal = [Outlet::default(), Outlet::default()];
-    let shown = [std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
-    let feed = Box::new(tokio::io::stdin()) as Box<dyn AsyncRead + Send + Unpin>;
-    sandbox::run_with_input(sandbox, spec, feed, &mut |stream, bytes| {
-        let index = usize::from(stream == sandbox::OutputStream::Stderr);
-        let bytes = if shown[index] { terminal[index].pass(bytes) } else { bytes.to_vec() };
-        // A reader that has gone away does not end the command.
-        let _ = match stream {
-            sandbox::OutputStream::Stdout if !json => std::io::stdout().lock().write_all(&bytes),
-            sandbox::OutputStream::Stderr if !json => std::io::stderr().lock().write_all(&bytes),
-            _ => Ok(()),
-        };
-        let _ = std::io::stdout().flush();
-    })
-    .await
+    let input = Box::new(tokio::io::stdin());
+    if json {
+        return sandbox::run_with_input(sandbox, spec, input, &mut |_, _| {}).await;
+    }
+    let output = Outflow { to: Box::new(tokio::io::stdout()), filter: filter(std::io::stdout().is_terminal()) };
+    let errors = Outflow { to: Box::new(tokio::io::stderr()), filter: filter(std::io::stderr().is_terminal()) };
+    sandbox::attach(sandbox, spec, Streams { input, output, errors }).await
+}
+
+/// What goes to a terminal may not command it.
+fn filter(terminal: bool) -> Option<Filter> {
+    let mut outlet = Outlet::default();
+    terminal.then(|| Box::new(move |bytes: &[u8]| outlet.pass(bytes)) as Filter)
 }
 
 fn exit_code(result: &ExecResult) -> ExitCode {

@@ -17,12 +17,25 @@ pub(crate) struct Failure {
     detail: Option<String>,
     help: Option<String>,
     exit: Option<u8>,
+    quiet: bool,
 }
+
+/// What a program ends with that writes where nobody reads any more: 128 and SIGPIPE.
+const NOBODY_READS: u8 = 141;
 
 impl Failure {
     /// What failed, in words.
     pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
-        Self { code, what: what.into(), causes: Vec::new(), detail: None, help: None, exit: None }
+        Self { code, what: what.into(), causes: Vec::new(), detail: None, help: None, exit: None, quiet: false }
+    }
+
+    /// Output that could not be written. A reader that has gone away, as in `viv … | head`, needs no words.
+    pub(crate) fn output(error: &std::io::Error) -> Self {
+        let failure = Self::new(Code::StreamError, "cannot write the output").because(error);
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self { quiet: true, ..failure.exit(NOBODY_READS) };
+        }
+        failure
     }
 
     /// An error with its own chain of causes.
@@ -75,7 +88,9 @@ impl Failure {
 
     /// Writes it to stderr and gives the exit code.
     pub(crate) fn tell(&self, json: bool) -> ExitCode {
-        if json {
+        if self.quiet {
+            // Whoever would read this has closed the pipe on purpose.
+        } else if json {
             let mut problem = Problem::new(self.code, self.sentence());
             problem.hint = Some(self.help_line());
             eprintln!("{}", serde_json::to_string(&problem).unwrap_or_default());
@@ -99,7 +114,7 @@ impl Failure {
             let _ = writeln!(text, "  because: {cause}");
         }
         for line in self.detail.iter().flat_map(|detail| detail.lines()) {
-            let _ = writeln!(text, "  {line}");
+            let _ = writeln!(text, "{}", format!("  {line}").trim_end());
         }
         let _ = writeln!(text, "\x1b[1mhelp:\x1b[0m {}", self.help_line());
         text
@@ -158,6 +173,9 @@ impl From<jail::JailError> for Failure {
 
 impl From<crate::policy::Failure> for Failure {
     fn from(error: crate::policy::Failure) -> Self {
+        if let crate::policy::Failure::Output(error) = &error {
+            return Self::output(error);
+        }
         let failure = Self::of(error.code(), &error).help(error.help());
         match error.findings() {
             Some(findings) => failure.detail(findings),

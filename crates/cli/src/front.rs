@@ -2,13 +2,16 @@
 //!
 //! Both ways are the same to the caller, and both keep the session in the same store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ::policy::Effective;
 use jail::Spawner;
 use protocol::{CreateSession, Event, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
+use server::{Auth, Listeners, ServeError, ServerConfig};
 use session::{Message, Options, Sessions};
-use store::Tail;
+use store::{DataDir, Tail};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, EventStream};
 use crate::config::Config;
@@ -18,9 +21,41 @@ use crate::host;
 /// Where sessions are run.
 pub(crate) enum Front {
     /// In this process.
-    Here(Sessions),
+    Here(Hosted),
     /// In the server.
     There(Client),
+}
+
+/// Sessions that this process runs, and that others of the same user can reach while it does.
+pub(crate) struct Hosted {
+    sessions: Sessions,
+    closing: CancellationToken,
+    serving: Mutex<Option<JoinHandle<Result<(), ServeError>>>>,
+}
+
+impl Hosted {
+    /// Answers on the socket of this owner: `viv sessions stop` finds it there.
+    fn open(sessions: Sessions, directory: &DataDir) -> Self {
+        let closing = CancellationToken::new();
+        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())) };
+        // Nobody comes in by TCP, so no token opens anything.
+        let config = ServerConfig::new(Auth::Tokens(Vec::new()));
+        let shutdown = closing.clone().cancelled_owned();
+        let serving = tokio::spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
+        Self { sessions, closing, serving: Mutex::new(Some(serving)) }
+    }
+
+    async fn close(&self) {
+        self.closing.cancel();
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(serving) = serving
+            && let Ok(Err(error)) = serving.await
+        {
+            tracing::warn!(%error, "this process could not be reached by others");
+        }
+        // Also where nothing could be served.
+        self.sessions.close_all().await;
+    }
 }
 
 impl Front {
@@ -29,14 +64,14 @@ impl Front {
         let directory = host::data_dir(config)?;
         match Client::connect(&directory).await {
             Some(client) => Ok(Self::There(client)),
-            None => Ok(Self::Here(host::open_sessions(config, policy, spawner).await?)),
+            None => Ok(Self::Here(Hosted::open(host::open_sessions(config, policy, spawner).await?, &directory))),
         }
     }
 
     /// Makes a session.
     pub(crate) async fn create(&self, id: &SessionId, request: CreateSession) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(sessions) => Ok(sessions.create(id.clone(), request, Options::default()).await?),
+            Self::Here(here) => Ok(here.sessions.create(id.clone(), request, Options::default()).await?),
             Self::There(client) => client.create(id, &request).await,
         }
     }
@@ -44,8 +79,8 @@ impl Front {
     /// Hands it a prompt.
     pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
         match self {
-            Self::Here(sessions) => {
-                sessions.send(id, Message::text(text)).await?;
+            Self::Here(here) => {
+                here.sessions.send(id, Message::text(text)).await?;
                 Ok(())
             }
             Self::There(client) => client.send(id, text).await,
@@ -55,7 +90,7 @@ impl Front {
     /// Its events, from the first.
     pub(crate) async fn follow(&self, id: &SessionId) -> Result<Follow, Failure> {
         Ok(match self {
-            Self::Here(sessions) => Follow::Here(Tail::new(Arc::clone(&sessions.journal(id)?), 0)),
+            Self::Here(here) => Follow::Here(Tail::new(Arc::clone(&here.sessions.journal(id)?), 0)),
             Self::There(client) => Follow::There(client.events(id).await?),
         })
     }
@@ -68,7 +103,7 @@ impl Front {
         reply: PermissionReply,
     ) -> Result<(), Failure> {
         match self {
-            Self::Here(sessions) => Ok(sessions.reply_permission(id, permission, reply).await?),
+            Self::Here(here) => Ok(here.sessions.reply_permission(id, permission, reply).await?),
             Self::There(client) => client.reply(id, permission, reply).await,
         }
     }
@@ -81,10 +116,10 @@ impl Front {
         answer: Option<String>,
     ) -> Result<(), Failure> {
         match (self, answer) {
-            (Self::Here(sessions), Some(answer)) => {
-                Ok(sessions.reply_question(id, question, vec![vec![answer]]).await?)
+            (Self::Here(here), Some(answer)) => {
+                Ok(here.sessions.reply_question(id, question, vec![vec![answer]]).await?)
             }
-            (Self::Here(sessions), None) => Ok(sessions.reject_question(id, question).await?),
+            (Self::Here(here), None) => Ok(here.sessions.reject_question(id, question).await?),
             (Self::There(client), answer) => client.answer(id, question, answer).await,
         }
     }
@@ -92,15 +127,15 @@ impl Front {
     /// Ends it.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Here(sessions) => Ok(sessions.terminate(id).await?),
+            Self::Here(here) => Ok(here.sessions.terminate(id).await?),
             Self::There(client) => client.terminate(id).await,
         }
     }
 
     /// Lets go of everything this process runs.
     pub(crate) async fn close(&self) {
-        if let Self::Here(sessions) = self {
-            sessions.close_all().await;
+        if let Self::Here(here) = self {
+            here.close().await;
         }
     }
 }

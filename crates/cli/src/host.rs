@@ -22,12 +22,20 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Command::Agent { name, arguments } = &arguments.command {
         return agent::live(name, arguments);
     }
-    let config = Config::read(arguments.data_dir)?;
     let json = arguments.json;
+    let config = Config::read(arguments.data_dir);
+    if let Command::Exec(command) = arguments.command {
+        let ready = config.and_then(|config| Ok((config, Spawner::fork()?)));
+        let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
+        return exec::carry_out(command, &config, spawner, json);
+    }
+    let config = config?;
     match arguments.command {
-        Command::Agent { .. } => Ok(ExitCode::SUCCESS),
-        Command::Sessions(command) => on_runtime(sessions::carry_out(command, config, json)),
-        Command::Exec(exec) => exec::carry_out(exec, &config, Spawner::fork()?, json),
+        Command::Agent { .. } | Command::Exec(_) => Ok(ExitCode::SUCCESS),
+        Command::Sessions(command) => {
+            let spawner = Spawner::fork()?;
+            on_runtime(sessions::carry_out(command, config, spawner, json))
+        }
         Command::Agents(command) => agents::carry_out(command, &config, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
@@ -48,15 +56,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let setting = policy::Setting::of(config, json);
-    let mut people = anstream::stderr();
-    match policy::run(command, &setting, &mut anstream::stdout(), &mut people) {
-        Ok(code) => Ok(code),
-        Err(failure) => {
-            // Nobody is left to tell when standard error is closed too.
-            let _ = failure.report(&mut people);
-            Ok(ExitCode::from(failure.code().exit()))
-        }
-    }
+    Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }
 
 /// Runs one command's future; what still blocks at its end is not waited for.

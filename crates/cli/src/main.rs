@@ -19,14 +19,17 @@ mod policy;
 mod run;
 mod serve;
 mod sessions;
+mod signals;
 mod timeline;
+mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let arguments = args::Arguments::parse();
+    let arguments = match usage::parse(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     let json = arguments.json;
     match host::dispatch(arguments) {
         Ok(code) => code,

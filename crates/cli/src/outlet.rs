@@ -37,6 +37,7 @@ impl Outlet {
         shown
     }
 
+    #[expect(clippy::match_same_arms, reason = "the arms are a table of states, read from top to bottom")]
     fn byte(&mut self, byte: u8, shown: &mut Vec<u8>) {
         self.state = match (self.state, byte) {
             (State::Text | State::Escape | State::Control, 0x1b) => State::Escape,

@@ -16,9 +16,10 @@ use crate::agents::{self, Wanted};
 use crate::args::{Permissions, RunArguments};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::front::Front;
+use crate::front::{Follow, Front};
 use crate::name::new_session_id;
 use crate::policy::{Setting, choose};
+use crate::signals::{Signals, Stop};
 use crate::timeline::Timeline;
 
 /// Carries out `viv run`.
@@ -28,6 +29,7 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = arguments.workspace.canonicalize().map_err(|error| {
         Failure::new(Code::InvalidRequest, format!("workspace `{}` cannot be opened", arguments.workspace.display()))
@@ -46,17 +48,17 @@ pub(crate) async fn carry_out(
     };
     let policy = Arc::new(choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?);
     let front = Front::open(&config, policy, spawner).await?;
-    let mut conversation = Conversation::begin(&front, request, permissions).await?;
     let output = if json { Output::Json } else { Output::Text };
+    let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
     conversation.announce();
-    let outcome = conversation.turn(&prompt, output).await;
-    let ended = conversation.end().await;
+    let outcome = conversation.turn(&prompt, &mut signals).await;
+    let ended = conversation.end(&outcome).await;
     front.close().await;
     let outcome = outcome?;
     ended?;
     anstream::eprintln!("{}", conversation.timeline.bill());
     conversation.farewell();
-    Ok(exit_code(outcome))
+    Ok(outcome.exit_code())
 }
 
 fn prompt(given: &str) -> Result<String, Failure> {
@@ -74,13 +76,25 @@ fn on_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// The exit code that goes with the end of a turn.
-pub(crate) fn exit_code(outcome: TurnOutcome) -> ExitCode {
-    match outcome {
-        TurnOutcome::Completed => ExitCode::SUCCESS,
-        TurnOutcome::Failed => ExitCode::from(1),
-        TurnOutcome::TimedOut => ExitCode::from(124),
-        TurnOutcome::Interrupted => ExitCode::from(130),
+/// Why a conversation is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The turn came to its end.
+    Turn(TurnOutcome),
+    /// We were told to stop.
+    Stopped(Stop),
+}
+
+impl Ending {
+    /// The exit code that goes with it.
+    pub(crate) fn exit_code(self) -> ExitCode {
+        match self {
+            Self::Turn(TurnOutcome::Completed) => ExitCode::SUCCESS,
+            Self::Turn(TurnOutcome::Failed) => ExitCode::from(1),
+            Self::Turn(TurnOutcome::TimedOut) => ExitCode::from(124),
+            Self::Turn(TurnOutcome::Interrupted) => Stop::Interrupt.exit_code(),
+            Self::Stopped(stop) => stop.exit_code(),
+        }
     }
 }
 
@@ -99,7 +113,9 @@ pub(crate) enum Output {
 pub(crate) struct Conversation<'a> {
     front: &'a Front,
     pub(crate) session: SessionInfo,
+    events: Follow,
     permissions: Permissions,
+    output: Output,
     pub(crate) timeline: Timeline,
 }
 
@@ -109,10 +125,12 @@ impl<'a> Conversation<'a> {
         front: &'a Front,
         request: CreateSession,
         permissions: Permissions,
+        output: Output,
     ) -> Result<Self, Failure> {
         let id = new_session_id()?;
         let session = front.create(&id, request).await?;
-        Ok(Self { front, session, permissions, timeline: Timeline::default() })
+        let events = front.follow(&id).await?;
+        Ok(Self { front, session, events, permissions, output, timeline: Timeline::default() })
     }
 
     fn id(&self) -> &SessionId {
@@ -132,18 +150,19 @@ impl<'a> Conversation<'a> {
         anstream::eprintln!("viv sessions diff {name} · viv sessions events {name}", name = self.name());
     }
 
-    /// Sends `prompt` and shows everything until its turn has ended. Ctrl-C ends the session.
-    pub(crate) async fn turn(&mut self, prompt: &str, output: Output) -> Result<TurnOutcome, Failure> {
-        let mut events = self.front.follow(self.id()).await?;
+    /// Sends `prompt` and shows everything until its turn has ended, or until we are told to stop.
+    pub(crate) async fn turn(&mut self, prompt: &str, signals: &mut Signals) -> Result<Ending, Failure> {
+        tokio::select! {
+            outcome = self.talk(prompt) => outcome.map(Ending::Turn),
+            stop = signals.received() => Ok(Ending::Stopped(stop)),
+        }
+    }
+
+    async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
         self.front.send(self.id(), prompt).await?;
-        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         loop {
-            let event = tokio::select! {
-                event = events.next() => event?,
-                _ = &mut interrupted => return Ok(TurnOutcome::Interrupted),
-            };
-            let Some(event) = event else { return Ok(TurnOutcome::Failed) };
-            self.show(&event, output)?;
+            let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
+            self.show(&event)?;
             match &event.draft.body {
                 EventBody::PermissionRequested(permission) => self.decide(permission).await?,
                 EventBody::QuestionRequested(question) => self.answer(question).await?,
@@ -154,13 +173,21 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Ends the session; what happened on the way is still on record.
-    pub(crate) async fn end(&self) -> Result<(), Failure> {
-        self.front.terminate(self.id()).await
+    /// Ends the session, and after a turn that ended shows how. Whoever stopped it does not wait for what an agent
+    /// that printed without end has left to be shown.
+    pub(crate) async fn end(&mut self, outcome: &Result<Ending, Failure>) -> Result<(), Failure> {
+        self.front.terminate(self.id()).await?;
+        if !matches!(outcome, Ok(Ending::Turn(_))) {
+            return Ok(());
+        }
+        while let Some(event) = self.events.next().await? {
+            self.show(&event)?;
+        }
+        Ok(())
     }
 
-    fn show(&mut self, event: &Event, output: Output) -> Result<(), Failure> {
-        let written = match output {
+    fn show(&mut self, event: &Event) -> Result<(), Failure> {
+        let written = match self.output {
             Output::Json => serde_json::to_string(event)
                 .map_err(std::io::Error::other)
                 .and_then(|line| writeln!(std::io::stdout().lock(), "{line}")),
@@ -170,7 +197,7 @@ impl<'a> Conversation<'a> {
                 None => self.timeline.show(event, &mut anstream::stderr().lock()),
             },
         };
-        written.map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+        written.map_err(|error| Failure::output(&error))
     }
 
     async fn decide(&self, permission: &Permission) -> Result<(), Failure> {

@@ -2,25 +2,32 @@
 //!
 //! Reading needs no server: the store is the same whoever runs the session.
 
+mod apply;
 pub(crate) mod diff;
 mod list;
+pub(crate) mod stop;
 mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use protocol::{Code, SessionId, SessionInfo};
+use jail::Spawner;
+use protocol::SessionInfo;
 use store::{SessionIndex, SystemClock};
 
 use crate::args::SessionsCommand;
-use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 
 /// Carries out `viv sessions …`.
-pub(crate) async fn carry_out(command: SessionsCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) async fn carry_out(
+    command: SessionsCommand,
+    config: Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let directory = host::data_dir(&config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let find = |reference: &str| -> Result<SessionInfo, Failure> { Ok(index.find(reference)?.info) };
@@ -37,35 +44,34 @@ pub(crate) async fn carry_out(command: SessionsCommand, config: Config, json: bo
         }
         SessionsCommand::Diff { session, stat } => {
             let session = find(&session)?.session_id;
-            print(&if stat { diff::stat(&config, &session)? } else { diff::render(&config, &session)? })?;
+            print(&match (json, stat) {
+                (true, _) => diff::json(&config, &session)?,
+                (_, true) => diff::stat(&config, &session)?,
+                _ => diff::render(&config, &session)?,
+            })?;
         }
-        SessionsCommand::Stop { session } => stop(&config, &find(&session)?).await?,
+        SessionsCommand::Apply { session, paths, policy, finish, undo } => {
+            let session = find(&session)?;
+            let step = match (finish, undo) {
+                (true, _) => apply::Step::Finish,
+                (_, true) => apply::Step::Undo,
+                _ => apply::Step::Apply { paths, policy },
+            };
+            print(&apply::carry_out(&config, &session, step, json)?)?;
+        }
+        SessionsCommand::Discard { session } => {
+            let session = find(&session)?.session_id;
+            sandbox::discard(&directory.changes(&session)).map_err(|error| diff::unreadable(&session, &error))?;
+        }
+        SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn stop(config: &Config, session: &SessionInfo) -> Result<(), Failure> {
-    let id: &SessionId = &session.session_id;
-    if session.ended {
-        anstream::eprintln!("session {id} has ended before");
-        return Ok(());
-    }
-    match Client::connect(&host::data_dir(config)?).await {
-        Some(client) => client.terminate(id).await,
-        None => Err(Failure::new(
-            Code::DataDirInUse,
-            format!("session `{id}` is run by another `viv run`, or its host died"),
-        )
-        .help("press Ctrl-C where it runs, or: viv serve")),
-    }
 }
 
 /// Writes data to stdout; a reader that has gone away is no error.
 fn print(text: &str) -> Result<(), Failure> {
     match anstream::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Code::StreamError, "cannot write the output").because(&error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::output(&error)),
         _ => Ok(()),
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! What the agent says goes through an [`Outlet`]: it is not trusted with the terminal.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use protocol::{
-    Connection, ContentPart, Event, EventBody, FileAction, Item, ItemKind, ItemRole, ItemStatus, Permission,
+    Connection, ContentPart, Event, EventBody, FileAction, Item, ItemId, ItemKind, ItemRole, ItemStatus, Permission,
     PermissionStatus, Question, QuestionStatus, Usage,
 };
 
@@ -18,6 +19,8 @@ pub(crate) struct Timeline {
     calls: u64,
     usage: Usage,
     cost_picos: i64,
+    /// Calls that were shown when they started.
+    called: HashSet<ItemId>,
 }
 
 /// One line for a person.
@@ -44,16 +47,33 @@ const DIM: &str = "\x1b[2m";
 impl Timeline {
     /// Prints what a person should see of `event`.
     pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
-        self.print(event, lines(&event.draft.body), to)
+        let shown = self.lines(&event.draft.body);
+        self.print(event, shown, to)
     }
 
     /// Prints `event` in any case: one that [`Self::show`] passes over by its type and number.
     pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
-        let mut shown = lines(&event.draft.body);
+        let mut shown = self.lines(&event.draft.body);
         if shown.is_empty() {
             shown.push(Line::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
         }
         self.print(event, shown, to)
+    }
+
+    /// A call is shown when it starts, so that it stands before what comes of it.
+    fn lines(&mut self, body: &EventBody) -> Vec<Line> {
+        match body {
+            EventBody::ItemStarted(event) if is_whole_call(&event.item) => {
+                self.called.insert(event.item.item_id.clone());
+                item(&event.item)
+            }
+            EventBody::ItemCompleted(event) if self.called.remove(&event.item.item_id) => {
+                let mut completed = event.item.clone();
+                completed.content.retain(|part| !matches!(part, ContentPart::ToolCall { .. }));
+                item(&completed)
+            }
+            _ => lines(body),
+        }
     }
 
     fn print(&mut self, event: &Event, lines: Vec<Line>, to: &mut dyn Write) -> io::Result<()> {
@@ -62,7 +82,7 @@ impl Timeline {
         let started = *self.started.get_or_insert(now.unwrap_or_default());
         let seconds = now.map_or(0.0, |now| now.duration_since(started).as_secs_f64());
         for line in lines {
-            let mut text = line.text.lines();
+            let mut text = line.text.lines().filter(|text| !text.trim().is_empty());
             let first = text.next().unwrap_or_default();
             let Line { colour, mark, label, .. } = line;
             writeln!(to, "{DIM}{seconds:>6.2}\x1b[0m  {colour}{mark} {label:<11}\x1b[0m {}", clean(first))?;
@@ -126,6 +146,14 @@ fn lines(body: &EventBody) -> Vec<Line> {
         EventBody::AgentUnparsed(unparsed) => vec![Line::new(YELLOW, "~", "unparsed", &unparsed.error)],
         _ => Vec::new(),
     }
+}
+
+/// Whether a call that starts says already what it is; with some agents its arguments come later.
+fn is_whole_call(item: &Item) -> bool {
+    item.content.iter().any(|part| match part {
+        ContentPart::ToolCall { arguments, .. } => !matches!(arguments.as_str(), "" | "{}" | "null"),
+        _ => false,
+    })
 }
 
 fn item(item: &Item) -> Vec<Line> {

@@ -14,6 +14,7 @@ use crate::{
     identity::Identity,
     internet::Internet,
     recorder::Recorder,
+    totals::Counters,
 };
 
 /// How long to wait when the system has no descriptor left for a connection.
@@ -35,12 +36,13 @@ impl Attachment {
         listener: std::net::TcpListener,
         identity: Identity,
         internet: Arc<dyn Internet>,
+        counters: Arc<Counters>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
-        let (recorder, recording) = Recorder::new(identity.journal.clone(), identity.limits.repeat_window);
-        let gate = Gate { policy: identity.policy.clone(), internet, limits: identity.limits.clone() };
+        let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
+        let gate = Gate::new(identity.policy, internet, identity.limits);
         let desk = Arc::new(Desk { session: identity.session, turn: identity.turn, gate, recorder });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);

@@ -13,7 +13,9 @@ use protocol::{Connection, TurnId};
 
 use crate::{recorder::Recorder, refusal::Refusal};
 
-/// Characters of a path that are recorded.
+/// Characters that are recorded of what a client sent, which can be as long as it likes.
+const HOST_CHARS: usize = 255;
+const METHOD_CHARS: usize = 32;
 const PATH_CHARS: usize = 1024;
 
 /// Bytes that went through a connection, counted while it runs.
@@ -59,9 +61,9 @@ enum State {
 
 impl Attempt {
     /// Somebody asks for `host` and `port`, both as they were written.
-    pub(crate) fn new(recorder: Recorder, turn: Option<TurnId>, host: &str, port: u16, method: &str) -> Self {
-        let connection =
-            Connection { host: host.to_owned(), port, method: Some(method.to_owned()), ..Connection::default() };
+    pub(crate) fn new(recorder: Recorder, turn: Option<TurnId>, (host, port): (&str, u16), method: &str) -> Self {
+        let (host, method) = (first(host, HOST_CHARS), Some(first(method, METHOD_CHARS)));
+        let connection = Connection { host, port, method, ..Connection::default() };
         let (started, traffic) = (Instant::now(), Arc::default());
         Self { recorder, turn, connection, started, traffic, state: State::Undecided }
     }
@@ -69,11 +71,11 @@ impl Attempt {
     /// Says which path was asked for. A query is left out: it is where secrets stand.
     pub(crate) fn with_path(mut self, path: &str) -> Self {
         let path = path.split('?').next().unwrap_or(path);
-        self.connection.path = Some(path.chars().take(PATH_CHARS).collect());
+        self.connection.path = Some(first(path, PATH_CHARS));
         self
     }
 
-    /// What was asked for, for messages.
+    /// What was asked for, for messages; what is asked of the policy is the whole of it.
     pub(crate) fn to(&self) -> (&str, u16) {
         (&self.connection.host, self.connection.port)
     }
@@ -132,4 +134,8 @@ impl Drop for Attempt {
         connection.duration_micros = Some(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
         self.recorder.allowed(connection, self.turn.take());
     }
+}
+
+fn first(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }

@@ -79,13 +79,13 @@ impl Desk {
     }
 
     async fn serve_request(&self, mut client: Client<'_>, request: Request) -> io::Result<()> {
-        let (host, port) = (request.target.host(), request.target.port());
-        let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), host, port, &request.method);
+        let to = (request.target.host(), request.target.port());
+        let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, &request.method);
         if let Target::Resource { path, .. } = &request.target {
             attempt = attempt.with_path(path);
         }
         let opened = match request.framing() {
-            Ok(framing) => self.open(&mut attempt).await.map(|opened| (framing, opened)),
+            Ok(framing) => self.open(&mut attempt, to).await.map(|opened| (framing, opened)),
             Err(refusal) => Err(refusal),
         };
         match (opened, &request.target) {
@@ -111,8 +111,9 @@ impl Desk {
             Ok(Err(SocksError::Io(error))) => return Err(error),
             Ok(Err(SocksError::Malformed)) | Err(_) => return Ok(()),
         };
-        let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), &wanted.host, wanted.port, "SOCKS5");
-        match self.open(&mut attempt).await {
+        let to = (wanted.host.as_str(), wanted.port);
+        let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, "SOCKS5");
+        match self.open(&mut attempt, to).await {
             Ok(opened) => {
                 client.sink.write_all(&Reply::Succeeded.bytes()).await?;
                 self.serve_tunnel(client, opened, attempt).await
@@ -125,11 +126,10 @@ impl Desk {
     }
 
     /// Decides, looks up, judges and calls, in that order.
-    async fn open(&self, attempt: &mut Attempt) -> Result<(TcpStream, Endpoint), Refusal> {
-        let (host, port) = attempt.to();
+    async fn open(&self, attempt: &mut Attempt, (host, port): (&str, u16)) -> Result<(TcpStream, Endpoint), Refusal> {
         let (endpoint, rule) = self.gate.decide(host, port)?;
-        let addresses = self.gate.addresses(&endpoint).await?;
         attempt.allow(&endpoint, &rule);
+        let addresses = self.gate.addresses(&endpoint).await?;
         let (stream, address) = self.gate.connect(&addresses).await?;
         attempt.dial(address);
         if let Err(error) = stream.set_nodelay(true) {

@@ -1,9 +1,13 @@
 //! From a name to a connection: decide, look up once, judge what was found, call exactly that.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use policy::{Action, Endpoint, Host, RuleRef};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
 use crate::{identity::Limits, internet::Internet, live::LivePolicy, refusal::Refusal};
 
@@ -13,11 +17,18 @@ const TRIES: usize = 4;
 /// Decides what one session may reach, and reaches it.
 pub(crate) struct Gate {
     pub(crate) policy: LivePolicy,
-    pub(crate) internet: Arc<dyn Internet>,
     pub(crate) limits: Limits,
+    internet: Arc<dyn Internet>,
+    /// A lookup holds a thread that all sessions share; one session gets a few of them.
+    lookups: Semaphore,
 }
 
 impl Gate {
+    pub(crate) fn new(policy: LivePolicy, internet: Arc<dyn Internet>, limits: Limits) -> Self {
+        let lookups = Semaphore::new(limits.lookups);
+        Self { policy, limits, internet, lookups }
+    }
+
     /// Whether `host`, as it was written, may be reached on `port`. Nothing is looked up for this.
     pub(crate) fn decide(&self, host: &str, port: u16) -> Result<(Endpoint, RuleRef), Refusal> {
         let decision = self.policy.current().decide(&Action::Net { host: host.to_owned(), port });
@@ -34,11 +45,7 @@ impl Gate {
         let found = match &endpoint.host {
             // It was allowed as an address, by a rule that names it.
             Host::Address(address) => vec![*address],
-            Host::Name(name) => match timeout(self.limits.resolve_timeout, self.internet.resolve(name)).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(error)) => return Err(Refusal::Unreachable(format!("its name was not found ({error})"))),
-                Err(_) => return Err(Refusal::NoAnswer("its name could not be looked up in time".to_owned())),
-            },
+            Host::Name(name) => self.resolve(name).await?,
         };
         let policy = self.policy.current();
         let mut refused = None;
@@ -59,6 +66,18 @@ impl Gate {
             (false, _) => Ok(good),
             (true, Some(refusal)) => Err(refusal),
             (true, None) => Err(Refusal::Unreachable("its name has no address".to_owned())),
+        }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Refusal> {
+        let lookup = async {
+            let _permit = self.lookups.acquire().await.map_err(io::Error::other)?;
+            self.internet.resolve(name).await
+        };
+        match timeout(self.limits.resolve_timeout, lookup).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(Refusal::Unreachable(format!("its name was not found ({error})"))),
+            Err(_) => Err(Refusal::NoAnswer("its name could not be looked up in time".to_owned())),
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Identity {
 pub struct Limits {
     /// Connections open at a time; further ones wait.
     pub connections: usize,
+    /// Names looked up at a time; further ones wait.
+    pub lookups: usize,
     /// Bytes of the head of a request or an answer.
     pub head_bytes: usize,
     /// Header lines of a request or an answer.
@@ -49,7 +51,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1024,
+            connections: 512,
+            lookups: 16,
             head_bytes: 32 << 10,
             header_lines: 100,
             head_timeout: Duration::from_secs(10),

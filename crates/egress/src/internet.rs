@@ -56,6 +56,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn names_are_looked_up_as_this_machine_does() {
+        let found = SystemInternet.resolve("localhost").await.unwrap();
+        assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
+
+    #[tokio::test]
     async fn what_is_connected_is_the_address_that_was_given() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -12,7 +12,7 @@ use policy::Endpoint;
 
 /// A buffer begins small, as most connections are idle most of the time, and grows while it is being filled.
 const BUFFER_MIN: usize = 16 << 10;
-const BUFFER_MAX: usize = 256 << 10;
+const BUFFER_MAX: usize = 128 << 10;
 
 /// Which way bytes go.
 #[derive(Clone, Copy)]

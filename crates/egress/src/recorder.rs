@@ -1,7 +1,8 @@
 //! The one task that writes a session's attempts into its journal.
 //!
-//! Connections hand their records over and go on; the disk delays none of them. An agent that tries the
-//! same denied host in a loop makes one record at once, and one a window for its repeats.
+//! Connections hand their records over and go on; the disk delays none of them. An agent that tries denied
+//! hosts in a loop cannot fill the disk: the first denial is recorded at once, its repeats once a window, and
+//! when it tries ever new hosts, those beyond a number are recorded together, under the host `*`.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,12 +13,19 @@ use tokio::{
     time::Instant,
 };
 
-/// Denials that are counted at a time; beyond that each is recorded.
-const COUNTED: usize = 1024;
+use crate::totals::Counters;
+
+/// Different denials that are recorded in one window.
+const DIFFERENT: usize = 256;
+/// What stands for all other hosts.
+const OTHERS: &str = "*";
 
 /// Hands records to the task that writes them. When the last one is dropped, that task ends.
 #[derive(Clone)]
-pub(crate) struct Recorder(mpsc::UnboundedSender<Note>);
+pub(crate) struct Recorder {
+    notes: mpsc::UnboundedSender<Note>,
+    counters: Arc<Counters>,
+}
 
 struct Note {
     verdict: Verdict,
@@ -34,15 +42,20 @@ enum Verdict {
 
 impl Recorder {
     /// A recorder, and the task that must run for it.
-    pub(crate) fn new(journal: Arc<dyn Journal>, window: Duration) -> (Self, impl Future<Output = ()> + Send) {
-        // Without a bound, but each connection holds at most two records, and connections are bounded.
-        let (sender, notes) = mpsc::unbounded_channel();
+    pub(crate) fn new(
+        journal: Arc<dyn Journal>,
+        counters: Arc<Counters>,
+        window: Duration,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        // Without a bound: whoever is denied waits for its record, and whoever is served does so for a while.
+        let (notes, taken) = mpsc::unbounded_channel();
         let scribe = Scribe { journal, window, repeats: HashMap::new() };
-        (Self(sender), scribe.run(notes))
+        (Self { notes, counters }, scribe.run(taken))
     }
 
     /// Records a denial; returns when it is written, so that whoever is told can find it.
     pub(crate) async fn denied(&self, connection: Connection, turn: Option<TurnId>) {
+        self.counters.denied();
         let (written, done) = oneshot::channel();
         self.send(Note { verdict: Verdict::Denied, connection, turn, written: Some(written) });
         // An error means the task is gone, with its runtime; it has said so itself.
@@ -51,11 +64,12 @@ impl Recorder {
 
     /// Records a connection that is over.
     pub(crate) fn allowed(&self, connection: Connection, turn: Option<TurnId>) {
+        self.counters.allowed(&connection);
         self.send(Note { verdict: Verdict::Allowed, connection, turn, written: None });
     }
 
     fn send(&self, note: Note) {
-        if let Err(mpsc::error::SendError(note)) = self.0.send(note) {
+        if let Err(mpsc::error::SendError(note)) = self.notes.send(note) {
             tracing::error!(host = note.connection.host, "an attempt could not be recorded");
         }
     }
@@ -68,6 +82,13 @@ struct Key {
     port: u16,
     method: Option<String>,
     rule: String,
+}
+
+impl Key {
+    fn of(connection: &Connection) -> Self {
+        let Connection { host, port, method, rule, .. } = connection.clone();
+        Self { host, port, method, rule }
+    }
 }
 
 /// A denial that was recorded, and how often it came again since.
@@ -99,21 +120,28 @@ impl Scribe {
     }
 
     async fn take(&mut self, note: Note) {
-        if note.verdict == Verdict::Allowed {
-            self.write(EventBody::EgressAllowed(note.connection), note.turn).await;
-        } else if let Some(repeats) = self.repeats.get_mut(&key(&note.connection)) {
-            repeats.count += 1;
-            repeats.last = Some((note.connection, note.turn));
-        } else {
-            if self.repeats.len() < COUNTED {
-                let first = Repeats { since: Instant::now(), count: 0, last: None };
-                self.repeats.insert(key(&note.connection), first);
-            }
-            self.write(EventBody::EgressDenied(note.connection), note.turn).await;
+        match note.verdict {
+            Verdict::Allowed => self.write(EventBody::EgressAllowed(note.connection), note.turn).await,
+            Verdict::Denied => self.take_denied(note.connection, note.turn).await,
         }
         if let Some(written) = note.written {
             // The client may have left; the record was for us.
             let _ = written.send(());
+        }
+    }
+
+    async fn take_denied(&mut self, mut connection: Connection, turn: Option<TurnId>) {
+        if self.repeats.len() >= DIFFERENT && !self.repeats.contains_key(&Key::of(&connection)) {
+            let rule = format!("more than {DIFFERENT} different denials in a short time");
+            connection = Connection { host: OTHERS.to_owned(), rule, ..Connection::default() };
+        }
+        if let Some(repeats) = self.repeats.get_mut(&Key::of(&connection)) {
+            repeats.count += 1;
+            repeats.last = Some((connection, turn));
+        } else {
+            let first = Repeats { since: Instant::now(), count: 0, last: None };
+            self.repeats.insert(Key::of(&connection), first);
+            self.write(EventBody::EgressDenied(connection), turn).await;
         }
     }
 
@@ -139,11 +167,6 @@ impl Scribe {
             Err(error) => tracing::error!(%error, "an attempt could not be recorded"),
         }
     }
-}
-
-fn key(connection: &Connection) -> Key {
-    let Connection { host, port, method, rule, .. } = connection.clone();
-    Key { host, port, method, rule }
 }
 
 async fn until(due: Option<Instant>) {

@@ -3,6 +3,9 @@
 use policy::{Decision, LayerName, RuleRef};
 use protocol::{Code, Problem};
 
+/// Characters of the words after a status.
+const REASON_CHARS: usize = 200;
+
 /// Why a request got no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -86,15 +89,17 @@ impl Refusal {
         (head + &body).into_bytes()
     }
 
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Denied { .. } => "Forbidden",
-            Self::Malformed(_) => "Bad Request",
-            Self::TooLarge => "Request Header Fields Too Large",
-            Self::TooSlow => "Request Timeout",
-            Self::Unreachable(_) => "Bad Gateway",
-            Self::NoAnswer(_) => "Gateway Timeout",
-        }
+    /// The words after the status: all that many clients show of a refused CONNECT.
+    fn reason(&self) -> String {
+        let words = match self {
+            Self::Denied { rule, .. } => format!("Forbidden by sandbox policy: {rule}"),
+            Self::Malformed(_) => "Bad Request".to_owned(),
+            Self::TooLarge => "Request Header Fields Too Large".to_owned(),
+            Self::TooSlow => "Request Timeout".to_owned(),
+            Self::Unreachable(_) => "Bad Gateway".to_owned(),
+            Self::NoAnswer(_) => "Gateway Timeout".to_owned(),
+        };
+        words.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ').take(REASON_CHARS).collect()
     }
 
     fn text(&self, to: Option<(&str, u16)>) -> String {

@@ -39,7 +39,7 @@ impl Caller {
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
-        let hold = self.hold(endpoint, &ask)?;
+        let hold = self.hold(endpoint, &ask, body.len())?;
         let request = self.request(endpoint, parts, body, &ask)?;
         let (answer, answered) = oneshot::channel();
         let caller = self.clone();
@@ -51,14 +51,13 @@ impl Caller {
         answered.await.map_err(|_| Refusal::SessionEnded)?
     }
 
-    fn hold(&self, endpoint: Endpoint, ask: &Ask) -> Result<Hold, Refusal> {
-        self.till.hold(&self.identity, endpoint, &ask.model).inspect_err(|refusal| {
-            if matches!(refusal, Refusal::RequestsSpent { .. }) {
-                let exceeded = BudgetExceeded { limit: "max_requests".to_owned(), message: refusal.to_string() };
-                let draft = Draft::daemon(EventBody::BudgetExceeded(exceeded)).in_turn(self.identity.turn.get());
-                if let Err(error) = self.identity.journal.append(draft) {
-                    tracing::error!(%error, "cannot record that a budget is spent");
-                }
+    fn hold(&self, endpoint: Endpoint, ask: &Ask, bytes: usize) -> Result<Hold, Refusal> {
+        self.till.hold(&self.identity, endpoint, ask, bytes).inspect_err(|refusal| {
+            let Some(limit) = refusal.spent_limit() else { return };
+            let exceeded = BudgetExceeded { limit: limit.to_owned(), message: refusal.to_string() };
+            let draft = Draft::daemon(EventBody::BudgetExceeded(exceeded)).in_turn(self.identity.turn.get());
+            if let Err(error) = self.identity.journal.append(draft) {
+                tracing::error!(%error, "cannot record that a budget is spent");
             }
         })
     }

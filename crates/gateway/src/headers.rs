@@ -49,16 +49,14 @@ pub(crate) fn inward(headers: &HeaderMap) -> HeaderMap {
     headers.iter().filter(|(name, _)| allowed(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The token a request carries, wherever its client puts it.
-pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+/// The tokens a request carries, wherever its client puts them; some send the same one twice.
+pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let bearer = |value: &'static str| {
-        text(value).and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        })
-    };
-    bearer("authorization").or_else(|| text("x-api-key")).or_else(|| text("x-goog-api-key"))
+    let bearer = text("authorization").and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    bearer.into_iter().chain(text("x-api-key")).chain(text("x-goog-api-key"))
 }
 
 fn may_leave(name: &HeaderName) -> bool {
@@ -125,10 +123,9 @@ mod tests {
 
     #[test]
     fn the_token_is_found_in_each_of_its_places() {
-        assert_eq!(token(&headers(&[("authorization", "bearer  t1 ")])), Some("t1"));
-        assert_eq!(token(&headers(&[("x-api-key", "t2")])), Some("t2"));
-        assert_eq!(token(&headers(&[("x-goog-api-key", "t3")])), Some("t3"));
-        assert_eq!(token(&headers(&[("authorization", "Basic abc")])), None);
-        assert_eq!(token(&headers(&[])), None);
+        let found = |lines| tokens(&headers(lines)).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(found(&[("authorization", "bearer  t1 "), ("x-api-key", "t2")]), ["t1", "t2"]);
+        assert_eq!(found(&[("x-goog-api-key", "t3")]), ["t3"]);
+        assert!(found(&[("authorization", "Basic abc")]).is_empty() && found(&[]).is_empty());
     }
 }

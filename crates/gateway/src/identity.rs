@@ -52,6 +52,8 @@ impl CurrentTurn {
 pub struct Limits {
     /// Calls that reach the upstream; none: no limit.
     pub max_requests: Option<u64>,
+    /// Pico-dollars its calls may cost together; none: no limit.
+    pub budget_picos: Option<i64>,
     /// Bytes of one request body.
     pub request_bytes: usize,
     /// Bytes of one answer; a longer one is cut.
@@ -68,6 +70,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_requests: None,
+            budget_picos: None,
             request_bytes: 32 << 20,
             answer_bytes: 64 << 20,
             connections: 256,

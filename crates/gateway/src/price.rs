@@ -62,6 +62,17 @@ impl Price {
         self.max_output_tokens
     }
 
+    /// The most that a call can cost whose prompt has at most `prompt` tokens and its answer `output`.
+    pub fn bound_picos(&self, prompt: u64, output: u64) -> i64 {
+        let reached = self.above.iter().filter(|tier| prompt > tier.tokens).map(|tier| tier.rates);
+        let bound = |rates: Rates| {
+            let dearest = rates.input.max(rates.cache_read).max(rates.cache_write).max(rates.cache_write_1h);
+            let rates = Rates { input: dearest, ..rates };
+            rates.cost_picos(&Usage { input_tokens: prompt, output_tokens: output, ..Usage::default() })
+        };
+        reached.chain([self.rates]).map(bound).max().unwrap_or(0)
+    }
+
     /// What `usage` costs; stays at the largest amount instead of wrapping around.
     pub fn cost_picos(&self, usage: &Usage) -> i64 {
         let prompt =
@@ -127,6 +138,8 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const RATES: Rates = Rates {
@@ -160,6 +173,27 @@ mod tests {
         // What the cache served is part of the prompt.
         let cached = Usage { input_tokens: 1, cache_read_tokens: 1_000, ..Usage::default() };
         assert_eq!(price.cost_picos(&cached), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn no_call_costs_more_than_its_bound(
+            cheap in prop::array::uniform5(0i64..1_000), dear in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
+            counts in prop::array::uniform4(0u64..50), output_tokens in 0u64..50, room in 0u64..50,
+        ) {
+            let rates = |of: [i64; 5]| Rates { input: of[0], output: of[1], cache_read: of[2], cache_write: of[3], cache_write_1h: of[4] };
+            let above = vec![Tier { tokens, rates: rates(dear) }];
+            let price = Price { rates: rates(cheap), above, max_output_tokens: None };
+            let usage = Usage {
+                input_tokens: counts[0],
+                output_tokens,
+                cache_read_tokens: counts[1],
+                cache_write_tokens: counts[2],
+                cache_write_1h_tokens: counts[3],
+            };
+            let bound = price.bound_picos(counts.iter().sum::<u64>() + room, output_tokens + room);
+            prop_assert!(price.cost_picos(&usage) <= bound);
+        }
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub(crate) enum Refusal {
     BodyInvalid(String),
     #[error("the session has used up its {limit} model requests")]
     RequestsSpent { limit: u64 },
+    #[error(
+        "the budget is spent: {} of it is used, and this call may cost up to {}",
+        dollars(*spent_picos),
+        dollars(*needed_picos)
+    )]
+    BudgetSpent { spent_picos: i64, needed_picos: i64 },
     #[error("the model `{0}` has no known price; name one in the configuration to use it")]
     PriceUnknown(String),
     #[error("the session has ended")]
@@ -66,10 +72,19 @@ impl Refusal {
             | Self::Upstream(UpstreamFailure::Unsupported { .. } | UpstreamFailure::Untranslatable(_)) => {
                 StatusCode::BAD_REQUEST
             }
-            Self::RequestsSpent { .. } => StatusCode::PAYMENT_REQUIRED,
+            Self::RequestsSpent { .. } | Self::BudgetSpent { .. } => StatusCode::PAYMENT_REQUIRED,
             Self::NotRecorded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// Which limit of the session is used up, by its name in the policy.
+    pub(crate) fn spent_limit(&self) -> Option<&'static str> {
+        match self {
+            Self::RequestsSpent { .. } => Some("max_requests"),
+            Self::BudgetSpent { .. } => Some("budget_usd"),
+            _ => None,
         }
     }
 
@@ -133,6 +148,12 @@ pub(crate) fn anthropic_type(status: StatusCode) -> &'static str {
     }
 }
 
+/// Pico-dollars as a person reads them; a fraction of a cent is rounded up.
+fn dollars(picos: i64) -> String {
+    let ten_thousandths = i128::from(picos).div_euclid(100_000_000) + i128::from(picos.rem_euclid(100_000_000) > 0);
+    format!("${}.{:04}", ten_thousandths / 10_000, ten_thousandths % 10_000)
+}
+
 fn openai_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         402 => "insufficient_quota",
@@ -169,6 +190,14 @@ mod tests {
         assert_eq!(body(Dialect::Openai), json!({"error": error}));
         let error = json!({"code": 403, "message": "no", "status": "PERMISSION_DENIED"});
         assert_eq!(body(Dialect::Gemini), json!({"error": error}));
+    }
+
+    #[test]
+    fn an_amount_is_told_in_dollars() {
+        assert_eq!(
+            [0, 1, 500_000_000_000, 12_345_600_000_000].map(dollars),
+            ["$0.0000", "$0.0001", "$0.5000", "$12.3456"]
+        );
     }
 
     #[test]

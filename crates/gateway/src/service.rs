@@ -36,7 +36,7 @@ async fn answer(
     if route == Route::Hello {
         return Ok(Response::new(Either::Left(Full::default())));
     }
-    let admitted = headers::token(request.headers()).is_some_and(|token| caller.identity.token.admits(token));
+    let admitted = headers::tokens(request.headers()).any(|token| caller.identity.token.admits(token));
     if !admitted {
         return Err(Refusal::TokenInvalid);
     }

@@ -10,12 +10,17 @@ mod blocks;
 mod chat;
 mod from_chat;
 mod from_messages;
+mod message;
 mod messages;
+mod narrator;
+mod response;
+mod responses;
 mod to_chat;
 mod to_messages;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
+use serde_json::Value;
 
 use crate::{
     endpoint::Endpoint,
@@ -30,6 +35,8 @@ pub(crate) enum Translation {
     MessagesToChat,
     /// A chat client before an Anthropic upstream.
     ChatToMessages,
+    /// A responses client before a chat upstream.
+    ResponsesToChat,
 }
 
 /// What must be remembered of a request to translate its answer.
@@ -40,6 +47,8 @@ pub(crate) struct Asked {
     input_estimate: u64,
     /// Whether a chat client asked for the usage of its stream.
     wants_usage: bool,
+    /// Tools of a responses client that take free text.
+    custom_tools: Vec<String>,
 }
 
 impl Translation {
@@ -48,6 +57,7 @@ impl Translation {
         match (endpoint, kind) {
             (Endpoint::Messages, VendorKind::Openai | VendorKind::OpenaiCompatible) => Some(Self::MessagesToChat),
             (Endpoint::ChatCompletions, VendorKind::Anthropic) => Some(Self::ChatToMessages),
+            (Endpoint::Responses, VendorKind::OpenaiCompatible) => Some(Self::ResponsesToChat),
             _ => None,
         }
     }
@@ -56,18 +66,26 @@ impl Translation {
     pub(crate) fn request(self, kind: VendorKind, request: &mut UpstreamRequest) -> Result<Asked, UpstreamFailure> {
         let input_estimate = estimate_tokens(request.body.len());
         let wants_usage = crate::splice::ask_for_usage(&request.body).is_ok_and(|asked| asked.is_none());
-        let (endpoint, path, body) = match self {
-            Self::MessagesToChat => {
-                (Endpoint::ChatCompletions, "/v1/chat/completions", to_chat::request(&request.body, kind))
-            }
-            Self::ChatToMessages => (Endpoint::Messages, "/v1/messages", to_messages::request(&request.body)),
+        let (body, custom_tools) = self.body(kind, &request.body).map_err(UpstreamFailure::Untranslatable)?;
+        request.body = Bytes::from(body.to_string());
+        let (endpoint, path) = match self {
+            Self::MessagesToChat | Self::ResponsesToChat => (Endpoint::ChatCompletions, "/v1/chat/completions"),
+            Self::ChatToMessages => (Endpoint::Messages, "/v1/messages"),
         };
-        let untranslatable = |error| UpstreamFailure::Untranslatable(format!("{error}"));
-        request.body = Bytes::from(body.map_err(untranslatable)?.to_string());
         request.endpoint = endpoint;
         path.clone_into(&mut request.path_and_query);
         request.headers = self.headers(&request.headers);
-        Ok(Asked { translation: self, input_estimate, wants_usage })
+        Ok(Asked { translation: self, input_estimate, wants_usage, custom_tools })
+    }
+
+    /// The body in the upstream's words, and the tools of the client that take free text.
+    fn body(self, kind: VendorKind, body: &[u8]) -> Result<(Value, Vec<String>), String> {
+        let translated = match self {
+            Self::MessagesToChat => to_chat::request(body, kind),
+            Self::ChatToMessages => to_messages::request(body),
+            Self::ResponsesToChat => return responses::request(body).map_err(|error| error.to_string()),
+        };
+        translated.map(|body| (body, Vec::new())).map_err(|error| error.to_string())
     }
 
     /// One vendor's headers mean nothing to another.

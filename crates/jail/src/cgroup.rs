@@ -174,6 +174,15 @@ fn write_setting(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
+/// What a process joins a group by.
+#[derive(Debug, Default)]
+pub(crate) struct Entrance {
+    /// `tasks` of each v1 group: a process that writes `0` there joins it.
+    pub(crate) tasks: Vec<OwnedFd>,
+    /// The v2 directory, for a clone that starts in it.
+    pub(crate) v2: Option<OwnedFd>,
+}
+
 /// The group of one sandbox; removed when it is dropped, which must be after the sandbox is dead.
 #[derive(Debug)]
 pub struct Cgroup {
@@ -182,15 +191,18 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// `tasks` of each v1 group: a process that writes `0` there joins it.
-    pub fn tasks(&self) -> io::Result<Vec<OwnedFd>> {
+    /// Opens what a process joins it by.
+    pub(crate) fn entrance(&self) -> io::Result<Entrance> {
         let v1 = self.directories.iter().filter(|(hierarchy, _)| *hierarchy == Hierarchy::V1);
-        v1.map(|(_, path)| Ok(fs::OpenOptions::new().write(true).open(path.join("tasks"))?.into())).collect()
+        let open = |path: &Path| fs::OpenOptions::new().write(true).open(path.join("tasks")).map(OwnedFd::from);
+        let tasks = v1.map(|(_, path)| open(path)).collect::<io::Result<_>>()?;
+        let v2 = self.v2.as_ref().map(|path| fs::File::open(path).map(OwnedFd::from)).transpose()?;
+        Ok(Entrance { tasks, v2 })
     }
 
-    /// The v2 directory, for a clone that starts in it.
-    pub fn v2_directory(&self) -> io::Result<Option<OwnedFd>> {
-        self.v2.as_ref().map(|path| Ok(fs::File::open(path)?.into())).transpose()
+    /// The last part of the path of each of its directories, as /proc shows it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.directories.iter().filter_map(|(_, path)| path.file_name()?.to_str())
     }
 
     /// How many processes were killed because memory ran out.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Resource, Signal};
+use rustix::process::{DumpableBehavior, Pid, Resource, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{ExecPlan, ProcessLimits};
@@ -62,7 +62,10 @@ pub(crate) fn serve(control: &OwnedFd, limits: ProcessLimits) -> io::Result<()> 
         if asked {
             match wire::receive::<InitRequest>(control)? {
                 None => return Ok(()),
-                Some((InitRequest::Exec(plan), fds)) => start(control, &plan, &fds, limits, &mut running)?,
+                Some((InitRequest::Exec(plan), fds)) => {
+                    hide()?;
+                    start(control, &plan, &fds, limits, &mut running)?;
+                }
                 Some((InitRequest::Kill { exec }, _)) => {
                     if let Some((pid, _)) = running.iter().find(|(_, id)| **id == exec) {
                         end_tree(*pid);
@@ -71,6 +74,12 @@ pub(crate) fn serve(control: &OwnedFd, limits: ProcessLimits) -> io::Result<()> 
             }
         }
     }
+}
+
+/// Nothing inside may look at this process: its memory is the spawner's.
+fn hide() -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
 }
 
 fn drain(signals: &OwnedFd) {

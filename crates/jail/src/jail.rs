@@ -10,11 +10,12 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
+use crate::cgroup::{Cgroup, Entrance};
 use crate::error::JailError;
 use crate::init::{InitReport, InitRequest};
 use crate::plan::{ExecPlan, Plan};
-use crate::spawner::Spawner;
-use crate::wire;
+use crate::spawner::{CloneRequest, Spawner};
+use crate::{verify, wire};
 
 /// A running sandbox.
 #[derive(Debug)]
@@ -69,15 +70,24 @@ pub enum News {
 
 impl Jail {
     /// Makes a sandbox; returns when its first command could start. Blocks for some milliseconds.
-    pub fn make(spawner: &Spawner, plan: &Plan, cgroups: &[BorrowedFd<'_>]) -> Result<Made, JailError> {
+    ///
+    /// With `group`, its limits hold from the first instruction on. What came out is checked from outside.
+    pub fn make(spawner: &Spawner, plan: &Plan, group: Option<&Cgroup>) -> Result<Made, JailError> {
         let (control, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
-        let fds: Vec<_> = std::iter::once(theirs.as_fd()).chain(cgroups.iter().copied()).collect();
-        let (pidfd, pid) = spawner.clone_one(plan, &fds)?;
+        let entrance = match group {
+            Some(group) => group.entrance().map_err(|error| JailError::Spawner("limit", error))?,
+            None => Entrance::default(),
+        };
+        let fds: Vec<_> =
+            std::iter::once(&theirs).chain(&entrance.tasks).chain(&entrance.v2).map(AsFd::as_fd).collect();
+        let request = CloneRequest { plan: plan.clone(), tasks: entrance.tasks.len(), v2: entrance.v2.is_some() };
+        let (pidfd, pid) = spawner.clone_one(&request, &fds)?;
         drop(theirs);
         let jail = Self { control, pidfd, pid };
         let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
         match report {
             Some((InitReport::Ready, mut fds)) if fds.len() >= 2 => {
+                verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
                 let upper = (fds.len() == 3).then(|| fds.remove(2));
                 let egress = TcpListener::from(fds.remove(1));
                 let models = TcpListener::from(fds.remove(0));

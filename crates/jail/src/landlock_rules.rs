@@ -47,7 +47,7 @@ pub(crate) fn restrict(plan: &Plan) -> io::Result<()> {
         ("/tmp".into(), all),
         (HOME.into(), all),
     ];
-    let read_only = matches!(plan.workspace, WorkspacePlan::Bind { writable: false, .. });
+    let read_only = matches!(plan.workspace, WorkspacePlan::ReadOnly { .. });
     rules.push((WORKSPACE.into(), if read_only { read } else { all }));
     for bind in &plan.binds {
         rules.push((bind.target.to_string_lossy().into_owned(), if bind.writable { all } else { read }));

@@ -10,6 +10,7 @@ mod error;
 mod init;
 mod jail;
 mod landlock_rules;
+mod mask;
 mod plan;
 mod root;
 mod seccomp;
@@ -17,6 +18,7 @@ mod setup;
 mod source;
 mod spawner;
 mod sys;
+mod verify;
 mod wire;
 
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};

@@ -39,10 +39,6 @@ pub struct Plan {
     pub disk_inodes: u64,
     /// Limits of each process.
     pub process: ProcessLimits,
-    /// How many descriptors of cgroup `tasks` files go with the plan.
-    pub cgroup_tasks: usize,
-    /// Whether a descriptor of a v2 cgroup directory follows them.
-    pub cgroup_v2: bool,
 }
 
 /// Limits the kernel keeps for each process apart.
@@ -85,12 +81,17 @@ pub enum WorkspacePlan {
         /// Relative to it.
         masks: Vec<PathBuf>,
     },
-    /// The directory itself.
+    /// The directory, unchangeable; `masks` as above.
+    ReadOnly {
+        /// On the host.
+        directory: PathBuf,
+        /// Relative to it.
+        masks: Vec<PathBuf>,
+    },
+    /// The directory itself: what is written there is written on the host.
     Bind {
         /// On the host.
         directory: PathBuf,
-        /// Whether it can be written.
-        writable: bool,
     },
 }
 
@@ -99,7 +100,9 @@ impl WorkspacePlan {
     pub fn directory(&self) -> Option<&PathBuf> {
         match self {
             Self::Empty => None,
-            Self::Overlay { directory, .. } | Self::Bind { directory, .. } => Some(directory),
+            Self::Overlay { directory, .. } | Self::ReadOnly { directory, .. } | Self::Bind { directory } => {
+                Some(directory)
+            }
         }
     }
 }

@@ -14,10 +14,13 @@ use rustix::mount::{
 };
 
 use crate::error::{During, Failure, Step};
+use crate::mask;
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
 
+/// Where the writable space is attached while the root is built over `/tmp`.
+const SCRATCH: &str = "/tmp/.scratch";
 /// Devices that give nothing away; everything else of /dev does not exist inside.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Parts of /proc that speak of the host, or of other users' keys.
@@ -146,7 +149,12 @@ impl Root {
                 self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
                 Ok(Some(upper))
             }
-            (WorkspacePlan::Bind { .. }, Some(tree)) => {
+            (WorkspacePlan::ReadOnly { masks, .. }, Some(lower)) if !masks.is_empty() => {
+                let merged = self.masked(lower, masks).during(Step::MountWorkspace, "overlay")?;
+                self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
+                Ok(None)
+            }
+            (WorkspacePlan::ReadOnly { .. } | WorkspacePlan::Bind { .. }, Some(tree)) => {
                 self.mount(tree, target).during(Step::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
@@ -159,43 +167,43 @@ impl Root {
         }
     }
 
-    /// `mask : workspace` below, a directory of the scratch space above. Overlay clones its layers when
-    /// it is made, so the places they are attached at meanwhile are taken away again.
+    /// `mask : workspace` below, a directory of the scratch space above.
     fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
-        for name in ["upper", "work", "mask", "lower"] {
+        let layers = self.lower_layers(lower, masks)?;
+        for name in ["upper", "work"] {
             mkdirat(&self.scratch, name, Mode::from_raw_mode(0o755))?;
         }
-        attach(lower, &self.scratch, "lower")?;
         // The top of a merged tree shows the upper layer's attributes.
         let shown = rustix::fs::statat(&self.scratch, "lower", AtFlags::empty())?;
         rustix::fs::chmodat(&self.scratch, "upper", Mode::from_raw_mode(shown.st_mode & 0o777), AtFlags::empty())?;
-        let mask = openat(&self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        for path in masks {
-            whiteout(&mask, path)?;
+        let (upper, work) = (format!("{SCRATCH}/upper"), format!("{SCRATCH}/work"));
+        let merged = merge(&[("lowerdir", &layers), ("upperdir", &upper), ("workdir", &work)])?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok((merged, openat(&self.scratch, "upper", flags, Mode::empty())?))
+    }
+
+    /// `mask : workspace` with nothing above: it cannot be written.
+    fn masked(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<OwnedFd> {
+        let layers = self.lower_layers(lower, masks)?;
+        merge(&[("lowerdir", &layers)])
+    }
+
+    /// Attaches the layers below for the moment of the merge.
+    fn lower_layers(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<String> {
+        for name in ["mask", "lower"] {
+            mkdirat(&self.scratch, name, Mode::from_raw_mode(0o755))?;
         }
-        let base = "/tmp/.scratch";
-        let layers = if masks.is_empty() { format!("{base}/lower") } else { format!("{base}/mask:{base}/lower") };
-        let merged = new_fs(
-            "overlay",
-            &["userxattr"],
-            &[
-                ("lowerdir", layers.as_str()),
-                ("upperdir", &format!("{base}/upper")),
-                ("workdir", &format!("{base}/work")),
-                ("source", "workspace"),
-            ],
-        )?;
-        sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
-        unmount("/tmp/.scratch/lower", UnmountFlags::DETACH)?;
-        let upper =
-            openat(&self.scratch, "upper", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok((merged, upper))
+        attach(lower, &self.scratch, "lower")?;
+        let mask = openat(&self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        mask::hide(&mask, lower, masks)?;
+        let lower = format!("{SCRATCH}/lower");
+        Ok(if masks.is_empty() { lower } else { format!("{SCRATCH}/mask:{lower}") })
     }
 
     /// Makes the new root the only one, and read-only. The scratch space stays reachable only through
     /// the places that were exposed.
     pub(crate) fn enter(self) -> Result<(), Failure> {
-        unmount("/tmp/.scratch", UnmountFlags::DETACH).during(Step::PivotRoot, "/.scratch")?;
+        unmount(SCRATCH, UnmountFlags::DETACH).during(Step::PivotRoot, "/.scratch")?;
         rustix::fs::unlinkat(&self.top, ".scratch", AtFlags::REMOVEDIR).during(Step::PivotRoot, "/.scratch")?;
         rustix::process::fchdir(&self.top).during(Step::PivotRoot, "/")?;
         rustix::process::pivot_root(".", ".").during(Step::PivotRoot, "/")?;
@@ -246,6 +254,15 @@ impl Root {
         let file = openat(&self.top, inside(path), flags, Mode::from_raw_mode(0o644))?;
         std::fs::File::from(file).write_all(content)
     }
+}
+
+/// Overlay clones its layers when it is made, so the place the host's one is attached at is taken away again.
+fn merge(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let options: Vec<_> = options.iter().copied().chain([("source", "workspace")]).collect();
+    let merged = new_fs("overlay", &["userxattr"], &options)?;
+    sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
+    unmount(format!("{SCRATCH}/lower"), UnmountFlags::DETACH)?;
+    Ok(merged)
 }
 
 /// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
@@ -299,21 +316,6 @@ fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
 fn write_at(dir: impl AsFd, path: &str, content: &str) -> io::Result<()> {
     let file = openat(dir, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     std::fs::File::from(file).write_all(content.as_bytes())
-}
-
-/// Marks `path` as not existing in the layers below; its parents become ordinary directories that merge.
-fn whiteout(mask: &OwnedFd, path: &Path) -> io::Result<()> {
-    let mut made = PathBuf::new();
-    for part in path.parent().into_iter().flat_map(Path::components) {
-        made.push(part);
-        match mkdirat(mask, &made, Mode::from_raw_mode(0o755)) {
-            Err(rustix::io::Errno::EXIST) | Ok(()) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let nothing = rustix::fs::makedev(0, 0);
-    rustix::fs::mknodat(mask, path, rustix::fs::FileType::CharacterDevice, Mode::empty(), nothing)?;
-    Ok(())
 }
 
 /// A borrowed descriptor of the current directory's root, for Landlock rules.

@@ -82,8 +82,6 @@ pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, F
     let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
     let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
 
-    // Nothing inside may look at or signal this process; its memory is the spawner's.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).during(Step::DropCapabilities, "dumpable")?;
     silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
 
     // From here on only less: the order matters, each step needs what the next one takes away.
@@ -107,7 +105,10 @@ fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     let kept = rustix::thread::capabilities(None).during(Step::BecomeInsideUser, "capabilities")?;
     rustix::thread::set_capabilities(None, CapabilitySets { effective: kept.permitted, ..kept })
         .during(Step::BecomeInsideUser, "capabilities")?;
-    // The change of ids has cleared the signal that ends us with the spawner.
+    // The change of ids has hidden this process from its own host, which will look whether everything is as
+    // planned. Init hides itself before the first command runs.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(Step::BecomeInsideUser, "dumpable")?;
+    // It has also cleared the signal that ends us with the spawner.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).during(Step::BecomeInsideUser, "death signal")
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::error::{During, Failure, Step};
-use crate::plan::Plan;
+use crate::plan::{Plan, WorkspacePlan};
 use crate::sys::{self, attr};
 
 /// The mounts a plan names, not yet attached anywhere.
@@ -41,7 +41,7 @@ impl Sources {
             None => None,
             Some(directory) => {
                 let tree = clone_tree(directory).during(Step::OpenSource, directory.display())?;
-                let writable = !matches!(plan.workspace, crate::plan::WorkspacePlan::Bind { writable: false, .. });
+                let writable = !matches!(plan.workspace, WorkspacePlan::ReadOnly { .. });
                 seal(&tree, writable, ids).during(Step::IdMapWorkspace, directory.display())?;
                 Some(tree)
             }

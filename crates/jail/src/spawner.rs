@@ -33,6 +33,17 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS;
 
+/// One sandbox to be made. Its control socket goes with it, then the descriptors of its cgroups.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CloneRequest {
+    /// What it is made of.
+    pub(crate) plan: Plan,
+    /// How many `tasks` files of v1 cgroups follow.
+    pub(crate) tasks: usize,
+    /// Whether the directory of a v2 cgroup follows them.
+    pub(crate) v2: bool,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     /// The new process runs; its pidfd goes with it.
@@ -76,9 +87,13 @@ impl Spawner {
     }
 
     /// Asks for one clone; returns its pidfd and number.
-    pub(crate) fn clone_one(&self, plan: &Plan, fds: &[BorrowedFd<'_>]) -> Result<(OwnedFd, i32), JailError> {
+    pub(crate) fn clone_one(
+        &self,
+        request: &CloneRequest,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(OwnedFd, i32), JailError> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(&*socket, plan, fds).map_err(|error| JailError::Spawner("ask", error))?;
+        wire::send(&*socket, request, fds).map_err(|error| JailError::Spawner("ask", error))?;
         match wire::receive(&*socket).map_err(|error| JailError::Spawner("hear", error))? {
             Some((Answer::Cloned { pid }, mut fds)) if fds.len() == 1 => Ok((fds.remove(0), pid)),
             Some((Answer::Failed(failure), _)) => Err(failure.into()),
@@ -106,9 +121,9 @@ fn serve(socket: &OwnedFd) -> i32 {
     let _ = rustix::process::set_parent_process_death_signal(None);
     let Ok(mut workshop) = Workshop::open() else { return 1 };
     loop {
-        match wire::receive::<Plan>(socket) {
-            Ok(Some((plan, fds))) => {
-                let answered = match workshop.make(&plan, fds) {
+        match wire::receive::<CloneRequest>(socket) {
+            Ok(Some((request, fds))) => {
+                let answered = match workshop.make(&request, fds) {
                     Ok((pidfd, pid)) => wire::send(socket, &Answer::Cloned { pid }, &[pidfd.as_fd()]),
                     Err(failure) => wire::send(socket, &Answer::Failed(failure), &[]),
                 };
@@ -152,13 +167,14 @@ impl Workshop {
         Ok(Self { filters: Filters::compile()?, ids, owners: OwnerMaps { ids, known: HashMap::new() } })
     }
 
-    /// Clones one sandbox. The first descriptor is its control socket, then come those of its cgroups.
-    fn make(&mut self, plan: &Plan, mut fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), Failure> {
-        if fds.len() != 1 + plan.cgroup_tasks + usize::from(plan.cgroup_v2) {
+    /// Clones one sandbox.
+    fn make(&mut self, request: &CloneRequest, mut fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), Failure> {
+        let plan = &request.plan;
+        if fds.len() != 1 + request.tasks + usize::from(request.v2) {
             return Err(Failure { step: Step::CloneNamespaces, subject: "descriptors".into(), errno: libc::EINVAL });
         }
         let control = fds.remove(0);
-        let into = if plan.cgroup_v2 { fds.pop() } else { None };
+        let into = if request.v2 { fds.pop() } else { None };
         let sources = if self.ids.privileged { Some(Sources::open(plan, Some(&mut self.owners))?) } else { None };
         let (go, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).during(Step::CloneNamespaces, "")?;
 

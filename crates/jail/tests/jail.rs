@@ -68,13 +68,11 @@ fn plan(workspace: WorkspacePlan) -> Plan {
         disk_bytes: 16 << 20,
         disk_inodes: 10_000,
         process: ProcessLimits { nofile: 256, ..ProcessLimits::default() },
-        cgroup_tasks: 0,
-        cgroup_v2: false,
     }
 }
 
 fn make(spawner: &Spawner, workspace: WorkspacePlan) -> Made {
-    Jail::make(spawner, &plan(workspace), &[]).expect("sandbox")
+    Jail::make(spawner, &plan(workspace), None).expect("sandbox")
 }
 
 fn exec_plan(exec: u64, argv: &[&str]) -> ExecPlan {
@@ -183,12 +181,25 @@ fn overlay(spawner: &Spawner) -> Outcome {
 }
 
 fn masks(spawner: &Spawner) -> Outcome {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let repository = repository();
     std::fs::create_dir_all(repository.path().join("deep/er"))?;
     std::fs::write(repository.path().join(".env"), "SECRET=1")?;
     std::fs::write(repository.path().join("deep/er/.env"), "SECRET=2")?;
     let masks = vec![".env".into(), "deep/er/.env".into()];
+    let seen_from = |directory: &Path, path: &str| {
+        let metadata = std::fs::metadata(directory.join(path)).expect("metadata");
+        format!("{:o} {}", metadata.permissions().mode() & 0o7777, metadata.mtime())
+    };
+    std::fs::set_permissions(repository.path().join("deep"), std::fs::Permissions::from_mode(0o711))?;
+    std::fs::set_permissions(repository.path().join("deep/er"), std::fs::Permissions::from_mode(0o2750))?;
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    std::fs::File::open(repository.path().join("deep"))?.set_modified(long_ago)?;
     let made = make(spawner, WorkspacePlan::Overlay { directory: canonical(&repository), masks });
+    let (shown, _) = shell(&made.jail, "stat -c '%a %Y' deep deep/er; stat -c '%u' deep deep/er kept.txt | uniq");
+    let expected: String =
+        ["deep", "deep/er"].map(|path| seen_from(repository.path(), path) + "\n").concat() + "1000\n";
+    assert_eq!(shown, expected, "a directory above a hidden file looks as it does on the host");
     let attack = "cat .env deep/er/.env; mv deep other; cat other/er/.env; cp -a other again; ls -a . again/er; cat again/er/.env";
     let (text, _) = shell(&made.jail, attack);
     assert!(!text.contains("SECRET"), "{text}");
@@ -200,7 +211,7 @@ fn bind(spawner: &Spawner) -> Outcome {
     use std::os::unix::fs::MetadataExt;
     let repository = repository();
     let directory = canonical(&repository);
-    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone(), writable: true });
+    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone() });
     let (text, code) =
         shell(&made.jail, "echo inside > new.txt && echo more >> kept.txt && stat -c %u kept.txt new.txt");
     assert_eq!((text.as_str(), code), ("1000\n1000\n", Some(0)));
@@ -211,10 +222,16 @@ fn bind(spawner: &Spawner) -> Outcome {
 
 fn read_only(spawner: &Spawner) -> Outcome {
     let repository = repository();
-    let made = make(spawner, WorkspacePlan::Bind { directory: canonical(&repository), writable: false });
+    let made = make(spawner, WorkspacePlan::ReadOnly { directory: canonical(&repository), masks: vec![] });
     let (text, code) = shell(&made.jail, "cat kept.txt; echo x > new.txt");
     assert!(text.starts_with("host\n") && code != Some(0), "{text}");
     assert!(!repository.path().join("new.txt").exists());
+
+    std::fs::write(repository.path().join(".env"), "SECRET=1")?;
+    let masks = vec![".env".into()];
+    let made = make(spawner, WorkspacePlan::ReadOnly { directory: canonical(&repository), masks });
+    let (text, code) = shell(&made.jail, "ls -A; cat .env; echo x > new.txt");
+    assert!(text.starts_with("kept.txt\n") && !text.contains("SECRET") && code != Some(0), "{text}");
     Ok(())
 }
 
@@ -277,7 +294,7 @@ fn kill_all(spawner: &Spawner) -> Outcome {
 fn missing_source(spawner: &Spawner) -> Outcome {
     let mut plan = plan(WorkspacePlan::Empty);
     plan.binds.push(Bind { source: "/no/such/path".into(), target: "/deps".into(), writable: false });
-    let error = Jail::make(spawner, &plan, &[]).expect_err("must fail");
+    let error = Jail::make(spawner, &plan, None).expect_err("must fail");
     assert_eq!(error.to_string(), "cannot open a host path (`/no/such/path`)");
     Ok(())
 }
@@ -286,8 +303,7 @@ fn link_source(spawner: &Spawner) -> Outcome {
     let repository = repository();
     std::os::unix::fs::symlink("/etc", repository.path().join("link"))?;
     let directory = canonical(&repository).join("link");
-    let error =
-        Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, writable: true }), &[]).expect_err("must fail");
+    let error = Jail::make(spawner, &plan(WorkspacePlan::Bind { directory }), None).expect_err("must fail");
     assert!(matches!(error, JailError::Setup { ref source, .. } if source.raw_os_error() == Some(40)), "{error:?}");
     Ok(())
 }

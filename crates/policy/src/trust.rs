@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn trust_ends_with_the_first_changed_byte() {
-        let path = Path::new("/home/me/project/sandbox.policy.yaml");
+        let path = Path::new("/home/you/project/sandbox.policy.yaml");
         let mut trusted = TrustedFiles::default();
         assert_eq!(trusted.check(path, b"version: 1\n"), Trust::Unknown);
         let hash = trusted.pin(path, b"version: 1\n", 1_700_000_000);

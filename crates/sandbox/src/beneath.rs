@@ -27,7 +27,8 @@ pub(crate) fn root(path: &Path) -> io::Result<OwnedFd> {
 /// Opens the directory `path` below `root`; an empty path is `root` itself.
 pub(crate) fn directory(root: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    resolve(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW)
+    // Without NOFOLLOW, so that a link is told from a file: the former is LOOP, the latter NOTDIR.
+    resolve(root, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
 /// Opens the regular file `path` below `root`; `None` when there is nothing, or something else.

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, JailError, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
 use policy::WorkspaceMode;
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -19,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::system::System;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
+    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
@@ -74,22 +75,19 @@ impl JailBackend {
             move |source| SandboxError::Create { step, source }
         };
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
-        let tasks = group.tasks().map_err(create("open the limits"))?;
-        let v2 = group.v2_directory().map_err(create("open the limits"))?;
-        let plan = plan(spec, kept.process, tasks.len(), v2.is_some())?;
+        let fs = spec.policy.fs();
+        let plan = plan(spec, &fs, kept.process)?;
         let since = SystemTime::now();
-        let cgroups: Vec<_> = tasks.iter().chain(&v2).map(AsFd::as_fd).collect();
-        let mut made = Jail::make(&self.spawner, &plan, &cgroups).map_err(setup_error)?;
+        let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(setup_error)?;
         let lower = plan.workspace.directory().cloned();
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
-        describe(&mut effective, spec.policy.fs().workspace_mode);
+        describe(&mut effective, fs.workspace_mode);
         Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
     }
 }
 
-fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool) -> Result<Plan, SandboxError> {
-    let fs = spec.policy.fs();
+fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: jail::ProcessLimits) -> Result<Plan, SandboxError> {
     let limits = spec.policy.limits();
     let mut system = System::showing(&fs.read_paths);
     for path in &fs.write_paths {
@@ -104,22 +102,26 @@ fn plan(spec: &SandboxSpec, process: jail::ProcessLimits, tasks: usize, v2: bool
         binds: system.binds,
         links: system.links,
         files: system.files,
-        workspace: workspace_plan(spec.workspace.as_deref(), &fs)?,
+        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
-        cgroup_tasks: tasks,
-        cgroup_v2: v2,
     })
 }
 
 fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = canonical(directory)?;
+    let hidden = || {
+        masks(&directory, &fs.deny_read).map_err(|source| SandboxError::Create {
+            step: format!("look for what is hidden in `{}`", directory.display()),
+            source,
+        })
+    };
     Ok(match fs.workspace_mode {
-        WorkspaceMode::Overlay => WorkspacePlan::Overlay { directory, masks: Vec::new() },
-        WorkspaceMode::Bind => WorkspacePlan::Bind { directory, writable: true },
-        WorkspaceMode::Readonly => WorkspacePlan::Bind { directory, writable: false },
+        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden()?, directory },
+        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden()?, directory },
+        WorkspaceMode::Bind => WorkspacePlan::Bind { directory },
     })
 }
 
@@ -129,37 +131,82 @@ fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
 }
 
 fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
-    let by = match mode {
-        WorkspaceMode::Overlay => "overlayfs",
-        WorkspaceMode::Bind => "bind mount",
-        WorkspaceMode::Readonly => "read-only mount",
+    const WALL: &str = "private root + landlock";
+    let (workspace, hiding, keeping) = match mode {
+        WorkspaceMode::Overlay => ("overlayfs", Some("whiteout layer"), Some("refused when changes are applied")),
+        WorkspaceMode::Readonly => ("read-only mount", Some("whiteout layer"), Some("read-only mount")),
+        // Names are written on the host at once: there is no layer to hide or to refuse anything in.
+        WorkspaceMode::Bind => ("bind mount", None, None),
     };
     for (key, by) in [
-        ("fs.workspace", by),
-        ("fs.read", "private root + landlock"),
-        ("fs.write", "private root + landlock"),
-        ("net.enabled", "network namespace + seccomp"),
-        ("env.pass", "explicit environment"),
+        ("fs.workspace", Some(workspace)),
+        ("fs.read", Some(WALL)),
+        ("fs.write", Some(WALL)),
+        ("fs.deny_read", hiding),
+        ("fs.deny_write", keeping),
+        ("net", Some("network namespace + seccomp + egress proxy")),
+        ("env.pass", Some("explicit environment")),
+        ("models", Some("gateway")),
     ] {
-        effective.insert(key.to_owned(), json!({"state": "enforced", "by": by}));
+        let row = match by {
+            Some(by) => json!({"state": "enforced", "by": by}),
+            None => json!({"state": "absent", "by": "workspace: bind"}),
+        };
+        effective.insert(key.to_owned(), row);
     }
 }
 
-/// Says what to do where the kernel refused the very first step.
+/// Says what to do where the kernel refused one of the first steps.
 fn setup_error(error: JailError) -> SandboxError {
+    use jail::Step;
     match error {
-        JailError::Setup { step: jail::Step::CloneNamespaces | jail::Step::MapIds, source, .. } => {
-            SandboxError::Unavailable {
-                missing: format!("this machine does not let this user make user namespaces ({source})"),
-                fix: "sudo sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1".to_owned(),
-            }
+        JailError::Setup { step: Step::CloneNamespaces | Step::MapIds, source, .. } => no_namespaces(&source),
+        // The mapping of a workspace's owner is a user namespace too.
+        JailError::Setup { step: Step::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
+            no_namespaces(&source)
         }
+        JailError::Setup { step: Step::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
         JailError::Setup { step, subject, source } => {
             let subject = if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") };
             SandboxError::Create { step: format!("{step}{subject}"), source }
         }
         other => SandboxError::Create { step: other.to_string(), source: io::Error::other(other) },
     }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    Errno::from_io_error(error) == Some(errno)
+}
+
+/// User namespaces cannot be made: by number, or by a rule of the distribution.
+fn no_namespaces(source: &io::Error) -> SandboxError {
+    let fix = if is(source, Errno::NOSPC) || namespaces_are_forbidden() {
+        "sudo sysctl -w user.max_user_namespaces=15000"
+    } else {
+        "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0"
+    };
+    SandboxError::Unavailable {
+        missing: format!("this machine does not let this user make user namespaces ({source})"),
+        fix: fix.to_owned(),
+    }
+}
+
+/// Root of a container or of another user namespace is not root of the machine: it may not even copy a mount.
+fn no_mounts(source: &io::Error) -> SandboxError {
+    if namespaces_are_forbidden() {
+        return no_namespaces(source);
+    }
+    SandboxError::Unavailable {
+        missing: format!("this process is root inside a container that does not let it mount ({source})"),
+        fix:
+            "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined IMAGE \
+              viv doctor"
+                .to_owned(),
+    }
+}
+
+fn namespaces_are_forbidden() -> bool {
+    std::fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|limit| limit.trim() == "0")
 }
 
 /// One sandbox.

@@ -5,21 +5,27 @@
 //!
 //! Not here: what is allowed (`policy`), kernel calls (`jail`), agents (`agents`).
 
+mod attach;
 mod beneath;
 mod exec;
 mod jailed;
 mod limits;
+mod mask;
 mod overlay;
 mod port;
 mod review;
 mod system;
+mod tree;
 mod unconfined;
 
+pub use attach::{Filter, Outflow, Streams, attach};
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
 pub use jailed::{JailBackend, default_environment};
+pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{Backend, EGRESS_PORT, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
 pub use review::{
-    ChangeStat, Entry, LineCount, SavedChange, SavedChanges, Stamp, UnsavedReason, discard, render_diff, render_stat,
+    Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
+    Stamp, UnsavedReason, apply, discard, finish, render_diff, render_stat, undo,
 };
 pub use unconfined::Unconfined;

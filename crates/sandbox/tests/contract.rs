@@ -13,7 +13,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
 use sandbox::{
     Backend, ChangeKind, ExecResult, ExecSpec, JailBackend, OutputStream, Port, Sandbox, SandboxError, SandboxSpec,
-    Unconfined, run,
+    SavedChanges, Unconfined, run,
 };
 
 /// A backend under test, and what it can show of a workspace.
@@ -54,6 +54,7 @@ fn main() {
     ];
     let walled = tests![
         changes_of_an_overlay_are_listed_deletions_first,
+        what_is_saved_and_applied_is_what_the_sandbox_saw,
         the_gateway_listener_is_passed_out_once,
         limits_are_enforced_or_refused,
         memory_over_the_limit_is_not_had,
@@ -247,6 +248,56 @@ async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
     assert_eq!(layers.after("edited".as_ref(), 100).expect("read"), Some(b"after\n".to_vec()));
     assert_eq!(layers.before("edited".as_ref(), 100).expect("read"), Some(b"before\n".to_vec()));
     assert_eq!(layers.after("link".as_ref(), 100).expect("a link is not followed"), None);
+}
+
+/// Names, types, permissions, link targets and digests of everything.
+const LISTING: &str = "find . -mindepth 1 -printf '%P %y %m %l\\n' | LC_ALL=C sort; \
+                       find . -type f -exec sha256sum {} + | LC_ALL=C sort";
+
+fn listing_on_host(directory: &std::path::Path) -> String {
+    let output = std::process::Command::new("/bin/sh").args(["-c", LISTING]).current_dir(directory).output();
+    text(&output.expect("listing").stdout)
+}
+
+async fn what_is_saved_and_applied_is_what_the_sandbox_saw(subject: Subject) {
+    let (host, saved) = (tempfile::tempdir().expect("host"), tempfile::tempdir().expect("saved"));
+    for name in [
+        "same",
+        "edited",
+        "removed",
+        "touched",
+        "mode",
+        "old/deep/file",
+        "again/sub/a",
+        "again/b",
+        "moved/x",
+        "file",
+        "dir/y",
+    ] {
+        let path = host.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("parent")).expect("dir");
+        std::fs::write(path, format!("{name}\n")).expect("file");
+    }
+    let before = listing_on_host(host.path());
+    let sandbox = subject.backend.create(spec(&subject, Some(host.path().to_owned()))).await.expect("sandbox");
+    let script = "set -e; echo after >> edited; rm removed; touch touched; chmod 700 mode; rm -r old; \
+        rm -r again; mkdir again again/sub; echo new > again/sub/c; mv moved elsewhere; ln edited hard; \
+        rm file; mkdir -p file/now; echo x > file/now/x; rm -r dir; ln -s same dir; ln -s ../same again/link; \
+        mkdir -m 711 closed; : > closed/empty; mv same renamed; printf x > \"$(printf 'odd\\377\\nname')\"";
+    let result = shell(&*sandbox, script).await;
+    assert_eq!((text(&result.stderr), result.exit.code), (String::new(), Some(0)));
+    let seen = text(&shell(&*sandbox, LISTING).await.stdout);
+    sandbox.destroy().await.expect("destroy");
+    let layers = sandbox.layers().expect("layers");
+    assert_eq!(listing_on_host(host.path()), before);
+    let directory = saved.path().join("changes");
+    let mut changes = SavedChanges::save_final(&layers, &directory).expect("save");
+    drop((sandbox, layers));
+    assert!(changes.change("touched".as_ref()).is_none(), "a file that was only touched did not change");
+    sandbox::apply(&mut changes, host.path(), None, &|_| None).expect("apply");
+    assert_eq!(listing_on_host(host.path()), seen);
+    sandbox::undo(&directory).expect("undo");
+    assert_eq!(listing_on_host(host.path()), before);
 }
 
 async fn the_gateway_listener_is_passed_out_once(subject: Subject) {

@@ -117,3 +117,44 @@ fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn check(path: &str) -> (u16, Problem) {
+        async fn panicking() -> &'static str {
+            panic!("the secret of the house")
+        }
+        let routes = Router::new()
+            .route("/panic", get(panicking))
+            .route("/teapot", get(|| async { (StatusCode::IM_A_TEAPOT, "plain words") }));
+        let app: Router = routes.layer(from_fn(shape)).layer(from_fn(crate::request_id::name));
+        let response = app.oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_that_tells_nothing() {
+        let (status, problem) = check("/panic").await;
+        assert_eq!((status, problem.code.as_str()), (500, "internal"));
+        assert!(!serde_json::to_string(&problem).unwrap().contains("secret"));
+        assert!(problem.request_id.is_some());
+    }
+
+    #[tokio::test]
+    async fn what_the_framework_refuses_is_a_problem_too() {
+        let (status, problem) = check("/teapot").await;
+        assert_eq!((status, problem.status, problem.code.as_str()), (418, 418, "invalid_request"));
+    }
+}

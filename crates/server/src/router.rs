@@ -31,10 +31,11 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .route("/v1/sessions/{session_id}/pending", get(routes::answers::pending))
         .route_layer(from_fn_with_state(state.clone(), access::may_read));
     let drive = Router::new()
-        .route("/v1/sessions/{session_id}", post(routes::sessions::create))
+        .route("/v1/sessions/{session_id}", post(routes::sessions::create).patch(routes::sessions::rename))
         .route("/v1/sessions/{session_id}/messages", post(routes::messages::send))
         .route("/v1/sessions/{session_id}/messages/stream", post(routes::messages::stream))
         .layer(DefaultBodyLimit::max(message_bytes))
+        .route("/v1/sessions/{session_id}/resume", post(routes::sessions::resume))
         .route("/v1/sessions/{session_id}/interrupt", post(routes::sessions::interrupt))
         .route("/v1/sessions/{session_id}/terminate", post(routes::sessions::terminate))
         .route_layer(from_fn_with_state(state.clone(), access::may_drive));

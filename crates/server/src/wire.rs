@@ -35,6 +35,13 @@ pub(crate) struct Created {
     pub(crate) native_session_id: Option<String>,
 }
 
+/// Body of `PATCH /v1/sessions/{id}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenameBody {
+    pub(crate) title: String,
+}
+
 /// Body of `POST …/messages` and `POST …/messages/stream`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -115,6 +115,10 @@ impl Actor {
                 let outcome = self.send(message).await;
                 self.answer(reply, outcome).await;
             }
+            Command::Resume(reply) => {
+                let outcome = if self.live.is_none() { self.wake().await } else { Ok(()) };
+                self.answer(reply, outcome).await;
+            }
             Command::Interrupt(reply) => {
                 let outcome = self.step(Input::Interrupt).await;
                 self.answer(reply, outcome).await;

@@ -12,6 +12,8 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, SessionError>>;
 pub(crate) enum Command {
     /// Take a message.
     Send(Message, Reply<Accepted>),
+    /// Start the agent if it does not run, and go on with what waits.
+    Resume(Reply<()>),
     /// Stop the turn.
     Interrupt(Reply<()>),
     /// Answer a permission.
@@ -22,4 +24,20 @@ pub(crate) enum Command {
     Terminate(Reply<()>),
     /// The host goes away; the session stays.
     Close,
+}
+
+impl Command {
+    /// Answers it with an error.
+    pub(crate) fn refuse(self, error: SessionError) {
+        // Whoever asked may have left.
+        let _ = match self {
+            Self::Send(_, reply) => reply.send(Err(error)).is_err(),
+            Self::Resume(reply)
+            | Self::Interrupt(reply)
+            | Self::Permission(_, _, reply)
+            | Self::Question(_, _, reply)
+            | Self::Terminate(reply) => reply.send(Err(error)).is_err(),
+            Self::Close => false,
+        };
+    }
 }

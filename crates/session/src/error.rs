@@ -88,6 +88,9 @@ pub enum SessionError {
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
+    /// Its journal is damaged, or cannot be opened.
+    #[error("what session `{0}` left cannot be read")]
+    Unreadable(SessionId),
     /// Another process of this data directory runs it.
     #[error("session `{0}` is run by another process")]
     RunElsewhere(SessionId),
@@ -115,7 +118,7 @@ impl SessionError {
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
-            Self::Changes(_) | Self::Journal(_) | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
 

@@ -10,6 +10,7 @@ mod actor;
 mod command;
 mod error;
 mod host;
+mod left;
 mod line;
 mod live;
 mod message;
@@ -25,6 +26,7 @@ mod shelf;
 mod stderr;
 mod timing;
 mod turn;
+mod watched;
 
 pub use error::SessionError;
 pub use message::{Accepted, Message, Options, WhenBusy};

@@ -1,124 +1,80 @@
-//! What a journal that broke off left open, and how it is closed.
+//! Taking over sessions whose host is gone.
 //!
-//! Reading is a fold over events, so whatever was written last, what comes out is the same for a host
-//! that was killed, a disk that was full, and a test.
+//! Only what was left open is written to: a thousand sessions at rest cost a look each, not a write.
 
-use std::collections::{BTreeMap, VecDeque};
+use protocol::{Draft, Event, EventBody, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
+use store::{FileJournal, Journal, SessionChange, SessionRecord};
 
-use protocol::{
-    Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply, Question,
-    QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
-};
-use serde_json::{Value, json};
-use store::{Journal, JournalError};
+use crate::SessionError;
+use crate::left::Left;
+use crate::shelf::{Shelf, last};
 
-use crate::actor::{Queued, resolved_permission, resolved_question};
-use crate::{Accepted, Message};
-
-/// So many events are read at a time.
-const PAGE: usize = 1000;
-
-/// What a journal left open.
-#[derive(Default)]
-pub(crate) struct Left {
-    /// What the session was started as; none if it never was.
-    pub(crate) started: Option<SessionStarted>,
-    /// `session.ended` was recorded.
-    pub(crate) ended: bool,
-    /// Messages that were taken and never started.
-    pub(crate) queued: VecDeque<Queued>,
-    /// Messages by the name their client gave them, oldest first.
-    pub(crate) named: Vec<(String, Accepted)>,
-    turn: Option<TurnId>,
-    permissions: BTreeMap<PermissionId, Permission>,
-    questions: BTreeMap<QuestionId, Question>,
-    items: BTreeMap<ItemId, Item>,
+/// Closes what killed hosts left open; the sessions that had something open.
+pub(crate) fn recover(shelf: &Shelf) -> Result<Vec<SessionId>, SessionError> {
+    let mut recovered = Vec::new();
+    for orphan in shelf.index.orphans()? {
+        let id = orphan.info.session_id.clone();
+        match recover_one(shelf, &orphan) {
+            Ok(true) => recovered.push(id),
+            Ok(false) | Err(SessionError::RunElsewhere(_)) => {}
+            // One journal that cannot be read must not keep the others from going on.
+            Err(error) => tracing::error!(session = %id, %error, "cannot recover a session"),
+        }
+    }
+    Ok(recovered)
 }
 
-impl Left {
-    /// Reads a journal to its end.
-    pub(crate) fn read(journal: &dyn Journal) -> Result<Self, JournalError> {
-        let (mut left, mut seen) = (Self::default(), 0);
-        loop {
-            let page = journal.after(seen, PAGE)?;
-            let Some(last) = page.last() else { return Ok(left) };
-            seen = last.sequence;
-            for event in page {
-                left.observe(event);
-            }
-        }
+fn recover_one(shelf: &Shelf, orphan: &SessionRecord) -> Result<bool, SessionError> {
+    let (journal, torn_bytes) = shelf.journal(&orphan.info.session_id)?;
+    if torn_bytes == 0 && is_at_rest(&journal)? {
+        return Ok(false);
     }
+    adopt(shelf, orphan, &journal, torn_bytes)?;
+    Ok(true)
+}
 
-    /// Closes what is open and says that it did; `torn_bytes` were cut from the end of the file.
-    pub(crate) fn close(&mut self, journal: &dyn Journal, reason: &str, torn_bytes: u64) -> Result<(), JournalError> {
-        let interrupted = self.named_open();
-        let turn = self.turn.take();
-        let append = |body| journal.append(Draft::daemon(body).synthetic().in_turn(turn.clone())).map(drop);
-        for (_, mut item) in std::mem::take(&mut self.items) {
-            item.status = ItemStatus::Failed;
-            append(EventBody::ItemCompleted(ItemEvent { item }))?;
-        }
-        for (_, asked) in std::mem::take(&mut self.permissions) {
-            let resolved = resolved_permission(&asked, PermissionReply::Reject, Some("expired"));
-            append(EventBody::PermissionResolved(resolved))?;
-        }
-        for (_, asked) in std::mem::take(&mut self.questions) {
-            append(EventBody::QuestionResolved(resolved_question(&asked, None, Some("expired"))))?;
-        }
-        if turn.is_some() {
-            let (outcome, metadata) = (Some(TurnOutcome::Interrupted), Some(json!({"reason": reason})));
-            append(EventBody::TurnEnded(Turn { phase: TurnPhase::Ended, turn_id: turn.clone(), outcome, metadata }))?;
-        }
-        journal.append(Draft::daemon(EventBody::SessionRecovered(SessionRecovered { interrupted, torn_bytes })))?;
-        Ok(())
-    }
+/// Makes a session whose host is gone one of this process, and closes what it left open.
+pub(crate) fn take_over(shelf: &Shelf, orphan: &SessionRecord) -> Result<SessionRecord, SessionError> {
+    let (journal, torn_bytes) = shelf.journal(&orphan.info.session_id)?;
+    adopt(shelf, orphan, &journal, torn_bytes)
+}
 
-    fn named_open(&self) -> Vec<String> {
-        let turn = self.turn.iter().map(TurnId::to_string);
-        let permissions = self.permissions.keys().map(PermissionId::to_string);
-        let questions = self.questions.keys().map(QuestionId::to_string);
-        turn.chain(permissions).chain(questions).collect()
-    }
-
-    fn observe(&mut self, event: Event) {
-        let sequence = event.sequence;
-        match event.draft.body {
-            EventBody::SessionStarted(started) => self.started = Some(started),
-            EventBody::SessionEnded(_) => self.ended = true,
-            EventBody::MessageQueued(queued) => {
-                let client_message_id = queued.client_message_id;
-                self.name(client_message_id.clone(), &queued.turn_id, sequence, true);
-                let (text, attachments) = (queued.message, queued.attachments);
-                let message = Message { text, attachments, client_message_id, ..Message::default() };
-                self.queued.push_back(Queued { turn: queued.turn_id, message });
-            }
-            EventBody::TurnStarted(turn) => self.turn_started(turn, sequence),
-            EventBody::TurnEnded(_) => self.turn = None,
-            EventBody::ItemStarted(ItemEvent { item }) => drop(self.items.insert(item.item_id.clone(), item)),
-            EventBody::ItemCompleted(ItemEvent { item }) => drop(self.items.remove(&item.item_id)),
-            EventBody::PermissionRequested(asked) => {
-                self.permissions.insert(asked.permission_id.clone(), asked);
-            }
-            EventBody::PermissionResolved(asked) => drop(self.permissions.remove(&asked.permission_id)),
-            EventBody::QuestionRequested(asked) => drop(self.questions.insert(asked.question_id.clone(), asked)),
-            EventBody::QuestionResolved(asked) => drop(self.questions.remove(&asked.question_id)),
-            _ => {}
+fn adopt(
+    shelf: &Shelf,
+    orphan: &SessionRecord,
+    journal: &FileJournal,
+    torn_bytes: u64,
+) -> Result<SessionRecord, SessionError> {
+    let record = shelf.index.adopt(orphan, shelf.owner.id())?;
+    let mut left = Left::read(journal)?;
+    let outcome = match last_event(journal)?.map(|event| event.draft.body) {
+        Some(EventBody::SessionEnded(ended)) => Some(ended.reason),
+        _ if left.started.is_none() => Some(end_unborn(journal)?),
+        _ => {
+            left.close(journal, "host_died", torn_bytes)?;
+            None
         }
-    }
+    };
+    let (event_count, outcome) = (Some(last(journal)), outcome.map(Into::into));
+    shelf.index.update(&record.info.session_id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+    Ok(record)
+}
 
-    fn turn_started(&mut self, turn: Turn, sequence: u64) {
-        let Some(id) = turn.turn_id else { return };
-        let was_queued = self.queued.iter().any(|queued| queued.turn == id);
-        self.queued.retain(|queued| queued.turn != id);
-        let named = turn.metadata.as_ref().and_then(|metadata| metadata.get("client_message_id"));
-        if !was_queued {
-            self.name(named.and_then(Value::as_str).map(str::to_owned), &id, sequence, false);
-        }
-        self.turn = Some(id);
-    }
+/// Whether nothing is open: the last thing that happened was the end of something.
+fn is_at_rest(journal: &FileJournal) -> Result<bool, SessionError> {
+    let body = last_event(journal)?.map(|event| event.draft.body);
+    Ok(matches!(body, Some(EventBody::SessionStarted(_) | EventBody::TurnEnded(_) | EventBody::SessionRecovered(_))))
+}
 
-    fn name(&mut self, client_message_id: Option<String>, turn: &TurnId, sequence: u64, queued: bool) {
-        let Some(id) = client_message_id else { return };
-        self.named.push((id, Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }));
-    }
+fn last_event(journal: &FileJournal) -> Result<Option<Event>, SessionError> {
+    Ok(journal.after(last(journal).saturating_sub(1), 1)?.pop())
+}
+
+/// The host died while the session was being made.
+fn end_unborn(journal: &FileJournal) -> Result<SessionEndReason, SessionError> {
+    let (reason, terminated_by) = (SessionEndReason::Error, TerminatedBy::Daemon);
+    let message = Some("the host died while the session was being made".to_owned());
+    let ended = SessionEnded { reason, terminated_by, message, exit_code: None, stderr: None };
+    journal.append(Draft::daemon(EventBody::SessionEnded(ended)))?;
+    Ok(reason)
 }

@@ -7,12 +7,9 @@ use std::time::Duration;
 use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
-use protocol::{
-    CreateSession, Draft, EventBody, PermissionId, PermissionReply, QuestionId, SessionEndReason, SessionEnded,
-    SessionId, SessionInfo, TerminatedBy,
-};
+use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use sandbox::Backend;
-use store::{Clock, Cursor, DataDir, Journal, SessionChange, SessionRecord};
+use store::{Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -20,10 +17,12 @@ use crate::command::{Command, Reply};
 use crate::host::Host;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
-use crate::recovery::Left;
+use crate::recovery::take_over;
+use crate::recovery;
 use crate::roster::Roster;
 use crate::seat::Seat;
-use crate::shelf::{Shelf, blocking, last};
+use crate::shelf::{Shelf, blocking};
+use crate::watched::watch;
 use crate::{Accepted, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
@@ -75,6 +74,11 @@ impl Sessions {
         Ok(Self { host: Arc::new(Host::new(parts, shelf)) })
     }
 
+    /// This process, as others find it in the list of sessions.
+    pub fn owner(&self) -> &OwnerId {
+        self.host.shelf.owner.id()
+    }
+
     /// The agents that can be started.
     pub fn roster(&self) -> &Roster {
         &self.host.roster
@@ -103,6 +107,19 @@ impl Sessions {
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
     pub async fn send(&self, id: &SessionId, message: Message) -> Result<Accepted, SessionError> {
         self.ask(id, |reply| Command::Send(message, reply)).await
+    }
+
+    /// Starts the agent of a session that sleeps, and goes on with the messages that wait. Nobody needs to: the
+    /// next message does the same.
+    pub async fn resume(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.ask(id, Command::Resume).await
+    }
+
+    /// Gives a session another title, also after its end.
+    pub async fn rename(&self, id: &SessionId, title: String) -> Result<SessionInfo, SessionError> {
+        let change = SessionChange { title: Some(title), ..SessionChange::default() };
+        self.host.shelf.update(id, change).await?;
+        self.get(id)
     }
 
     /// Asks the agent to stop its turn; without a turn this does nothing.
@@ -166,8 +183,12 @@ impl Sessions {
         if let Some(journal) = self.host.seat(id).and_then(|seat| seat.journal.get().cloned()) {
             return Ok(journal);
         }
-        self.host.shelf.index.get(id)?;
-        Ok(self.host.shelf.journal(id)?.0)
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() || record.owner == *self.host.shelf.owner.id() {
+            return Ok(self.host.shelf.journal(id)?.0);
+        }
+        let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
+        Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
     }
 
     /// What a session waits for, oldest first.
@@ -186,45 +207,53 @@ impl Sessions {
         all
     }
 
-    /// Takes over what processes that are gone left behind: open turns end as interrupted, open permissions
-    /// and questions as expired. Returns the sessions that can go on; their agents start with the next message.
+    /// Takes over what processes that were killed left open: turns end as interrupted, permissions and questions
+    /// as expired. Returns the sessions this was done to. A session that was at rest is taken over when somebody
+    /// uses it; in both cases its agent starts with the next message.
     pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
         let host = self.host.clone();
-        blocking(move || {
-            let mut recovered = Vec::new();
-            for orphan in host.shelf.index.orphans()? {
-                let id = orphan.info.session_id.clone();
-                match take_over(&host.shelf, &orphan) {
-                    Ok(true) => recovered.push(id),
-                    Ok(false) | Err(SessionError::RunElsewhere(_)) => {}
-                    // One journal that cannot be read must not keep the others from going on.
-                    Err(error) => tracing::error!(session = %id, %error, "cannot recover a session"),
-                }
-            }
-            Ok(recovered)
-        })
-        .await
+        blocking(move || recovery::recover(&host.shelf)).await
     }
 
     /// Ends every agent, interrupts every turn, and takes no more work. The sessions themselves stay.
     pub async fn close_all(&self) {
         self.host.closing.store(true, Ordering::SeqCst);
-        for seat in self.host.occupied() {
-            // An actor that is gone has closed itself.
-            let _ = seat.commands.send(Command::Close).await;
-        }
         self.host.tasks.close();
-        if tokio::time::timeout(CLOSE_BOUND, self.host.tasks.wait()).await.is_err() {
+        let closed = async {
+            for seat in self.host.occupied() {
+                // An actor that is gone has closed itself.
+                let _ = seat.commands.send(Command::Close).await;
+            }
+            self.host.tasks.wait().await;
+        };
+        if tokio::time::timeout(CLOSE_BOUND, closed).await.is_err() {
             tracing::error!("some sessions did not close in time; the next start recovers them");
         }
     }
 
     async fn ask<T>(&self, id: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SessionError> {
-        let seat = self.seat(id)?;
+        let seat = match self.seat(id) {
+            Err(SessionError::RunElsewhere(_)) => {
+                self.adopt(id.clone()).await?;
+                self.seat(id)?
+            }
+            found => found?,
+        };
         let (reply, answer) = oneshot::channel();
         let gone = || SessionError::Ended(id.clone());
         seat.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// Takes over a session whose host died after we started; one whose host lives is left alone.
+    async fn adopt(&self, id: SessionId) -> Result<(), SessionError> {
+        let host = self.host.clone();
+        blocking(move || {
+            let orphans = host.shelf.index.orphans()?;
+            let orphan = orphans.into_iter().find(|orphan| orphan.info.session_id == id);
+            take_over(&host.shelf, &orphan.ok_or(SessionError::RunElsewhere(id))?).map(drop)
+        })
+        .await
     }
 
     /// The seat of a session; one that sleeps is woken, without its agent.
@@ -236,7 +265,7 @@ impl Sessions {
         if record.outcome.is_some() {
             return Err(SessionError::Ended(id.clone()));
         }
-        if record.owner != *self.host.shelf.owner.id() {
+        if record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)? {
             return Err(SessionError::RunElsewhere(id.clone()));
         }
         let (seat, commands) = Seat::new(id.clone());
@@ -254,47 +283,4 @@ impl Sessions {
         }
         info
     }
-}
-
-/// Takes over one orphan; whether it can go on.
-fn take_over(shelf: &Shelf, orphan: &SessionRecord) -> Result<bool, SessionError> {
-    let record = shelf.index.adopt(orphan, shelf.owner.id())?;
-    let id = &record.info.session_id;
-    let (journal, torn_bytes) = shelf.journal(id)?;
-    let mut left = Left::read(&*journal)?;
-    let can_go_on = left.started.is_some() && !left.ended;
-    let outcome = if can_go_on {
-        left.close(&*journal, "host_died", torn_bytes)?;
-        None
-    } else {
-        Some(end_unborn(&*journal, left.ended)?)
-    };
-    journal.sync()?;
-    let change = SessionChange {
-        event_count: Some(last(&*journal)),
-        outcome: outcome.map(Into::into),
-        ..SessionChange::default()
-    };
-    shelf.index.update(id, &change)?;
-    Ok(can_go_on)
-}
-
-/// The host died while the session was being made, or between its end and the note of it in the index.
-fn end_unborn(journal: &dyn Journal, ended: bool) -> Result<SessionEndReason, SessionError> {
-    if ended {
-        return Ok(ended_reason(journal)?);
-    }
-    let (reason, terminated_by) = (SessionEndReason::Error, TerminatedBy::Daemon);
-    let message = Some("the host died while the session was being made".to_owned());
-    let ended = SessionEnded { reason, terminated_by, message, exit_code: None, stderr: None };
-    journal.append(Draft::daemon(EventBody::SessionEnded(ended)))?;
-    Ok(reason)
-}
-
-fn ended_reason(journal: &dyn Journal) -> Result<SessionEndReason, store::JournalError> {
-    let page = journal.after(last(journal).saturating_sub(1), 1)?;
-    Ok(match page.first().map(|event| &event.draft.body) {
-        Some(EventBody::SessionEnded(ended)) => ended.reason,
-        _ => SessionEndReason::Error,
-    })
 }

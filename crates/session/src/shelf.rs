@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use gateway::BodyStore;
 use protocol::{BodyRef, SessionId};
 use store::{
-    Bodies, Clock, DataDir, FileJournal, Journal, NewSession, Owner, SessionChange, SessionIndex, SessionRecord,
+    Bodies, Clock, DataDir, FileJournal, Journal, JournalReader, NewSession, Owner, SessionChange, SessionIndex,
+    SessionRecord,
 };
 
 use crate::SessionError;
@@ -53,6 +54,11 @@ impl Shelf {
         open.retain(|_, journal| journal.strong_count() > 0);
         open.insert(id.clone(), Arc::downgrade(&journal));
         Ok((journal, opened.torn_bytes))
+    }
+
+    /// The journal of a session that another process runs, or ran.
+    pub(crate) fn reader(&self, id: &SessionId) -> Result<JournalReader, SessionError> {
+        Ok(JournalReader::open(self.directory.journal(id), id.clone())?)
     }
 
     /// Raises the epoch of a session that is ours, so that the ids of its next agent are new ones.

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use protocol::{Code, SessionId};
 
+use crate::OwnerId;
+
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
@@ -160,6 +162,11 @@ impl DataDir {
     /// The socket of the server of this directory.
     pub fn socket(&self) -> PathBuf {
         self.root.join("viv.sock")
+    }
+
+    /// The socket of one process that runs sessions.
+    pub fn owner_socket(&self, owner: &OwnerId) -> PathBuf {
+        self.owners().join(format!("{owner}.sock"))
     }
 
     /// Locks of the processes that run sessions.

@@ -46,6 +46,7 @@ impl Owner {
     pub fn claim(directory: &DataDir) -> Result<Self, DataDirError> {
         let (owners, id) = (directory.owners(), OwnerId(Uuid::now_v7().to_string()));
         lock_file::sweep(&owners, "lock");
+        sweep_sockets(&owners);
         let path = lock_path(&owners, &id);
         let lock = lock_file::create(&path).map_err(DataDirError::io("lock", &path))?;
         Ok(Self { id, path, _lock: lock })
@@ -76,6 +77,16 @@ pub(crate) fn is_alive(owners: &Path, id: &OwnerId) -> io::Result<bool> {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Removes sockets that nobody listens on: a socket is made after its owner's lock, and the lock is gone.
+fn sweep_sockets(owners: &Path) {
+    let paths = std::fs::read_dir(owners).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in paths.filter(|path| path.extension().is_some_and(|found| found == "sock")) {
+        if !path.with_extension("lock").exists() {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

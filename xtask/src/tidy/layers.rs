@@ -27,13 +27,24 @@ const LAYERS: &[Layer] = &[
     layer("agents", &["protocol"]),
     layer("mock", &["protocol", "agents"]),
     layer("store", &["protocol"]),
-    layer("jail", &["policy"]),
+    layer("jail", &[]),
     layer("sandbox", &["protocol", "policy", "jail"]),
-    layer("gateway", &["protocol", "policy", "store"]),
+    layer("gateway", &["protocol", "store"]),
     layer("egress", &["protocol", "policy", "store"]),
-    layer("session", &["protocol", "policy", "agents", "store", "sandbox", "gateway"]),
-    layer("server", &["protocol", "agents", "store", "session"]),
-    layer("cli", &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "session", "server"]),
+    Layer {
+        name: "session",
+        may_know: &["protocol", "policy", "agents", "store", "sandbox", "gateway", "egress"],
+        tests_may_know: &["mock"],
+    },
+    Layer {
+        name: "server",
+        may_know: &["protocol", "agents", "store", "session"],
+        tests_may_know: &["egress", "gateway", "mock", "policy", "sandbox"],
+    },
+    layer(
+        "cli",
+        &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
+    ),
     layer("xtask", &["protocol"]),
 ];
 

@@ -64,23 +64,6 @@ impl Failure {
         show_findings(error, &mut shown).ok()?;
         String::from_utf8(shown).ok()
     }
-
-    /// Tells people what went wrong. A reader that went away is told nothing.
-    pub(crate) fn report(&self, people: &mut dyn Write) -> io::Result<()> {
-        if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
-            return Ok(());
-        }
-        if let Self::Invalid(error) = self {
-            show_findings(error, people)?;
-        }
-        writeln!(people, "error[{}]: {self}", self.code().as_str())?;
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            writeln!(people, "  because: {error}")?;
-            cause = error.source();
-        }
-        writeln!(people, "  help: {}", self.help())
-    }
 }
 
 /// Every mistake with its place, as it stands in the file.

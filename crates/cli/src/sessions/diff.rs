@@ -20,11 +20,18 @@ pub(crate) fn stat(config: &Config, session: &SessionId) -> Result<String, Failu
     Ok(render_stat(&stats))
 }
 
-fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
+/// Every change with its counts, as JSON.
+pub(crate) fn json(config: &Config, session: &SessionId) -> Result<String, Failure> {
+    let stats = open(config, session)?.stat().map_err(|error| unreadable(session, &error))?;
+    let text = serde_json::to_string_pretty(&stats).map_err(|error| Failure::of(Code::Internal, &error))?;
+    Ok(text + "\n")
+}
+
+pub(super) fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
     SavedChanges::open(&host::data_dir(config)?.changes(session)).map_err(|error| unreadable(session, &error))
 }
 
-fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {
+pub(super) fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {
     Failure::new(Code::ArtifactReadError, format!("the changes of session `{session}` cannot be read"))
         .because(error)
         .help(format!("viv sessions show {session}"))

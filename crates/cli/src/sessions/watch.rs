@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use protocol::{Code, Event, EventBody, SessionId};
+use protocol::{Event, EventBody, SessionId};
 use store::{DataDir, JournalReader, SessionIndex};
 
 use crate::failure::Failure;
@@ -55,6 +55,6 @@ fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result<bool, Fail
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(Code::StreamError, "cannot write the output").because(&error)),
+        Err(error) => Err(Failure::output(&error)),
     }
 }

@@ -33,6 +33,10 @@ impl Request {
         let (Some(method), Some(target), Some(minor_version)) = (parsed.method, parsed.path, parsed.version) else {
             return Err(Refusal::Malformed("no request line".to_owned()));
         };
+        // `connect` is no CONNECT, but a server behind us might think so.
+        if !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
+            return Err(Refusal::Malformed("a method is written in capital letters".to_owned()));
+        }
         let target = Target::parse(method, target).map_err(Refusal::Malformed)?;
         Ok(Self { method: method.to_owned(), target, minor_version, headers: head::headers(parsed.headers) })
     }
@@ -92,5 +96,72 @@ impl Request {
         }
         bytes.extend_from_slice(b"connection: close\r\n\r\n");
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::Host;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        Endpoint { host: Host::Name("files.example.com".into()), port: 80 }
+    }
+
+    /// Header lines as attackers write them: known names, odd spacing, and any bytes.
+    fn line() -> impl Strategy<Value = Vec<u8>> {
+        let name = prop_oneof![
+            Just("Host"),
+            Just("Content-Length"),
+            Just("Transfer-Encoding"),
+            Just("Connection"),
+            Just("Upgrade"),
+            Just("X-A"),
+            Just("Content-Length "),
+            Just(" Host"),
+        ];
+        let value = prop_oneof![
+            Just(b"files.example.com".to_vec()),
+            Just(b"evil.example.com".to_vec()),
+            Just(b"2".to_vec()),
+            Just(b"chunked".to_vec()),
+            Just(b"host, content-length".to_vec()),
+            Just(b"a\r\nHost: evil.example.com".to_vec()),
+            prop::collection::vec(any::<u8>(), 0..12),
+        ];
+        let end = prop_oneof![9 => Just(&b"\r\n"[..]), 1 => Just(&b"\n"[..]), 1 => Just(&b"\r"[..])];
+        (name, value, end).prop_map(|(name, value, end)| [name.as_bytes(), b": ", &value, end].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_passed_on_can_be_read_in_one_way_only(lines in prop::collection::vec(line(), 0..5), minor in 0..2) {
+            let mut head = format!("POST http://files.example.com/x HTTP/1.{minor}\r\n").into_bytes();
+            head.extend(lines.concat());
+            head.extend(b"\r\n");
+            let Ok(request) = Request::parse(&head, 100) else { return Ok(()) };
+            let Ok(framing) = request.framing() else { return Ok(()) };
+            let passed = request.origin_head(&endpoint(), framing);
+
+            let mut parsed_lines = [httparse::EMPTY_HEADER; 100];
+            let mut parsed = httparse::Request::new(&mut parsed_lines);
+            prop_assert_eq!(parsed.parse(&passed), Ok(httparse::Status::Complete(passed.len())));
+            let values = |name: &str| -> Vec<Vec<u8>> {
+                let found = parsed.headers.iter().filter(|line| line.name.eq_ignore_ascii_case(name));
+                found.map(|line| line.value.to_vec()).collect()
+            };
+            prop_assert_eq!(values("host"), [b"files.example.com".to_vec()]);
+            prop_assert_eq!(values("connection"), [b"close".to_vec()]);
+            prop_assert!(values("content-length").len() + values("transfer-encoding").len() <= 1);
+            prop_assert_eq!(framing::told(&head::headers(parsed.headers), 1).unwrap().unwrap_or(Framing::Length(0)), framing);
+            prop_assert!(values("upgrade").is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Request::parse(&bytes, 10).map(|request| request.framing());
+        }
     }
 }

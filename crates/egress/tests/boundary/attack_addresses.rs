@@ -2,8 +2,9 @@
 
 use crate::{
     origin,
-    support::{Sandbox, allowing, read_head},
+    support::{Answer, Sandbox, allowing, read_head, soon},
 };
+use egress::Limits;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -127,7 +128,27 @@ async fn what_a_session_may_reach_can_shrink_while_it_runs() {
     let data = sandbox.record("egress.allowed").await;
     let error = "cut: the policy now says net.allowlist has 1 entry, none match (sandbox.policy.yaml:4)";
     assert_eq!(data["error"], json!(error));
-    crate::support::Answer::read(stream).await;
+    Answer::read(stream).await;
     let again = sandbox.say("CONNECT files.example.com:443 HTTP/1.1\r\nHost: files.example.com\r\n\r\n").await;
     assert_eq!(again.status(), Some(403));
+}
+
+#[tokio::test]
+async fn one_session_does_not_take_all_lookups() {
+    let limits = Limits { lookups: 2, ..Limits::default() };
+    let sandbox = Sandbox::limited(allowing(&["*:80"]), limits);
+    sandbox.world.hold_lookups(true);
+    let ask = |number: u8| {
+        let request = format!("GET http://h{number}.example.com/ HTTP/1.1\r\nHost: h{number}.example.com\r\n\r\n");
+        let sandbox = &sandbox;
+        async move { sandbox.say(request).await.status() }
+    };
+    let release = async {
+        soon(sandbox.world.lookups_running(2)).await;
+        sandbox.world.hold_lookups(false);
+    };
+    let (answers, ()) = tokio::join!(futures_util::future::join_all((1..=5).map(ask)), release);
+    // Nobody has these names, which is told once they were looked up.
+    assert_eq!(answers, [Some(502); 5]);
+    assert_eq!((sandbox.world.looked_up().len(), sandbox.world.most_lookups()), (5, 2));
 }

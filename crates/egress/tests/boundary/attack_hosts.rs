@@ -5,7 +5,7 @@
 
 use crate::{
     origin,
-    support::{Answer, Sandbox, allowing, read_head},
+    support::{Answer, Sandbox, allowing, read_head, soon},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -144,12 +144,12 @@ async fn check_control(form: Form, port: u16) {
             if matches!(form, Form::Connect) {
                 read_head(&mut stream).await;
             } else {
-                stream.read_exact(&mut [0; 12]).await.unwrap();
+                soon(stream.read_exact(&mut [0; 12])).await.unwrap();
             }
             let hello = origin::hello(Some(ALLOWED));
             stream.write_all(&hello).await.unwrap();
             let mut back = vec![0; hello.len()];
-            stream.read_exact(&mut back).await.unwrap();
+            soon(stream.read_exact(&mut back)).await.unwrap();
             assert_eq!(back, hello);
         }
     }

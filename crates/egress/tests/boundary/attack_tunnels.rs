@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     origin,
-    support::{Answer, Sandbox, allowing, read_head},
+    support::{Answer, Sandbox, allowing, read_head, soon},
 };
 use egress::Limits;
 use tokio::{
@@ -34,10 +34,10 @@ async fn carry(host: &str, bytes: &[u8]) -> (Answer, Vec<u8>, String) {
     let sandbox = sandbox(Limits::default());
     let listener = sandbox.world.host("203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, host).await;
-    let (mut upstream, _) = listener.accept().await.unwrap();
+    let (mut upstream, _) = soon(listener.accept()).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut arrived = Vec::new();
-    let (answer, _) = tokio::join!(Answer::read(stream), upstream.read_to_end(&mut arrived));
+    let (answer, _) = tokio::join!(Answer::read(stream), soon(upstream.read_to_end(&mut arrived)));
     let data = sandbox.record("egress.denied").await;
     (answer, arrived, data["rule"].as_str().unwrap().to_owned())
 }
@@ -93,7 +93,7 @@ async fn a_hello_in_many_pieces_is_carried_as_it_was() {
         stream.write_all(&[*byte]).await.unwrap();
     }
     let mut back = vec![0; hello.len()];
-    stream.read_exact(&mut back).await.unwrap();
+    soon(stream.read_exact(&mut back)).await.unwrap();
     assert_eq!(back, hello);
 }
 
@@ -103,13 +103,13 @@ async fn a_second_hello_for_another_host_is_not_carried() {
         let sandbox = sandbox(Limits::default());
         let listener = sandbox.world.host("203.0.113.10:443").await;
         let mut client = tunnel(&sandbox, NAME).await;
-        let (mut host, _) = listener.accept().await.unwrap();
+        let (mut host, _) = soon(listener.accept()).await.unwrap();
         let hello = origin::hello(Some(NAME));
         client.write_all(&hello).await.unwrap();
-        host.read_exact(&mut vec![0; hello.len()]).await.unwrap();
+        soon(host.read_exact(&mut vec![0; hello.len()])).await.unwrap();
         let retry = retry_request();
         host.write_all(&retry).await.unwrap();
-        client.read_exact(&mut vec![0; retry.len()]).await.unwrap();
+        soon(client.read_exact(&mut vec![0; retry.len()])).await.unwrap();
 
         // Between the two come what middleboxes want to see, and early data of the first.
         let between = [&[20, 3, 3, 0, 1, 1][..], &[23, 3, 3, 0, 2, 7, 7]].concat();
@@ -117,7 +117,7 @@ async fn a_second_hello_for_another_host_is_not_carried() {
         client.write_all(&[&between[..], &hello, b"after"].concat()).await.unwrap();
         client.shutdown().await.unwrap();
         let mut arrived = Vec::new();
-        host.read_to_end(&mut arrived).await.unwrap();
+        soon(host.read_to_end(&mut arrived)).await.unwrap();
         if passes {
             assert_eq!(arrived, [&between[..], &hello, b"after"].concat());
         } else {
@@ -139,7 +139,7 @@ fn retry_request() -> Vec<u8> {
 
 #[tokio::test]
 async fn a_hello_that_does_not_come_is_not_waited_for() {
-    let sandbox = sandbox(Limits { head_timeout: Duration::from_millis(100), ..Limits::default() });
+    let sandbox = sandbox(Limits { head_timeout: Duration::from_millis(500), ..Limits::default() });
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     stream.write_all(&origin::hello(Some(NAME))[..20]).await.unwrap();
@@ -166,13 +166,25 @@ async fn closing_cuts_what_runs_and_leaves_everything_recorded() {
     let mut stream = tunnel(&sandbox, NAME).await;
     let hello = origin::hello(Some(NAME));
     stream.write_all(&hello).await.unwrap();
-    stream.read_exact(&mut vec![0; hello.len()]).await.unwrap();
+    soon(stream.read_exact(&mut vec![0; hello.len()])).await.unwrap();
     let proxy = sandbox.proxy;
     let records = sandbox.close().await;
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].1["bytes"], 2 * hello.len());
     assert!(Answer::read(stream).await.bytes.is_empty());
     assert!(TcpStream::connect(proxy).await.is_err());
+}
+
+#[tokio::test]
+async fn dropping_it_cuts_what_runs_and_records_it_too() {
+    let sandbox = sandbox(Limits::default());
+    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    let mut stream = tunnel(&sandbox, NAME).await;
+    let hello = origin::hello(Some(NAME));
+    stream.write_all(&hello).await.unwrap();
+    soon(stream.read_exact(&mut vec![0; hello.len()])).await.unwrap();
+    assert_eq!(sandbox.abandon().await["bytes"], 2 * hello.len());
+    assert!(Answer::read(stream).await.bytes.is_empty());
 }
 
 #[tokio::test]

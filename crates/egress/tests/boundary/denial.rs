@@ -1,8 +1,17 @@
 //! What a client is told when it may not, and what the journal says about it.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::support::{Sandbox, allowing, policy};
+use egress::Limits;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::{Sandbox, allowing, policy, soon};
+
+/// Limits whose window does not end before the test does, however slow the machine.
+fn patient() -> Limits {
+    Limits { repeat_window: Duration::from_secs(3600), ..Limits::default() }
+}
 
 const CONNECT: &str = "CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
 
@@ -10,7 +19,8 @@ const CONNECT: &str = "CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.examp
 async fn without_a_network_everything_is_denied_and_the_rule_is_named() {
     let sandbox = Sandbox::new(policy("net:\n  enabled: false\n"));
     let answer = sandbox.say(CONNECT).await;
-    assert_eq!(answer.status(), Some(403));
+    let rule = "net.enabled: false (sandbox.policy.yaml:3)";
+    assert!(answer.text().starts_with(&format!("HTTP/1.1 403 Forbidden by sandbox policy: {rule}\r\n")));
     assert_eq!(
         answer.body(),
         "viv: `evil.example.com` port 443 is not allowed by the policy of this sandbox\n\n\
@@ -20,7 +30,6 @@ async fn without_a_network_everything_is_denied_and_the_rule_is_named() {
     );
     let (kind, data) = sandbox.records().pop().unwrap();
     assert_eq!(kind, "egress.denied");
-    let rule = "net.enabled: false (sandbox.policy.yaml:3)";
     assert_eq!(data, json!({"host": "evil.example.com", "port": 443, "rule": rule, "method": "CONNECT"}));
     assert!(sandbox.world.looked_up().is_empty() && sandbox.world.called().is_empty());
 }
@@ -49,11 +58,51 @@ async fn a_program_that_asks_for_json_gets_json() {
 
 #[tokio::test]
 async fn the_same_denial_again_is_counted_not_repeated() {
-    let sandbox = Sandbox::new(policy(""));
+    let sandbox = Sandbox::limited(policy(""), patient());
     for _ in 0..5 {
         assert_eq!(sandbox.say(CONNECT).await.status(), Some(403));
     }
     let records = sandbox.close().await;
     let counts: Vec<&Value> = records.iter().map(|(_, data)| &data["count"]).collect();
     assert_eq!(counts, [&Value::Null, &json!(4)]);
+}
+
+#[tokio::test]
+async fn ever_new_hosts_do_not_fill_the_journal() {
+    let sandbox = Sandbox::limited(policy(""), patient());
+    for number in 0..300 {
+        let request = format!("CONNECT h{number}.example.com:443 HTTP/1.1\r\nHost: h{number}.example.com\r\n\r\n");
+        assert_eq!(sandbox.say(request).await.status(), Some(403));
+    }
+    assert_eq!(sandbox.egress.totals().denied, 300);
+    let records = sandbox.close().await;
+    assert_eq!(records.len(), 258);
+    let (_, last) = records.last().unwrap();
+    assert_eq!((&last["host"], &last["count"]), (&json!("*"), &json!(300 - 256 - 1)));
+}
+
+#[tokio::test]
+async fn what_a_client_says_at_length_is_recorded_in_short() {
+    let sandbox = Sandbox::new(policy(""));
+    let (method, host, path) = ("M".repeat(9000), "h".repeat(9000), "p".repeat(9000));
+    let answer = sandbox.say(format!("{method} http://{host}/{path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+    assert_eq!(answer.status(), Some(431));
+    let answer = sandbox.say(format!("{method} http://{host}/{path} HTTP/1.0\r\n\r\n")).await;
+    assert_eq!(answer.status(), Some(403));
+    let data = sandbox.record("egress.denied").await;
+    assert!(data.to_string().len() < 2000, "{data}");
+}
+
+#[tokio::test]
+async fn a_client_in_the_middle_of_its_body_is_told_and_not_reset() {
+    let sandbox = Sandbox::new(policy(""));
+    let mut stream = sandbox.connect().await;
+    let head = "PUT http://evil.example.com/ HTTP/1.1\r\nHost: evil.example.com\r\nContent-Length: 524288\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    soon(stream.read_to_end(&mut answer)).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 403"));
+    for _ in 0..8 {
+        stream.write_all(&vec![7; 65536]).await.unwrap();
+    }
 }

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     origin,
-    support::{Answer, Sandbox, allowing, read_head},
+    support::{Answer, Sandbox, allowing, read_head, soon},
 };
 
 const NAME: &str = "files.example.com";
@@ -34,7 +34,7 @@ async fn tunnel(sandbox: &Sandbox) -> TcpStream {
 async fn tls_goes_through_a_tunnel_and_is_recorded_when_it_ends() {
     let (sandbox, _) = sandbox(HELLO).await;
     let trust = origin::tls(&sandbox.world, "203.0.113.10:443", NAME, ring::default_provider()).await;
-    let mut stream = trust.speak(tunnel(&sandbox).await, NAME).await.unwrap();
+    let mut stream = soon(trust.speak(tunnel(&sandbox).await, NAME)).await.unwrap();
     let sent = vec![7; 3 << 20];
     let (mut reader, mut writer) = tokio::io::split(&mut stream);
     let write = async {
@@ -42,7 +42,7 @@ async fn tls_goes_through_a_tunnel_and_is_recorded_when_it_ends() {
         writer.shutdown().await.unwrap();
     };
     let mut back = Vec::new();
-    let ((), read) = tokio::join!(write, reader.read_to_end(&mut back));
+    let ((), read) = soon(async { tokio::join!(write, reader.read_to_end(&mut back)) }).await;
     read.unwrap();
     assert!(back == sent, "{} bytes came back", back.len());
 
@@ -53,6 +53,9 @@ async fn tls_goes_through_a_tunnel_and_is_recorded_when_it_ends() {
     assert!(bytes_sent > 3 << 20 && bytes - bytes_sent > 3 << 20, "{data}");
     assert!(data["duration_micros"].as_u64().unwrap() > 0 && data["error"].is_null(), "{data}");
     assert_eq!(sandbox.world.called(), ["203.0.113.10:443"]);
+    let totals = sandbox.egress.totals();
+    assert_eq!((totals.allowed, totals.failed, totals.denied), (1, 0, 0));
+    assert_eq!((totals.bytes_sent, totals.bytes_received), (bytes_sent, bytes - bytes_sent));
 }
 
 #[tokio::test]
@@ -62,11 +65,11 @@ async fn a_server_that_asks_for_a_second_hello_gets_it() {
     // The client sends no key for this group at first, so the server has to ask again.
     provider.kx_groups = vec![ring::kx_group::SECP384R1];
     let trust = origin::tls(&sandbox.world, "203.0.113.10:443", NAME, provider).await;
-    let mut stream = trust.speak(tunnel(&sandbox).await, NAME).await.unwrap();
+    let mut stream = soon(trust.speak(tunnel(&sandbox).await, NAME)).await.unwrap();
     assert_eq!(stream.get_ref().1.handshake_kind(), Some(rustls::HandshakeKind::FullWithHelloRetryRequest));
     stream.write_all(b"hello").await.unwrap();
     let mut back = [0; 5];
-    stream.read_exact(&mut back).await.unwrap();
+    soon(stream.read_exact(&mut back)).await.unwrap();
     assert_eq!(&back, b"hello");
 }
 
@@ -77,12 +80,12 @@ async fn socks_carries_a_name_to_the_same_place() {
     let mut stream = sandbox.connect().await;
     stream.write_all(b"\x05\x01\x00\x05\x01\x00\x03\x11files.example.com\x01\xbb").await.unwrap();
     let mut said = [0; 12];
-    stream.read_exact(&mut said).await.unwrap();
+    soon(stream.read_exact(&mut said)).await.unwrap();
     assert_eq!(said, [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    let mut stream = trust.speak(stream, NAME).await.unwrap();
+    let mut stream = soon(trust.speak(stream, NAME)).await.unwrap();
     stream.write_all(b"hello").await.unwrap();
     let mut back = [0; 5];
-    stream.read_exact(&mut back).await.unwrap();
+    soon(stream.read_exact(&mut back)).await.unwrap();
     assert_eq!(&back, b"hello");
     drop(stream);
     assert_eq!(sandbox.record("egress.allowed").await["method"], "SOCKS5");
@@ -139,13 +142,13 @@ async fn a_client_that_waits_to_be_told_may_go_on() {
     let head = "PUT http://files.example.com/ HTTP/1.1\r\nHost: files.example.com\r\nExpect: 100-continue\r\n\
                 Content-Length: 5\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
-    let (mut host, _) = listener.accept().await.unwrap();
+    let (mut host, _) = soon(listener.accept()).await.unwrap();
     assert!(read_head(&mut host).await.contains("expect: 100-continue"));
     host.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
     assert_eq!(read_head(&mut client).await, "HTTP/1.1 100 Continue\r\n\r\n");
     client.write_all(b"hello").await.unwrap();
     let mut body = [0; 5];
-    host.read_exact(&mut body).await.unwrap();
+    soon(host.read_exact(&mut body)).await.unwrap();
     host.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
     assert_eq!(Answer::read(client).await.status(), Some(204));
 }
@@ -162,6 +165,16 @@ async fn what_is_allowed_but_not_there_is_said_to_be_so() {
 }
 
 #[tokio::test]
+async fn an_allowed_name_that_does_not_exist_is_on_the_record_too() {
+    let sandbox = Sandbox::new(allowing(&["*.example.com:80"]));
+    let answer = sandbox.say("GET http://gone.example.com/ HTTP/1.1\r\nHost: gone.example.com\r\n\r\n").await;
+    assert_eq!(answer.status(), Some(502));
+    let data = sandbox.record("egress.allowed").await;
+    assert_eq!((&data["host"], &data["address"]), (&json!("gone.example.com"), &json!(null)));
+    assert_eq!(data["error"], "its name was not found (no such name)");
+}
+
+#[tokio::test]
 async fn a_listed_address_is_reached_without_a_server_name() {
     let sandbox = Sandbox::new(allowing(&["203.0.113.10:443"]));
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
@@ -171,6 +184,6 @@ async fn a_listed_address_is_reached_without_a_server_name() {
     let hello = origin::hello(None);
     stream.write_all(&hello).await.unwrap();
     let mut back = vec![0; hello.len()];
-    stream.read_exact(&mut back).await.unwrap();
+    soon(stream.read_exact(&mut back)).await.unwrap();
     assert!(back == hello && sandbox.world.looked_up().is_empty());
 }

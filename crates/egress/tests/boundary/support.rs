@@ -3,6 +3,7 @@
 use std::{
     net::{SocketAddr, TcpListener},
     sync::Arc,
+    time::Duration,
 };
 
 use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
@@ -16,6 +17,11 @@ use tokio::{
 };
 
 use crate::world::World;
+
+/// Waits for what must happen soon; a test that would wait for ever fails instead.
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), work).await.unwrap()
+}
 
 /// A policy with this `net` section, under the ceiling that holds everywhere.
 pub(crate) fn policy(net: &str) -> Effective {
@@ -33,6 +39,7 @@ pub(crate) struct Sandbox {
     pub(crate) proxy: SocketAddr,
     pub(crate) world: Arc<World>,
     pub(crate) policy: LivePolicy,
+    pub(crate) egress: Egress,
     journal: Arc<dyn Journal>,
     attachment: Attachment,
 }
@@ -51,8 +58,9 @@ impl Sandbox {
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
         let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), limits };
         let world = Arc::new(World::default());
-        let attachment = Egress::new(world.clone()).attach(listener, identity).unwrap();
-        Self { proxy, world, policy, journal, attachment }
+        let egress = Egress::new(world.clone());
+        let attachment = egress.attach(listener, identity).unwrap();
+        Self { proxy, world, policy, egress, journal, attachment }
     }
 
     /// A connection from inside.
@@ -69,9 +77,7 @@ impl Sandbox {
 
     /// What was recorded so far, oldest first: type and data.
     pub(crate) fn records(&self) -> Vec<(String, Value)> {
-        let events = self.journal.after(0, usize::MAX).unwrap();
-        let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
-        values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
+        records(&*self.journal)
     }
 
     /// Waits until a record of this type is written, and returns its data.
@@ -81,17 +87,29 @@ impl Sandbox {
             if let Some((_, data)) = self.records().into_iter().find(|(found, _)| found == kind) {
                 return data;
             }
-            last.changed().await.unwrap();
+            soon(last.changed()).await.unwrap();
         }
+    }
+
+    /// Drops the proxy, and waits for the record of what was cut.
+    pub(crate) async fn abandon(self) -> Value {
+        drop(self.attachment);
+        let mut last = self.journal.last();
+        soon(last.wait_for(|last| *last > 0)).await.unwrap();
+        records(&*self.journal).remove(0).1
     }
 
     /// Closes the proxy and returns everything it recorded.
     pub(crate) async fn close(self) -> Vec<(String, Value)> {
-        self.attachment.close().await;
-        let events = self.journal.after(0, usize::MAX).unwrap();
-        let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
-        values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
+        soon(self.attachment.close()).await;
+        records(&*self.journal)
     }
+}
+
+fn records(journal: &dyn Journal) -> Vec<(String, Value)> {
+    let events = journal.after(0, usize::MAX).unwrap();
+    let values = events.iter().map(|event| serde_json::to_value(event).unwrap());
+    values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
 }
 
 /// What came back, to the end.
@@ -104,7 +122,7 @@ impl Answer {
     pub(crate) async fn read(mut stream: TcpStream) -> Self {
         let mut bytes = Vec::new();
         // A reset is an end too; what came before it counts.
-        let _ = stream.read_to_end(&mut bytes).await;
+        let _ = soon(stream.read_to_end(&mut bytes)).await;
         Self { bytes }
     }
 
@@ -126,7 +144,7 @@ impl Answer {
 pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
-        bytes.push(stream.read_u8().await.unwrap());
+        bytes.push(soon(stream.read_u8()).await.unwrap());
     }
     String::from_utf8(bytes).unwrap()
 }

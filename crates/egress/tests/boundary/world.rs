@@ -14,6 +14,7 @@ use egress::Internet;
 use futures_util::future::BoxFuture;
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinSet,
 };
 
@@ -24,11 +25,35 @@ pub(crate) struct World {
     hosts: Mutex<HashMap<SocketAddr, SocketAddr>>,
     own: Mutex<Vec<IpAddr>>,
     looked_up: Mutex<Vec<String>>,
+    lookups: Lookups,
     called: Mutex<Vec<SocketAddr>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
+/// Lookups that are under way, and whether they are held up.
+#[derive(Default)]
+struct Lookups {
+    held: watch::Sender<bool>,
+    running: watch::Sender<usize>,
+    most: Mutex<usize>,
+}
+
 impl World {
+    /// Holds every lookup up until it is let go.
+    pub(crate) fn hold_lookups(&self, held: bool) {
+        self.lookups.held.send_replace(held);
+    }
+
+    /// Returns when so many lookups are under way at once.
+    pub(crate) async fn lookups_running(&self, count: usize) {
+        self.lookups.running.subscribe().wait_for(|running| *running == count).await.unwrap();
+    }
+
+    /// How many lookups were ever under way at once.
+    pub(crate) fn most_lookups(&self) -> usize {
+        *self.lookups.most.lock().unwrap()
+    }
+
     /// Gives a name its addresses, in place of those it had.
     pub(crate) fn name(&self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
@@ -67,7 +92,16 @@ impl Internet for World {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         self.looked_up.lock().unwrap().push(name.to_owned());
         let found = self.names.lock().unwrap().get(name).cloned();
-        Box::pin(async move { found.ok_or_else(|| io::Error::other("no such name")) })
+        Box::pin(async move {
+            self.lookups.running.send_modify(|running| {
+                *running += 1;
+                let mut most = self.lookups.most.lock().unwrap();
+                *most = (*running).max(*most);
+            });
+            self.lookups.held.subscribe().wait_for(|held| !held).await.unwrap();
+            self.lookups.running.send_modify(|running| *running -= 1);
+            found.ok_or_else(|| io::Error::other("no such name"))
+        })
     }
 
     fn is_own(&self, address: IpAddr) -> bool {

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use super::{Asked, Translation, chat, from_chat, from_messages};
+use super::{Asked, Translation, chat, from_chat::Listener, from_messages, message::Message, response::Response};
 use crate::{
     endpoint::Dialect,
     meter::SseReader,
@@ -40,18 +40,27 @@ pub(super) async fn translate(asked: Asked, answer: UpstreamAnswer) -> Result<Up
 }
 
 fn translator(asked: &Asked) -> Box<dyn EventTranslator> {
+    let estimate = asked.input_estimate;
     match asked.translation {
-        Translation::MessagesToChat => Box::new(from_chat::Stream::new(asked.input_estimate)),
+        Translation::MessagesToChat => Box::new(Listener::new(Message::default(), estimate)),
+        Translation::ResponsesToChat => Box::new(Listener::new(Response::new(asked.custom_tools.clone()), estimate)),
         Translation::ChatToMessages => Box::new(from_messages::Stream::default()),
     }
 }
 
 fn document(asked: &Asked, body: &[u8]) -> Result<Value, UpstreamFailure> {
-    let translated = match asked.translation {
-        Translation::MessagesToChat => from_chat::document(body, asked.input_estimate),
-        Translation::ChatToMessages => from_messages::document(body),
-    };
-    translated.map_err(|error| UpstreamFailure::Garbage(error.to_string()))
+    let estimate = asked.input_estimate;
+    match asked.translation {
+        Translation::MessagesToChat => {
+            Listener::new(Message::default(), estimate).whole(body).map(Message::into_document)
+        }
+        Translation::ResponsesToChat => {
+            Listener::new(Response::new(asked.custom_tools.clone()), estimate).whole(body).map(Response::into_document)
+        }
+        Translation::ChatToMessages => {
+            from_messages::document(body).map_err(|error| UpstreamFailure::Garbage(error.to_string()))
+        }
+    }
 }
 
 /// An error of the one vendor as the other would put it.
@@ -61,7 +70,7 @@ fn error(asked: &Asked, status: StatusCode, body: &[u8]) -> Value {
     let message = message.unwrap_or_else(|| format!("the upstream answered {status}"));
     let dialect = match asked.translation {
         Translation::MessagesToChat => Dialect::Anthropic,
-        Translation::ChatToMessages => Dialect::Openai,
+        Translation::ChatToMessages | Translation::ResponsesToChat => Dialect::Openai,
     };
     error_body(dialect, status, &message)
 }

@@ -1,16 +1,14 @@
-//! The content blocks of an Anthropic stream, made from pieces that may come interleaved.
+//! The blocks of an answer, put in order: pieces of several may come interleaved.
 //!
 //! Blocks are numbered from 0 without gaps and exactly one is open at a time. Pieces of a block whose
 //! turn has not come wait for it.
 
 use bytes::BytesMut;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 
+use super::narrator::{Narrator, Opening};
 use crate::upstream::UpstreamFailure;
 
-/// Stands where a vendor signs a thought: another vendor's thought has no signature.
-pub(super) const SIGNATURE: &str = "dHJhbnNsYXRlZA==";
 /// What may wait for its turn.
 const WAITING_BYTES: usize = 8 << 20;
 
@@ -89,16 +87,16 @@ impl Blocks {
     }
 
     /// Sends all that can be sent now.
-    pub(super) fn send(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+    pub(super) fn send(&mut self, narrator: &mut dyn Narrator, out: &mut BytesMut) -> Result<(), UpstreamFailure> {
         while let Some(block) = self.blocks.get_mut(self.current) {
-            if !block.send(self.current, false, out) {
+            if !block.send(self.current, false, narrator, out) {
                 break;
             }
             let is_last = self.current + 1 == self.blocks.len();
             if is_last || !self.blocks[self.current].is_whole() {
                 break;
             }
-            self.close_current(out);
+            self.close_current(narrator, out);
         }
         let waiting: usize = self.blocks.iter().skip(self.current).map(|block| block.waiting.len()).sum();
         if waiting > WAITING_BYTES {
@@ -108,10 +106,10 @@ impl Blocks {
     }
 
     /// Sends and closes every block: nothing more comes.
-    pub(super) fn close(&mut self, out: &mut BytesMut) {
+    pub(super) fn close(&mut self, narrator: &mut dyn Narrator, out: &mut BytesMut) {
         while let Some(block) = self.blocks.get_mut(self.current) {
-            block.send(self.current, true, out);
-            self.close_current(out);
+            block.send(self.current, true, narrator, out);
+            self.close_current(narrator, out);
         }
     }
 
@@ -145,48 +143,36 @@ impl Blocks {
         }
     }
 
-    fn close_current(&mut self, out: &mut BytesMut) {
-        let index = self.current;
-        if matches!(self.blocks[index].kind, Kind::Thinking) {
-            let delta = json!({"type": "signature_delta", "signature": SIGNATURE});
-            emit(out, "content_block_delta", json!({"index": index, "delta": delta}));
-        }
-        emit(out, "content_block_stop", json!({"index": index}));
+    fn close_current(&mut self, narrator: &mut dyn Narrator, out: &mut BytesMut) {
+        narrator.close(self.current, out);
         // What was sent is not needed again.
-        self.blocks[index].arguments = String::new();
+        self.blocks[self.current].arguments = String::new();
         self.current += 1;
     }
 }
 
 impl Block {
     /// Opens the block and sends what waits; false: it cannot be opened yet.
-    fn send(&mut self, index: usize, last_chance: bool, out: &mut BytesMut) -> bool {
+    fn send(&mut self, index: usize, last_chance: bool, narrator: &mut dyn Narrator, out: &mut BytesMut) -> bool {
         if !self.open {
-            let Some(start) = self.start(index, last_chance) else { return false };
-            emit(out, "content_block_start", json!({"index": index, "content_block": start}));
+            let Some(opening) = self.opening(index, last_chance) else { return false };
+            narrator.open(index, opening, out);
             self.open = true;
         }
         if !self.waiting.is_empty() {
-            let text = std::mem::take(&mut self.waiting);
-            let delta = match self.kind {
-                Kind::Text => json!({"type": "text_delta", "text": text}),
-                Kind::Thinking => json!({"type": "thinking_delta", "thinking": text}),
-                Kind::Tool { .. } => json!({"type": "input_json_delta", "partial_json": text}),
-            };
-            emit(out, "content_block_delta", json!({"index": index, "delta": delta}));
+            narrator.grow(index, &std::mem::take(&mut self.waiting), out);
         }
         true
     }
 
     /// A tool call cannot begin before its name is known, unless nothing more comes.
-    fn start(&self, index: usize, last_chance: bool) -> Option<Value> {
+    fn opening(&self, index: usize, last_chance: bool) -> Option<Opening> {
         match &self.kind {
-            Kind::Text => Some(json!({"type": "text", "text": ""})),
-            Kind::Thinking => Some(json!({"type": "thinking", "thinking": "", "signature": ""})),
+            Kind::Text => Some(Opening::Text),
+            Kind::Thinking => Some(Opening::Thinking),
             Kind::Tool { id, name, .. } => {
-                let name = name.as_deref().or(last_chance.then_some("unnamed"))?;
-                let id = id.clone().unwrap_or_else(|| format!("call_{index}"));
-                Some(json!({"type": "tool_use", "id": id, "name": name, "input": {}}))
+                let name = name.as_deref().or(last_chance.then_some("unnamed"))?.to_owned();
+                Some(Opening::Tool { id: id.clone().unwrap_or_else(|| format!("call_{index}")), name })
             }
         }
     }
@@ -200,10 +186,4 @@ impl Block {
             }
         }
     }
-}
-
-/// Writes an event of an Anthropic stream.
-pub(super) fn emit(out: &mut BytesMut, kind: &str, mut data: Value) {
-    data["type"] = kind.into();
-    out.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }

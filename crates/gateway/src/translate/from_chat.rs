@@ -1,51 +1,19 @@
-//! The answer of a chat server as an Anthropic message, whole or streamed.
+//! Listens to a chat server, whole or streamed, and has what it says told in another API's words.
 
 use bytes::BytesMut;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::{
     answer::EventTranslator,
-    blocks::{Blocks, SIGNATURE, ToolPiece, emit},
+    blocks::{Blocks, ToolPiece},
     chat::{self, Answer, Content, Message},
     estimate_tokens,
+    narrator::{Narrator, Reason, Tokens},
 };
-use crate::{endpoint::Dialect, refusal::error_body, upstream::UpstreamFailure};
+use crate::upstream::UpstreamFailure;
 
-/// Puts a whole completion into an Anthropic message.
-pub(super) fn document(body: &[u8], input_estimate: u64) -> Result<Value, serde_json::Error> {
-    let answer: Answer = serde_json::from_slice(body)?;
-    let usage =
-        answer.usage.map_or_else(|| usage(input_estimate, 0, estimate_tokens(body.len())), |told| told_usage(&told));
-    let (mut content, mut reason) = (Vec::new(), None);
-    if let Some(mut choice) = answer.choices.into_iter().next() {
-        reason = choice.finish_reason.take();
-        content = choice.said().map(blocks).unwrap_or_default();
-    }
-    let has_tool = content.iter().any(|block| block["type"] == "tool_use");
-    Ok(json!({
-        "id": message_id(answer.id.as_deref()), "type": "message", "role": "assistant",
-        "model": answer.model.unwrap_or_default(), "content": content,
-        "stop_reason": stop_reason(reason.as_deref(), has_tool), "stop_sequence": null, "usage": usage,
-    }))
-}
-
-fn blocks(message: Message) -> Vec<Value> {
-    let thought = message.thoughts().map(|text| json!({"type": "thinking", "thinking": text, "signature": SIGNATURE}));
-    let text = message.content.map(Content::into_text).filter(|text| !text.is_empty()).or(message.refusal);
-    let text = text.map(|text| json!({"type": "text", "text": text}));
-    let calls = message.tool_calls.into_iter().flatten().enumerate().map(|(index, call)| {
-        let (name, arguments) = call.function.map_or((None, None), |called| (called.name, called.arguments));
-        let input: Map<String, Value> =
-            arguments.and_then(|arguments| serde_json::from_str(&arguments).ok()).unwrap_or_default();
-        let id = call.id.unwrap_or_else(|| format!("call_{index}"));
-        json!({"type": "tool_use", "id": id, "name": name.unwrap_or_default(), "input": input})
-    });
-    thought.into_iter().chain(text).chain(calls).collect()
-}
-
-/// Translates a stream of chunks.
-pub(super) struct Stream {
+/// Listens to one answer.
+pub(super) struct Listener<N> {
+    narrator: N,
     input_estimate: u64,
     state: State,
     blocks: Blocks,
@@ -62,9 +30,11 @@ enum State {
     Ended,
 }
 
-impl Stream {
-    pub(super) fn new(input_estimate: u64) -> Self {
+impl<N: Narrator> Listener<N> {
+    /// Has `narrator` tell an answer to a prompt of about `input_estimate` tokens.
+    pub(super) fn new(narrator: N, input_estimate: u64) -> Self {
         Self {
+            narrator,
             input_estimate,
             state: State::NotBegun,
             blocks: Blocks::default(),
@@ -74,14 +44,21 @@ impl Stream {
         }
     }
 
+    /// Hears a whole completion, and gives the narrator back.
+    pub(super) fn whole(mut self, body: &[u8]) -> Result<N, UpstreamFailure> {
+        // Where it is told is of no interest: the narrator remembers.
+        let mut out = BytesMut::new();
+        self.event(body, &mut out)?;
+        if self.state == State::Begun {
+            self.finish(&mut out);
+        }
+        Ok(self.narrator)
+    }
+
     fn begin(&mut self, id: Option<&str>, model: Option<&str>, out: &mut BytesMut) {
         if self.state == State::NotBegun {
             self.state = State::Begun;
-            let message = json!({
-                "id": message_id(id), "type": "message", "role": "assistant", "model": model.unwrap_or_default(),
-                "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage(self.input_estimate, 0, 1),
-            });
-            emit(out, "message_start", json!({"message": message}));
+            self.narrator.begin(id.filter(|id| !id.is_empty()), model.unwrap_or_default(), self.input_estimate, out);
         }
     }
 
@@ -90,7 +67,7 @@ impl Stream {
             self.written += thought.len();
             self.blocks.thinking(thought);
         }
-        let text = message.content.map(Content::into_text).or(message.refusal);
+        let text = message.content.map(Content::into_text).filter(|text| !text.is_empty()).or(message.refusal);
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             self.written += text.len();
             self.blocks.text(&text);
@@ -107,18 +84,21 @@ impl Stream {
     fn finish(&mut self, out: &mut BytesMut) {
         self.begin(None, None, out);
         self.state = State::Ended;
-        self.blocks.close(out);
-        let reason = stop_reason(self.finish_reason.as_deref(), self.blocks.has_tool());
-        let usage = match &self.usage {
-            Some(told) => told_usage(told),
-            None => usage(self.input_estimate, 0, estimate_tokens(self.written)),
+        self.blocks.close(&mut self.narrator, out);
+        let tokens = match &self.usage {
+            Some(told) => Tokens {
+                input: told.prompt_tokens.saturating_sub(told.cached()),
+                cached: told.cached(),
+                output: told.completion_tokens,
+            },
+            None => Tokens { input: self.input_estimate, cached: 0, output: estimate_tokens(self.written) },
         };
-        emit(out, "message_delta", json!({"delta": {"stop_reason": reason, "stop_sequence": null}, "usage": usage}));
-        emit(out, "message_stop", json!({}));
+        let reason = reason(self.finish_reason.as_deref(), self.blocks.has_tool());
+        self.narrator.end(reason, tokens, out);
     }
 }
 
-impl EventTranslator for Stream {
+impl<N: Narrator> EventTranslator for Listener<N> {
     fn event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
         if self.state == State::Ended {
             return Ok(());
@@ -131,8 +111,7 @@ impl EventTranslator for Stream {
             serde_json::from_slice(data).map_err(|error| UpstreamFailure::Garbage(error.to_string()))?;
         if let Some(error) = &chunk.error {
             self.state = State::Ended;
-            let status = http::StatusCode::BAD_GATEWAY;
-            emit(out, "error", error_body(Dialect::Anthropic, status, &chat::error_message(error)));
+            self.narrator.fail(&chat::error_message(error), out);
             return Ok(());
         }
         self.begin(chunk.id.as_deref(), chunk.model.as_deref(), out);
@@ -143,7 +122,7 @@ impl EventTranslator for Stream {
                 self.hear(message);
             }
         }
-        self.blocks.send(out)
+        self.blocks.send(&mut self.narrator, out)
     }
 
     fn end(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure> {
@@ -159,31 +138,13 @@ impl EventTranslator for Stream {
     }
 }
 
-fn message_id(id: Option<&str>) -> String {
-    id.filter(|id| !id.is_empty()).map_or_else(|| format!("msg_{}", Uuid::now_v7().simple()), |id| format!("msg_{id}"))
-}
-
 /// Servers say `stop` after tool calls, too; a client would not run them then.
-fn stop_reason(finish_reason: Option<&str>, has_tool: bool) -> &'static str {
+fn reason(finish_reason: Option<&str>, has_tool: bool) -> Reason {
     match finish_reason {
-        Some("length") => "max_tokens",
-        Some("content_filter") => "refusal",
-        Some("tool_calls" | "function_call") => "tool_use",
-        _ if has_tool => "tool_use",
-        _ => "end_turn",
+        Some("length") => Reason::TooLong,
+        Some("content_filter") => Reason::Refused,
+        Some("tool_calls" | "function_call") => Reason::Tools,
+        _ if has_tool => Reason::Tools,
+        _ => Reason::Done,
     }
 }
-
-fn told_usage(told: &chat::Usage) -> Value {
-    usage(told.prompt_tokens.saturating_sub(told.cached()), told.cached(), told.completion_tokens)
-}
-
-fn usage(input: u64, cached: u64, output: u64) -> Value {
-    json!({
-        "input_tokens": input, "output_tokens": output, "cache_read_input_tokens": cached,
-        "cache_creation_input_tokens": 0,
-    })
-}
-
-#[cfg(test)]
-mod tests;

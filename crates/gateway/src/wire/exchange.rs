@@ -87,7 +87,7 @@ impl Client {
             let mut connection = self.connection().await?;
             match self.exchange(&mut connection, head.clone(), body.clone()).await {
                 Ok(answer) => return Ok(self.answer(answer, connection)),
-                // A kept connection that its server closed meanwhile never saw the request.
+                // A server may close a kept connection in the moment it is used again: no answer, nothing done.
                 Err(UpstreamFailure::Cut) if connection.reused && connection.buffer.is_empty() => {}
                 Err(failure) => return Err(failure),
             }

@@ -4,6 +4,7 @@
 mod dialects;
 mod door;
 mod messages;
+mod misfortune;
 mod script;
 mod support;
 mod translation;

@@ -2,7 +2,11 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,22 +21,29 @@ use hyper_util::rt::TokioIo;
 use protocol::{Draft, Event, EventBody, SessionId, TurnId};
 use serde_json::Value;
 use store::{Journal, JournalError};
-use tokio::{net::TcpStream, sync::watch, task::JoinSet};
+use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 
-/// A journal in memory.
+/// A test that waits longer than this has failed; nothing is expected to take a fraction of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A journal in memory, which can be made to fail.
 pub(crate) struct Notes {
     events: Mutex<Vec<Event>>,
     last: watch::Sender<u64>,
+    failing: AtomicBool,
 }
 
 impl Default for Notes {
     fn default() -> Self {
-        Self { events: Mutex::default(), last: watch::Sender::new(0) }
+        Self { events: Mutex::default(), last: watch::Sender::new(0), failing: AtomicBool::new(false) }
     }
 }
 
 impl Journal for Notes {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+        if self.failing.load(Ordering::SeqCst) {
+            return Err(JournalError::Io { doing: "write", path: "journal".into(), source: std::io::ErrorKind::StorageFull.into() });
+        }
         let mut events = self.events.lock().unwrap();
         let sequence = events.len() as u64 + 1;
         let event = Event {
@@ -62,6 +73,11 @@ impl Journal for Notes {
 }
 
 impl Notes {
+    /// From now on nothing can be written.
+    pub(crate) fn fail(&self) {
+        self.failing.store(true, Ordering::SeqCst);
+    }
+
     /// The names of the events so far.
     pub(crate) fn names(&self) -> Vec<String> {
         let events = self.after(0, usize::MAX).unwrap();
@@ -164,10 +180,13 @@ impl Desk {
 
     /// Sends a request and reads the whole answer.
     pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Answer {
-        let mut client = Client::connect(self.address).await;
-        let (parts, body) = client.send(request).await.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status, headers: parts.headers, body }
+        let exchange = async {
+            let mut client = Client::connect(self.address).await;
+            let (parts, body) = client.send(request).await.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Answer { status: parts.status, headers: parts.headers, body }
+        };
+        timeout(PATIENCE, exchange).await.unwrap()
     }
 
     /// Sends a body to a path and reads the whole answer.
@@ -182,10 +201,15 @@ impl Desk {
 
     /// Waits until an event of that name is written and returns its data.
     pub(crate) async fn event(&self, name: &str) -> Value {
+        let found = timeout(PATIENCE, self.wait_for(name)).await;
+        found.unwrap_or_else(|_| panic!("no `{name}` came, only {:?}", self.notes.names()))
+    }
+
+    async fn wait_for(&self, name: &str) -> Value {
         let mut last = self.notes.last();
         loop {
-            let found = self.events().into_iter().map(|body| serde_json::to_value(body).unwrap());
-            if let Some(event) = found.into_iter().find(|event| event["type"] == name) {
+            let mut written = self.events().into_iter().map(|body| serde_json::to_value(body).unwrap());
+            if let Some(event) = written.find(|event| event["type"] == name) {
                 return event["data"].clone();
             }
             last.changed().await.unwrap();

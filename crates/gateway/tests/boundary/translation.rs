@@ -132,3 +132,62 @@ async fn a_chat_client_streams_from_an_anthropic_server() {
     let call = desk.event("llm.call").await;
     assert_eq!(call["cost_picos"], 5 + 3 * 1_000 + 2 * 1_000_000_000_i64);
 }
+
+const PATCH: &str = r#"{"model":"any","stream":true,"input":"fix it","tools":[{"type":"custom","name":"patch"},{"type":"function","name":"run","parameters":{"type":"object"}}]}"#;
+
+#[tokio::test]
+async fn a_responses_client_streams_from_a_chat_server() {
+    let call = |index: u64, id: &str, name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        let delta = json!({"tool_calls": [{"index": index, "id": id, "function": function}]});
+        format!("data: {}\n\n", json!({"id": "1", "model": "their-model", "choices": [{"delta": delta}]}))
+    };
+    let events = [
+        "data: {\"id\":\"1\",\"model\":\"their-model\",\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n"
+            .to_owned(),
+        "data: {\"choices\":[{\"delta\":{\"content\":\"ok\"}}]}\n\n".to_owned(),
+        call(0, "c1", "patch", "{\"input\":\"*** "),
+        call(1, "c2", "run", "{\"a\":1}"),
+        call(0, "c1", "", "x\"}"),
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n".to_owned(),
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n".to_owned(),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let vendor = StubVendor::saying(chunked(&events.each_ref().map(String::as_str))).await;
+    let desk = desk(VendorKind::OpenaiCompatible, &vendor, "/v1");
+    let events = data(desk.post("/v1/responses", PATCH).await.text());
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+    }
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.completed");
+    let output = last["response"]["output"].as_array().unwrap();
+    let kinds: Vec<&str> = output.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["reasoning", "message", "custom_tool_call", "function_call"]);
+    assert_eq!((&output[2]["input"], &output[3]["arguments"]), (&json!("*** x"), &json!("{\"a\":1}")));
+    let done: Vec<&Value> = events.iter().filter(|event| event["type"] == "response.output_item.done").collect();
+    assert_eq!(done.iter().map(|event| &event["item"]).collect::<Vec<_>>(), output.iter().collect::<Vec<_>>());
+    assert_eq!(desk.event("llm.call").await["usage"]["output_tokens"], 3);
+
+    let sent: Value = serde_json::from_slice(&vendor.received()[0].body).unwrap();
+    assert_eq!(vendor.received()[0].line(), "POST /v1/chat/completions HTTP/1.1");
+    assert_eq!((&sent["model"], &sent["tools"][0]["function"]["name"]), (&json!("their-model"), &json!("patch")));
+}
+
+#[tokio::test]
+async fn a_responses_client_gets_a_whole_answer_and_a_failure_of_a_chat_server() {
+    let completion = r#"{"id":"1","model":"their-model","choices":[{"message":{"role":"assistant","content":"hello"},"finish_reason":"length"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}"#;
+    let vendor = StubVendor::saying(whole("200 OK", "application/json", completion)).await;
+    let client = desk(VendorKind::OpenaiCompatible, &vendor, "");
+    let answer = client.post("/v1/responses", r#"{"model":"any","input":"hi"}"#).await.json();
+    assert_eq!((&answer["object"], &answer["status"]), (&json!("response"), &json!("incomplete")));
+    assert_eq!(answer["output"][0]["content"][0]["text"], "hello");
+
+    let failure =
+        ["data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: {\"error\":{\"message\":\"broken\"}}\n\n"];
+    let vendor = StubVendor::saying(chunked(&failure)).await;
+    let client = desk(VendorKind::OpenaiCompatible, &vendor, "");
+    let events = data(client.post("/v1/responses", PATCH).await.text());
+    assert_eq!(events.last().unwrap()["response"]["error"]["message"], "broken");
+    assert_eq!(client.event("upstream_error").await["message"], "broken");
+}

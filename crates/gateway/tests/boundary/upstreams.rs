@@ -1,8 +1,7 @@
-//! Upstreams over real connections: what leaves, what comes back, and what happens when they misbehave.
+//! Upstreams over real connections: what leaves, and what comes back.
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use gateway::{GatewayConfig, Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -13,10 +12,10 @@ use crate::{
     vendor::{Pipe, StubVendor, chunked, whole},
 };
 
-const KEY: &str = "sk-canary-0123456789";
-const MESSAGE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-real","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":4,"cache_read_input_tokens":2}}"#;
+pub(crate) const KEY: &str = "sk-canary-0123456789";
+pub(crate) const MESSAGE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-real","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":4,"cache_read_input_tokens":2}}"#;
 
-fn config(kind: VendorKind, vendor: &StubVendor) -> VendorConfig {
+pub(crate) fn config(kind: VendorKind, vendor: &StubVendor) -> VendorConfig {
     let mut config = VendorConfig::new("stub", kind, vendor.url());
     config.key = Some(Secret::new(KEY));
     config.timeouts =
@@ -24,19 +23,23 @@ fn config(kind: VendorKind, vendor: &StubVendor) -> VendorConfig {
     config
 }
 
-fn desk(config: VendorConfig) -> Desk {
+pub(crate) fn desk(config: VendorConfig) -> Desk {
+    limited(config, Limits::default())
+}
+
+pub(crate) fn limited(config: VendorConfig, limits: Limits) -> Desk {
     let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, cache_read: 300_000, ..Rates::default() });
     let prices = ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
         .fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, Limits::default())
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), GatewayConfig { prices }, limits)
 }
 
 #[tokio::test]
 async fn a_call_passes_byte_for_byte_and_is_charged() {
     let vendor = StubVendor::saying(whole("200 OK", "application/json", MESSAGE)).await;
     let desk = desk(config(VendorKind::Anthropic, &vendor));
-    let body = "{ \"model\":\"claude-test\",\"messages\":[ {\"role\":\"user\",\"content\":\"\\u0068i  \"}],\"max_tokens\":1.0e1 }";
+    let body = "{ \"model\":\"claude-test\",\"messages\":[ {\"role\":\"user\",\"content\":\"\\u0068i  \"}],\"max_tokens\":10,\"temperature\":1.0e0 }";
     let mut request = desk.request(Method::POST, "/v1/messages?beta=true", body);
     request.headers_mut().insert("anthropic-beta", "a-1,b-2".parse().unwrap());
     request.headers_mut().insert("cookie", "no=1".parse().unwrap());
@@ -90,20 +93,6 @@ async fn a_connection_serves_the_next_call_too() {
         assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
     }
     assert!(vendor.received().iter().all(|request| request.connection == 0));
-}
-
-#[tokio::test]
-async fn a_server_that_hangs_up_after_each_answer_costs_no_call() {
-    let vendor = StubVendor::playing(|_, mut pipe: Box<dyn Pipe>| async move {
-        pipe.write_all(whole("200 OK", "application/json", MESSAGE).as_bytes()).await.ok()?;
-        None
-    })
-    .await;
-    let desk = desk(config(VendorKind::Anthropic, &vendor));
-    for _ in 0..20 {
-        assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
-    }
-    assert_eq!(vendor.received().len(), 20);
 }
 
 #[tokio::test]
@@ -178,94 +167,6 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     let answer = desk.post("/v1/messages", prompt("x", false)).await;
     assert_eq!((answer.status.as_u16(), answer.headers.get("location")), (307, None));
     assert_eq!(vendor.received().len(), 1);
-}
-
-/// What a client is told when the upstream says `answer` and hangs up.
-async fn told_after(answer: impl Into<Bytes>, stream: bool) -> (Desk, u16, String) {
-    let answer: Bytes = answer.into();
-    let vendor = StubVendor::playing(move |_, mut pipe: Box<dyn Pipe>| {
-        let answer = answer.clone();
-        async move {
-            pipe.write_all(&answer).await.ok()?;
-            None
-        }
-    })
-    .await;
-    let desk = desk(config(VendorKind::Anthropic, &vendor));
-    let answer = desk.post("/v1/messages", prompt("x", stream)).await;
-    let text = answer.text().to_owned();
-    (desk, answer.status.as_u16(), text)
-}
-
-#[tokio::test]
-async fn an_upstream_that_makes_no_sense_is_an_error_in_the_callers_shape() {
-    for answer in ["", "hello there\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"] {
-        let (desk, status, text) = told_after(answer, false).await;
-        assert_eq!(status, 502, "after `{answer}`");
-        let body: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&body["type"], &body["error"]["type"]), (&json!("error"), &json!("api_error")));
-        desk.event("upstream_error").await;
-        assert_eq!(desk.event("llm.call").await["status"], 502);
-    }
-}
-
-#[tokio::test]
-async fn a_stream_cut_in_the_middle_ends_with_an_error_event() {
-    let whole = chunked(&[
-        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":7}}}\n\n",
-    ]);
-    for cut in [1, 3, 5, 9, 40] {
-        let (desk, status, text) = told_after(whole[..whole.len() - cut].to_owned(), true).await;
-        assert_eq!(status, 200);
-        assert!(text.ends_with("\"type\":\"error\"}\n\n"), "cut by {cut}: {text}");
-        desk.event("upstream_error").await;
-        desk.event("llm.call").await;
-    }
-}
-
-#[tokio::test]
-async fn an_upstream_that_cannot_be_reached_is_told_after_the_last_try() {
-    let vendor = StubVendor::saying("").await;
-    let mut config = config(VendorKind::Anthropic, &vendor);
-    drop(vendor);
-    config.retries = 1;
-    let desk = desk(config);
-    let answer = desk.post("/v1/messages", prompt("x", false)).await;
-    assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
-    assert_eq!(answer.json()["error"]["message"], "cannot reach the upstream `stub`");
-}
-
-#[tokio::test]
-async fn a_silent_upstream_is_given_up() {
-    let vendor = StubVendor::playing(|_, pipe: Box<dyn Pipe>| async move {
-        std::future::pending::<()>().await;
-        Some(pipe)
-    })
-    .await;
-    let mut config = config(VendorKind::Anthropic, &vendor);
-    config.timeouts.first_byte = Duration::from_millis(30);
-    let answer = desk(config).post("/v1/messages", prompt("x", false)).await;
-    assert_eq!(
-        (answer.status, answer.json()["error"]["type"].clone()),
-        (StatusCode::GATEWAY_TIMEOUT, json!("timeout_error"))
-    );
-}
-
-#[tokio::test]
-async fn an_event_without_end_is_cut_at_its_limit() {
-    let vendor = StubVendor::playing(|_, mut pipe: Box<dyn Pipe>| async move {
-        pipe.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ").await.ok()?;
-        let piece = vec![b'x'; 1 << 16];
-        loop {
-            pipe.write_all(&piece).await.ok()?;
-        }
-    })
-    .await;
-    let desk = desk(config(VendorKind::Anthropic, &vendor));
-    let answer = desk.post("/v1/messages", prompt("x", true)).await;
-    assert!(answer.text().ends_with("\"type\":\"error\"}\n\n"));
-    assert!(answer.body.len() < 10 << 20, "{} bytes came", answer.body.len());
-    assert_eq!(desk.event("upstream_error").await["message"], "the upstream's answer is longer than 8388608 bytes");
 }
 
 #[tokio::test]

@@ -64,8 +64,14 @@ pub(crate) fn count(saved: &SavedChanges, change: &SavedChange) -> io::Result<Li
     Ok(lines)
 }
 
+/// Lines end with a line feed alone, as git has it: a carriage return is part of a line.
 fn compare<'a>(old: &'a str, new: &'a str) -> TextDiff<'a, 'a, str> {
-    TextDiff::configure().algorithm(Algorithm::Myers).timeout(PATIENCE).diff_lines(old, new)
+    let split = |text: &'a str| text.split_inclusive('\n').collect::<Vec<_>>();
+    TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .timeout(PATIENCE)
+        .newline_terminated(true)
+        .diff_slices(&split(old), &split(new))
 }
 
 /// The `diff --git` line, and what happened to the file beside its content.
@@ -142,7 +148,8 @@ impl Side {
         let size = file.metadata()?.len();
         let mut content = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > MAX_BYTES || content.contains(&0) {
+        // A text that ends in the middle of a Macintosh line break cannot be written as a patch.
+        if content.len() as u64 > MAX_BYTES || content.contains(&0) || content.ends_with(b"\r") {
             return Ok(Self::Binary { size });
         }
         Ok(String::from_utf8(content).map_or(Self::Binary { size }, Self::Text))

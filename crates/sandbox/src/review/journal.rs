@@ -30,6 +30,8 @@ pub(crate) enum State {
     Started,
     /// All of them are; the originals are still kept.
     Done,
+    /// Originals are being put back.
+    Undoing,
 }
 
 impl Journal {
@@ -59,6 +61,11 @@ impl Journal {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it stopped halfway, in either direction.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.state != State::Done
     }
 
     pub(crate) fn changes(&self) -> impl Iterator<Item = &SavedChange> {

@@ -5,6 +5,7 @@
 //!
 //! Not here: printing, what is denied (`policy`), how the layers come to be (`jail`).
 
+mod apply;
 mod change;
 mod contents;
 mod diff;
@@ -18,6 +19,7 @@ mod saved;
 mod stamp;
 pub(crate) mod walk;
 
+pub use apply::{Applied, ApplyError, Difference, Reason, Refusal, Rules, apply, finish, undo};
 pub use change::{Entry, SavedChange, UnsavedReason};
 pub use render::{render_diff, render_stat};
 pub use saved::{ChangeStat, LineCount, SavedChanges, discard};

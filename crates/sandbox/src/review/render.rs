@@ -18,12 +18,14 @@ pub fn render_stat(stats: &[ChangeStat]) -> String {
     let mut text = String::new();
     for row in &rows {
         let Row { letter, name, lines, note } = row;
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{letter} {name:width$}  {lines}{note}");
+        let line = format!("{letter} {name:width$}  {lines}{note}");
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     let (added, removed) =
         stats.iter().fold((0, 0), |(added, removed), stat| (added + stat.lines.added, removed + stat.lines.removed));
     let paths = if stats.len() == 1 { "path" } else { "paths" };
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{} {paths} changed, +{added} -{removed}", stats.len());
     text
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::journal::Journal;
 use super::lock::Lock;
 use super::manifest::{Manifest, Record};
 use super::save::{Reread, save};
@@ -87,6 +88,11 @@ impl SavedChanges {
         self.changes().find(|change| change.path == path)
     }
 
+    /// Whether an apply stopped halfway, and is to be finished or undone.
+    pub fn is_unfinished(&self) -> io::Result<bool> {
+        Ok(Journal::read(&self.directory)?.is_some_and(|journal| journal.is_unfinished()))
+    }
+
     /// What changed in a path against the host as it is now, as a patch; `None` when the path did not change.
     pub fn diff(&self, path: &Path) -> io::Result<Option<String>> {
         self.change(path).map(|change| diff::patch(self, change)).transpose()
@@ -106,15 +112,13 @@ impl SavedChanges {
 /// Forgets saved changes, and the originals of an apply with them: nothing can be undone afterwards.
 /// Refused while an apply is unfinished, whose originals may be the only copy.
 pub fn discard(directory: &Path) -> io::Result<()> {
-    let lock = match Lock::take(directory) {
+    let _lock = match Lock::take(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let journal = super::journal::Journal::read(directory)?;
-    if journal.is_some_and(|journal| journal.state == super::journal::State::Started) {
+    if Journal::read(directory)?.is_some_and(|journal| journal.is_unfinished()) {
         let why = "an apply of these changes stopped halfway: finish or undo it first";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
     }
-    drop(lock);
     std::fs::remove_dir_all(directory)
 }

@@ -8,7 +8,7 @@ use protocol::{Code, CreateSession, SessionId, SessionInfo};
 use crate::error::ApiError;
 use crate::extract::{Json as Body, Path, Query};
 use crate::state::AppState;
-use crate::wire::{Created, ListQuery, SessionList};
+use crate::wire::{Created, ListQuery, RenameBody, SessionList};
 
 /// `GET /v1/sessions`: all of them, or a page when `limit` or `cursor` is given.
 pub(crate) async fn list(
@@ -37,6 +37,21 @@ pub(crate) async fn create(
 ) -> Result<Json<Created>, ApiError> {
     let info = state.sessions.create(id, request, state.config.options.clone()).await?;
     Ok(Json(Created { healthy: true, native_session_id: info.native_session_id }))
+}
+
+/// `PATCH /v1/sessions/{session_id}`: another title.
+pub(crate) async fn rename(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+    Body(body): Body<RenameBody>,
+) -> Result<Json<SessionInfo>, ApiError> {
+    Ok(Json(state.sessions.rename(&id, body.title).await?))
+}
+
+/// `POST /v1/sessions/{session_id}/resume`: starts the agent of a session that sleeps.
+pub(crate) async fn resume(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
+    state.sessions.resume(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/sessions/{session_id}/interrupt`: asks the agent to stop its turn.

@@ -1,13 +1,17 @@
 //! The API at its boundary: requests in, answers out, over a router and over real sockets.
 //!
-//! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent.
+//! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent, and with
+//! `__serve` a server that can be killed.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access;
 mod answers;
+mod child;
 mod client;
 mod events;
+mod full_disk;
+mod killing;
 mod messages;
 mod refusals;
 mod sessions;
@@ -22,10 +26,14 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let ["__agent", "mock", arguments @ ..] = &*words.iter().map(String::as_str).collect::<Vec<_>>() {
-        let arguments = arguments.iter().map(|word| (*word).to_owned());
-        let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
-        return mock::main(settings, std::io::stdin(), std::io::stdout());
+    match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["__agent", "mock", arguments @ ..] => {
+            let arguments = arguments.iter().map(|word| (*word).to_owned());
+            let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
+            return mock::main(settings, std::io::stdin(), std::io::stdout());
+        }
+        ["__serve", directory] => return child::be_the_server(directory.as_ref()),
+        _ => {}
     }
     let trials = [
         refusals::trials(),
@@ -35,15 +43,26 @@ fn main() -> ExitCode {
         events::trials(),
         answers::trials(),
         sockets::trials(),
+        killing::trials(),
+        full_disk::trials(),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 
 /// Runs `test` to its end, or fails when it hangs.
 fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {
+    trial_within(Duration::from_secs(60), name, test)
+}
+
+/// The same, for a test that takes its time.
+fn trial_within<F: Future<Output = ()>>(
+    bound: Duration,
+    name: &'static str,
+    test: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
     Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test()).await }).unwrap();
+        runtime.block_on(async { tokio::time::timeout(bound, test()).await }).unwrap();
         Ok(())
     })
 }

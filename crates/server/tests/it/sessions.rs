@@ -8,6 +8,7 @@ use crate::stage::Stage;
 
 crate::trials!(
     a_session_is_made_listed_shown_and_ended,
+    a_session_can_be_renamed_and_resumed,
     of_two_creates_at_once_one_is_a_conflict,
     terminating_is_quick_final_and_idempotent,
     the_list_goes_on_where_it_stopped,
@@ -29,6 +30,17 @@ async fn a_session_is_made_listed_shown_and_ended() {
     assert_eq!(stage.client.get("/v1/sessions/s1").await.json()["ended"], json!(true));
     let late = stage.client.post("/v1/sessions/s1/messages", r#"{"message":"hi"}"#).await;
     assert_eq!((late.status, &late.json()["code"]), (409, &"session_ended".into()));
+}
+
+async fn a_session_can_be_renamed_and_resumed() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let request = crate::client::request(http::Method::PATCH, "/v1/sessions/s1", r#"{"title":"Second"}"#);
+    let renamed = stage.client.call(request).await;
+    assert_eq!((renamed.status, &renamed.json()["title"]), (200, &json!("Second")));
+    assert_eq!(stage.client.get("/v1/sessions/s1").await.json()["title"], "Second");
+    assert_eq!(stage.client.post("/v1/sessions/s1/resume", "").await.status, 204);
+    assert_eq!(stage.client.post("/v1/sessions/nobody/resume", "").await.status, 404);
 }
 
 async fn of_two_creates_at_once_one_is_a_conflict() {

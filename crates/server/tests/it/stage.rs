@@ -79,6 +79,6 @@ pub(crate) fn open(directory: &Path) -> Sessions {
 /// The default preset with the one mode that can be had without a wall.
 fn policy() -> Arc<Effective> {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
-    let base = Base::read(&Source::new("test", text)).expect("policy");
-    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
+    let base = Base::read(&Source::new("test", text)).unwrap();
+    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }

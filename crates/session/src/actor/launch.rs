@@ -19,12 +19,13 @@ use super::{Actor, Quiet, Ready};
 use crate::SessionError;
 use crate::command::Command;
 use crate::host::Host;
+use crate::left::Left;
 use crate::live::{Doors, Live};
 use crate::pending::Pending;
 use crate::plan::{self, Plan};
 use crate::receipts::Receipts;
 use crate::recorder::Recorder;
-use crate::recovery::Left;
+use crate::recovery;
 use crate::seat::Seat;
 use crate::shelf::blocking;
 use crate::turn::Phase;
@@ -53,16 +54,21 @@ impl Actor {
     }
 
     /// Serves a session that ran before; its agent starts with the next message.
-    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Command>) {
-        match Self::remember(&host, &seat).await {
-            Ok(Some(actor)) => actor.run(commands).await,
-            // It ended meanwhile: whoever waits for an answer hears that.
-            Ok(None) => host.leave(&seat),
-            Err(error) => {
-                tracing::error!(session = %seat.id, %error, "cannot read what a session left");
-                host.leave(&seat);
-            }
+    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, mut commands: mpsc::Receiver<Command>) {
+        let error = match Self::remember(&host, &seat).await {
+            Ok(actor) => return actor.run(commands).await,
+            Err(error) => error,
+        };
+        host.leave(&seat);
+        commands.close();
+        while let Some(command) = commands.recv().await {
+            command.refuse(match error {
+                SessionError::Ended(_) => SessionError::Ended(seat.id.clone()),
+                SessionError::RunElsewhere(_) => SessionError::RunElsewhere(seat.id.clone()),
+                _ => SessionError::Unreadable(seat.id.clone()),
+            });
         }
+        tracing::warn!(session = %seat.id, %error, "a session cannot go on");
     }
 
     async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Self, SessionError> {
@@ -86,22 +92,26 @@ impl Actor {
         }
     }
 
-    async fn remember(host: &Arc<Host>, seat: &Arc<Seat>) -> Result<Option<Self>, SessionError> {
+    async fn remember(host: &Arc<Host>, seat: &Arc<Seat>) -> Result<Self, SessionError> {
         let (shelf, id) = (host.shelf.clone(), seat.id.clone());
         let read = move || {
-            let record = shelf.index.get(&id)?;
+            let mut record = shelf.index.get(&id)?;
+            if record.owner != *shelf.owner.id() {
+                record = recovery::take_over(&shelf, &record)?;
+            }
             let (journal, _) = shelf.journal(&id)?;
             let left = Left::read(&*journal)?;
             Ok((record, journal, left))
         };
         let (record, journal, left) = blocking(read).await?;
-        let Some(started) = left.started.as_ref().filter(|_| !left.ended) else { return Ok(None) };
+        let started = left.started.as_ref().filter(|_| !left.ended);
+        let started = started.ok_or_else(|| SessionError::Ended(seat.id.clone()))?;
         let plan = Plan::resume(host, &record, started);
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
         actor.queue = left.queued;
-        Ok(Some(actor))
+        Ok(actor)
     }
 
     fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<FileJournal>) -> Self {

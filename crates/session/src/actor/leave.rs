@@ -12,9 +12,9 @@ use store::SessionChange;
 
 use super::{Actor, Flow};
 use crate::SessionError;
+use crate::left::Left;
 use crate::live::Remains;
 use crate::pending::Pending;
-use crate::recovery::Left;
 use crate::shelf::blocking;
 use crate::turn::{Input, Phase};
 

@@ -9,16 +9,19 @@ use protocol::{EventBody, SessionId, TurnOutcome};
 use session::{Message, SessionError, Timing};
 use tempfile::TempDir;
 
-use crate::stage::{Stage, kinds, outcome, type_of};
+use crate::stage::{Stage, id, kinds, outcome, type_of};
 
 crate::trials!(
     an_open_turn_ends_as_interrupted_and_the_session_goes_on,
     what_was_pending_expires_and_is_never_silently_gone,
     what_waited_still_waits_and_comes_first,
+    what_waited_can_be_gone_on_with_without_a_message,
+    a_damaged_journal_is_told_and_harms_no_other_session,
     the_same_message_is_taken_once_over_a_restart,
     a_session_that_was_closed_in_order_can_go_on,
     recovering_twice_changes_nothing,
     a_session_of_a_living_host_is_left_alone,
+    a_session_of_another_host_can_be_followed,
 );
 
 /// Runs `scene` on a host of its own that dies at its end.
@@ -96,6 +99,46 @@ async fn what_waited_still_waits_and_comes_first() {
     assert_eq!(started[0].draft.turn_id, Some(waiting.turn_id));
 }
 
+async fn what_waited_can_be_gone_on_with_without_a_message() {
+    let directory = directory();
+    let (session, waiting) = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        stage.say(&session, "/slow 1000").await;
+        let waiting = stage.say(&session, "/echo waited").await;
+        (session, waiting)
+    });
+    let stage = Stage::on(directory, Timing::default());
+    stage.sessions.recover().await.unwrap();
+    stage.sessions.resume(&session).await.unwrap();
+    let ended = |event: &protocol::Event| {
+        event.draft.turn_id.as_ref() == Some(&waiting.turn_id) && type_of(event) == "turn.ended"
+    };
+    assert_eq!(outcome(&stage.until(&session, 0, ended).await), Some(TurnOutcome::Completed));
+    stage.sessions.resume(&session).await.unwrap();
+}
+
+async fn a_damaged_journal_is_told_and_harms_no_other_session() {
+    let directory = directory();
+    let path = directory.path().join("data/trajectory/broken.jsonl");
+    die_after(&directory, async |stage: Stage| {
+        for name in ["broken", "whole"] {
+            let session = stage.session(name).await;
+            let slow = stage.say(&session, "/slow 1000").await;
+            stage.until_type(&session, slow.sequence, "item.delta").await;
+        }
+    });
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let stage = Stage::on(directory, Timing::default());
+    assert_eq!(stage.sessions.recover().await.unwrap(), [id("whole")]);
+    let refused = stage.sessions.send(&id("broken"), Message::text("/echo hm")).await.unwrap_err();
+    assert_eq!(refused.code().as_str(), "journal_unavailable", "{refused}");
+    assert_eq!(outcome(&stage.turn(&id("whole"), "/echo on").await), Some(TurnOutcome::Completed));
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "evidence was changed");
+}
+
 async fn the_same_message_is_taken_once_over_a_restart() {
     let directory = directory();
     let message = Message { client_message_id: Some("m1".to_owned()), ..Message::text("/echo once") };
@@ -122,15 +165,22 @@ async fn a_session_that_was_closed_in_order_can_go_on() {
         session
     });
     let stage = Stage::on(directory, Timing::default());
-    assert_eq!(stage.sessions.recover().await.unwrap(), std::slice::from_ref(&session));
+    let before = stage.events(&session).len();
+    assert!(stage.sessions.recover().await.unwrap().is_empty(), "nothing was left open");
+    assert_eq!(stage.events(&session).len(), before);
     assert_eq!(outcome(&stage.turn(&session, "/echo after").await), Some(TurnOutcome::Completed));
+    assert!(kinds(&stage.events(&session)).contains(&"session.recovered".to_owned()), "it does not say so");
 }
 
 async fn recovering_twice_changes_nothing() {
     let directory = directory();
-    let session = die_after(&directory, async |stage: Stage| stage.session("s1").await);
+    let session = die_after(&directory, async |stage: Stage| {
+        let session = stage.session("s1").await;
+        stage.say(&session, "/slow 1000").await;
+        session
+    });
     let stage = Stage::on(directory, Timing::default());
-    stage.sessions.recover().await.unwrap();
+    assert_eq!(stage.sessions.recover().await.unwrap().len(), 1);
     let once = stage.events(&session).len();
     assert!(stage.sessions.recover().await.unwrap().is_empty());
     assert_eq!(stage.events(&session).len(), once);
@@ -143,4 +193,16 @@ async fn a_session_of_a_living_host_is_left_alone() {
     assert!(other.sessions.recover().await.unwrap().is_empty());
     assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunElsewhere(_))));
     assert_eq!(outcome(&stage.turn(&session, "/echo mine").await), Some(TurnOutcome::Completed));
+}
+
+async fn a_session_of_another_host_can_be_followed() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let other = Stage::on(stage.directory.clone(), Timing::default());
+    let seen = other.events(&session);
+    stage.say(&session, "/echo hello").await;
+    let rest = other.until(&session, seen.len() as u64, |event| type_of(event) == "turn.ended").await;
+    stage.sessions.terminate(&session).await.unwrap();
+    other.until_type(&session, rest.last().unwrap().sequence, "session.ended").await;
+    assert_eq!(other.events(&session), stage.events(&session));
 }

@@ -158,6 +158,12 @@ impl SessionIndex {
         Ok(orphans)
     }
 
+    /// Whether `record` has not ended although its owner has.
+    pub fn is_orphan(&self, record: &SessionRecord) -> Result<bool, SessionIndexError> {
+        let alive = || is_alive(&self.owners, &record.owner).map_err(SessionIndexError::Owner);
+        Ok(record.outcome.is_none() && !alive()?)
+    }
+
     /// Makes `owner` the owner of `orphan`, unless somebody else was first. Raises the epoch.
     pub fn adopt(&self, orphan: &SessionRecord, owner: &OwnerId) -> Result<SessionRecord, SessionIndexError> {
         let sql = format!(

@@ -79,12 +79,17 @@ impl Content {
             Self::Blocks(blocks) if self.has("tool_result") => {
                 join(blocks.iter().filter(|block| block.kind == "tool_result").map(Block::words))
             }
-            Self::Blocks(blocks) => join(blocks.iter().map(Block::words)),
+            Self::Blocks(blocks) => join(blocks.iter().filter(|block| !block.is_reminder()).map(Block::words)),
         }
     }
 }
 
 impl Block {
+    /// What an agent adds to a prompt of its own accord: nobody said it.
+    fn is_reminder(&self) -> bool {
+        self.text.as_ref().is_some_and(|text| text.starts_with("<system-reminder>"))
+    }
+
     fn words(&self) -> String {
         let input = || self.input.as_ref().map(Value::to_string);
         let inner = || self.content.as_ref().map(Content::text);
@@ -99,7 +104,7 @@ mod tests {
     #[test]
     fn results_of_tools_are_told_from_prompts() {
         let body = r#"{"system":[{"type":"text","text":"be good"}],"messages":[
-            {"role":"user","content":[{"type":"text","text":"go"},{"type":"text","text":"please"}]},
+            {"role":"user","content":[{"type":"text","text":"<system-reminder>today</system-reminder>"},{"type":"text","text":"go"},{"type":"text","text":"please"}]},
             {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"run","input":{"a":1}}]},
             {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"done"}]},
                                       {"type":"text","text":"<reminder>"}]}]}"#;

@@ -16,9 +16,10 @@ use crate::review::SavedChanges;
 use crate::review::stamp::nanos_of;
 use crate::{ChangeKind, Layers};
 
-/// All three, in one temporary directory.
+/// All three, in temporary directories.
 pub(crate) struct Desk {
     directory: tempfile::TempDir,
+    saved: tempfile::TempDir,
 }
 
 /// What a tree holds: path to type, permissions and content.
@@ -26,11 +27,16 @@ pub(crate) type Tree = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::with_saved_in(&places()[0])
+    }
+
+    /// With the saved changes elsewhere, as on another file system.
+    pub(crate) fn with_saved_in(place: &Path) -> Self {
+        let directory = tempfile::tempdir_in(&places()[0]).unwrap();
         for name in ["host", "upper"] {
             fs::create_dir(directory.path().join(name)).unwrap();
         }
-        Self { directory }
+        Self { directory, saved: tempfile::tempdir_in(place).unwrap() }
     }
 
     /// With these files on the host, each holding its own name.
@@ -51,7 +57,7 @@ impl Desk {
     }
 
     pub(crate) fn saved(&self) -> PathBuf {
-        self.directory.path().join("saved")
+        self.saved.path().join("saved")
     }
 
     pub(crate) fn host_file(&self, path: impl AsRef<Path>, content: &str) {
@@ -101,9 +107,24 @@ impl Desk {
     }
 }
 
+/// Where an upper layer can be written by hand, quickest first; not every file system has what it takes.
+pub(crate) fn places() -> Vec<PathBuf> {
+    let able = |place: &PathBuf| {
+        let Ok(probe) = tempfile::tempdir_in(place) else { return false };
+        let marked = setxattr(probe.path(), "user.overlay.opaque", b"y", XattrFlags::empty());
+        let node = probe.path().join("node");
+        let deleted = mknodat(CWD, &node, FileType::CharacterDevice, Mode::empty(), makedev(0, 0));
+        marked.is_ok() && deleted.is_ok()
+    };
+    let places: Vec<_> = [PathBuf::from("/dev/shm"), std::env::temp_dir()].into_iter().filter(able).collect();
+    assert!(!places.is_empty(), "no file system here takes whiteouts and attributes of users");
+    places
+}
+
 pub(crate) fn write(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
+    chmod(path, 0o644);
 }
 
 pub(crate) fn chmod(path: &Path, mode: u32) {

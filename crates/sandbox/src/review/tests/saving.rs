@@ -11,7 +11,7 @@ use super::fixture::{Desk, chmod, listed, name, tree, write, write_after};
 use crate::review::manifest::Manifest;
 use crate::review::{Entry, SavedChange, SavedChanges, Stamp, UnsavedReason};
 
-fn change<'a>(saved: &'a SavedChanges, path: impl AsRef<Path>) -> &'a SavedChange {
+fn change(saved: &SavedChanges, path: impl AsRef<Path>) -> &SavedChange {
     saved.change(path.as_ref()).unwrap()
 }
 

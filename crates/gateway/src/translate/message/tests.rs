@@ -4,7 +4,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    super::{answer::EventTranslator, from_chat::Listener},
+    *,
+};
+use crate::upstream::UpstreamFailure;
+
+fn listener(input_estimate: u64) -> Listener<Message> {
+    Listener::new(Message::default(), input_estimate)
+}
 
 /// What an Anthropic client has after a stream.
 #[derive(Debug, Default, PartialEq)]
@@ -80,7 +88,7 @@ fn listen(stream: &str) -> Heard {
 }
 
 fn translate(chunks: &[Value]) -> Result<String, UpstreamFailure> {
-    let (mut stream, mut out) = (Stream::new(12), BytesMut::new());
+    let (mut stream, mut out) = (listener(12), BytesMut::new());
     for chunk in chunks {
         let data = chunk.as_str().map_or_else(|| chunk.to_string(), str::to_owned);
         stream.event(data.as_bytes(), &mut out)?;
@@ -136,7 +144,7 @@ fn interleaved_tool_calls_come_out_one_after_the_other() {
 
 #[test]
 fn a_tool_call_that_is_whole_does_not_hold_the_next_one_up() {
-    let (mut stream, mut out) = (Stream::new(1), BytesMut::new());
+    let (mut stream, mut out) = (listener(1), BytesMut::new());
     for chunk in [piece(0, Some("run"), "{}"), piece(1, Some("read"), "{\"a\"")] {
         stream.event(chunk.to_string().as_bytes(), &mut out).unwrap();
     }
@@ -171,7 +179,7 @@ fn a_whole_completion_becomes_a_message() {
     let call = json!({"id": "c", "type": "function", "function": {"name": "run", "arguments": "{\"a\":1}"}});
     let completion = json!({"id": "x", "model": "m", "usage": {"prompt_tokens": 3, "completion_tokens": 2},
         "choices": [{"message": {"role": "assistant", "content": "hi", "reasoning": "hm", "tool_calls": [call]}, "finish_reason": "stop"}]});
-    let message = document(completion.to_string().as_bytes(), 1).unwrap();
+    let message = listener(1).whole(completion.to_string().as_bytes()).unwrap().into_document();
     assert_eq!(
         message["content"],
         json!([
@@ -238,6 +246,6 @@ proptest! {
 
     #[test]
     fn garbage_never_panics(data in prop::collection::vec(any::<u8>(), 0..100)) {
-        let _ = Stream::new(1).event(&data, &mut BytesMut::new());
+        let _ = listener(1).event(&data, &mut BytesMut::new());
     }
 }

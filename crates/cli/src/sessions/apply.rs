@@ -1,0 +1,83 @@
+//! `viv sessions apply`: a session's changes, brought to the host by a person.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use ::policy::{Action, Effective, RuleRef};
+use protocol::{Code, SessionInfo};
+use sandbox::{Applied, ApplyError, ChangeKind, apply, finish, undo};
+
+use super::diff;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::policy::{Setting, choose};
+
+/// What to do with the changes.
+pub(super) enum Step {
+    /// Apply those at or below `paths`, or all.
+    Apply {
+        /// Relative to the workspace.
+        paths: Vec<PathBuf>,
+        /// Whose denials hold.
+        policy: Option<String>,
+    },
+    /// Complete an apply that stopped halfway.
+    Finish,
+    /// Take the last apply back.
+    Undo,
+}
+
+/// Carries out one step and tells what was changed on the host.
+pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json: bool) -> Result<String, Failure> {
+    let directory = host::data_dir(config)?.changes(&session.session_id);
+    let applied = match step {
+        Step::Finish => finish(&directory),
+        Step::Undo => undo(&directory),
+        Step::Apply { paths, policy } => {
+            let mut saved = diff::open(config, &session.session_id)?;
+            let workspace = saved.workspace().to_owned();
+            let mut setting = Setting::of(config, json);
+            setting.workspace.clone_from(&workspace);
+            let policy = choose(&setting, policy.as_deref(), &[])?;
+            let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+            let chosen = (!paths.is_empty()).then_some(&paths[..]);
+            apply(&mut saved, &workspace, chosen, &|path| denying(&policy, path))
+        }
+    };
+    let applied = applied.map_err(|error| not_applied(&error, session))?;
+    if json {
+        let text = serde_json::to_string_pretty(&applied).map_err(|error| Failure::of(Code::Internal, &error))?;
+        return Ok(text + "\n");
+    }
+    Ok(render(&applied))
+}
+
+/// The rule that denies writing `path`, if one does.
+fn denying(policy: &Effective, path: &Path) -> Option<RuleRef> {
+    let decision = policy.decide(&Action::Write(Path::new("/workspace").join(path)));
+    (!decision.is_allowed()).then_some(decision.rule)
+}
+
+fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
+    let name = session.name.as_deref().unwrap_or(session.session_id.as_str());
+    let help = match error {
+        ApplyError::Unfinished => format!("viv sessions apply {name} --finish"),
+        ApplyError::Undoing | ApplyError::HalfApplied { .. } => format!("viv sessions apply {name} --undo"),
+        _ => format!("viv sessions diff {name}"),
+    };
+    Failure::of(error.code(), error).help(help)
+}
+
+fn render(applied: &Applied) -> String {
+    let mut text = String::new();
+    for change in &applied.changes {
+        let mark = match change.kind {
+            ChangeKind::Deleted => 'D',
+            ChangeKind::Added => 'A',
+            ChangeKind::Modified => 'M',
+        };
+        let _ = writeln!(text, "{mark} {}", change.path.display());
+    }
+    text
+}

@@ -1,0 +1,132 @@
+//! `viv demo`: the whole product, in the order in which a newcomer should see it.
+
+use serde_json::Value;
+
+use crate::place::{Place, Ran};
+use crate::terminal::Terminal;
+
+/// What the tour shows, in this order.
+const TOUR: &[&str] = &[
+    "session    ",
+    "prompt     ",
+    "● assistant   I'll write a small script first.",
+    "▶ tool        write_file hello.sh",
+    "✎ write       hello.sh (+2 -0)",
+    "▶ tool        run_command sh hello.sh",
+    "? permission  run_command sh hello.sh",
+    "✓ allowed     once",
+    "│ result      hello from agent in /workspace",
+    "▶ tool        fetch http://example.com/",
+    "✖ failed      viv: `example.com` port 80 is not allowed",
+    "✔ done · 4 model calls · ",
+    " tokens in, ",
+    " out · $",
+    "+echo \"hello from",
+    "viv sessions events ",
+    "viv sessions diff ",
+    "viv exec -- ",
+];
+
+/// The proxy keeps its own record beside the agent's, so a denial may stand before the call that led to it, but
+/// never after what came of it.
+const DENIAL: &[&str] =
+    &["│ result      hello from agent", "⛔ denied      connection to example.com:80", "✖ failed      viv: "];
+
+#[track_caller]
+fn check_order(text: &str, expected: &[&str]) {
+    let mut rest = text;
+    for &part in expected {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => panic!("`{part}` is not where it should be in:\n{text}"),
+        }
+    }
+}
+
+#[track_caller]
+fn check_unchanged(place: &Place) {
+    let entries = std::fs::read_dir(place.data().join("demo")).unwrap();
+    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names, ["README.md"], "the demo changed the directory on the host");
+}
+
+#[test]
+fn a_tour_with_nobody_there() {
+    let place = Place::new();
+    for _ in 0..2 {
+        let Ran { code, out, people } = place.run(&["demo"]);
+        assert_eq!((code, people.as_str()), (0, ""), "{out}");
+        check_order(&out, TOUR);
+        check_order(&out, DENIAL);
+        assert!(!out.contains('\u{1b}'), "colours where there is no terminal:\n{out}");
+        assert!(out.lines().all(|line| line == line.trim_end()), "spaces at the end of a line:\n{out}");
+    }
+    check_unchanged(&place);
+    // Both are in the list, and both have ended.
+    let list = place.run(&["sessions", "ls"]).out;
+    assert_eq!(list.lines().filter(|line| line.contains("\tended\t")).count(), 2, "{list}");
+}
+
+#[test]
+fn the_three_commands_it_ends_with_work() {
+    let place = Place::new();
+    let tour = place.run(&["demo"]).out;
+    let closer = tour.split("Look closer\n").nth(1).unwrap();
+    let commands: Vec<&str> = closer.lines().map(|line| line.trim().split("     ").next().unwrap().trim()).collect();
+    assert_eq!(commands.len(), 3, "{closer}");
+    for command in commands {
+        let line = command.strip_prefix("viv ").unwrap();
+        let script = format!("exec \"$0\" --data-dir \"$1\" {line}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, crate::place::program()]).arg(place.data()).stdin(std::process::Stdio::null());
+        let ran = crate::place::finish(shell);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.people);
+        assert!(!ran.out.is_empty(), "{command} said nothing");
+    }
+}
+
+#[test]
+fn on_a_terminal_the_permission_is_asked_for_real() {
+    for (answer, follows) in [("y", "✓ allowed     once"), ("n", "✗ refused     run_command")] {
+        let place = Place::new();
+        let mut terminal = Terminal::start(place.viv(&["demo"]));
+        terminal.until("allow? [y]es once");
+        assert!(!terminal.shown.contains("hello from agent"), "the command ran before it was allowed");
+        terminal.type_line(answer);
+        let (status, shown) = terminal.finish();
+        assert_eq!(status.code(), Some(0), "{shown}");
+        assert!(shown.contains("\u{1b}["), "no colours on a terminal");
+        let plain = without_colours(&shown);
+        check_order(&plain, &["? permission  run_command sh hello.sh", follows, "✔ done"]);
+        assert_eq!(plain.contains("hello from agent in /workspace"), answer == "y", "{plain}");
+        check_unchanged(&place);
+    }
+}
+
+#[test]
+fn as_json_there_are_events_and_nothing_else() {
+    let place = Place::new();
+    let Ran { code, out, people } = place.run(&["--json", "demo"]);
+    assert_eq!((code, people.as_str()), (0, ""));
+    let events: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<u64> = events.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>());
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!((kinds[0], *kinds.last().unwrap()), ("policy.effective", "session.ended"));
+    for kind in ["permission.resolved", "egress.denied", "llm.call", "workspace.changed", "turn.ended"] {
+        assert!(kinds.contains(&kind), "no {kind} in {kinds:?}");
+    }
+    // The same as what is kept.
+    let kept = place.run(&["--json", "sessions", "events", "@last"]).out;
+    assert_eq!(kept, out);
+}
+
+fn without_colours(text: &str) -> String {
+    let mut plain = String::new();
+    let mut parts = text.split('\u{1b}');
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        plain.push_str(part.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    plain.replace('\r', "")
+}

@@ -1,0 +1,165 @@
+//! `viv exec`: a command in a sandbox that behaves in a pipe as it would without one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::place::{Place, Ran, wait};
+use crate::processes;
+use crate::server::pid_of;
+
+#[track_caller]
+fn check(place: &Place, arguments: &[&str], command: &[&str], code: i32) -> Ran {
+    let ran = place.run(&[&["exec"], arguments, &["--"], command].concat());
+    assert_eq!(ran.code, code, "{arguments:?} {command:?}: {}", ran.people);
+    ran
+}
+
+#[test]
+fn the_exit_code_is_the_commands_own() {
+    let place = Place::new();
+    for code in [0, 1, 2, 63, 64, 124, 125, 126, 127, 128, 137, 254, 255] {
+        check(&place, &[], &["sh", "-c", &format!("exit {code}")], code);
+    }
+}
+
+#[test]
+fn a_signal_is_128_and_its_number() {
+    let place = Place::new();
+    for signal in [1, 2, 6, 9, 11, 13, 15] {
+        check(&place, &[], &["sh", "-c", &format!("kill -{signal} $$")], 128 + signal);
+    }
+}
+
+#[test]
+fn what_cannot_be_run_has_numbers_of_its_own() {
+    let place = Place::new();
+    let ran = check(&place, &[], &["not-a-program"], 127);
+    assert!(ran.people.contains("`not-a-program` is not in the sandbox\nhelp: "), "{}", ran.people);
+    check(&place, &[], &["/etc/passwd"], 126);
+    check(&place, &[], &["/usr"], 126);
+    check(&place, &["--workspace", "/nowhere/at/all"], &["true"], 125);
+    check(&place, &["--policy", "no-such-preset"], &["true"], 125);
+    check(&place, &["--narrow", "proc.memory=lots"], &["true"], 125);
+    check(&place, &["--env", "NOVALUE"], &["true"], 125);
+}
+
+#[test]
+fn input_is_streamed_and_the_outputs_stay_apart() {
+    let place = Place::new();
+    let input: Vec<u8> = (0..3_000_000_u32).map(|number| b'a' + u8::try_from(number % 26).unwrap()).collect();
+    let ran = place.feed(&["exec", "--", "sh", "-c", "echo to people >&2; cat"], &input);
+    assert_eq!((ran.code, ran.people.as_str()), (0, "to people\n"));
+    assert!(ran.out.as_bytes() == input, "the input did not come back as it was");
+
+    // Line by line: the answer to the first comes before the second is written.
+    let mut command = place.viv(&["exec", "--", "sh", "-c", "while read line; do echo got $line; done"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    for word in ["one", "two", "three"] {
+        writeln!(stdin, "{word}").unwrap();
+        assert_eq!(answers.next().unwrap().unwrap(), format!("got {word}"));
+    }
+    drop(stdin);
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn a_hundred_megabytes_pass_in_bounded_memory() {
+    const BYTES: u64 = 100_000_000;
+    let place = Place::new();
+    let mut command = place.viv(&["exec", "--", "sh", "-c", &format!("head -c {BYTES} /dev/zero; read line")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let passed = std::io::copy(&mut stdout.by_ref().take(BYTES), &mut std::io::sink()).unwrap();
+    assert_eq!(passed, BYTES);
+    // The command waits for a line, so viv still runs and can be looked at.
+    let peak = processes::peak_resident(child.id()).unwrap();
+    assert!(peak < 96 << 20, "viv held {peak} bytes");
+    writeln!(child.stdin.take().unwrap()).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let place = Place::new();
+    let mut command = place.viv(&["exec", "--", "yes"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    // The reader is dropped here, and with it the pipe.
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(first, "y\n");
+    let status = wait(&mut child);
+    let mut people = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut people).unwrap();
+    assert_eq!((status.code(), people.as_str()), (Some(128 + 13), ""));
+}
+
+#[test]
+fn a_signal_to_viv_ends_everything_inside() {
+    let place = Place::new();
+    for (signal, code) in [(rustix::process::Signal::INT, 130), (rustix::process::Signal::TERM, 143)] {
+        // A command that hears no signal, and a child of it that has left its group.
+        let script = "trap '' INT TERM HUP; setsid sleep 1000 & echo ready; while :; do sleep 1000; done";
+        let mut child = place.viv(&["exec", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        let family = processes::family(child.id());
+        assert!(family.len() >= 5, "viv, spawner, init, shell and its children, not {family:?}");
+        rustix::process::kill_process(pid_of(&child), signal).unwrap();
+        assert_eq!(wait(&mut child).code(), Some(code));
+        assert_eq!(processes::alive(&family), [], "after {signal:?}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended() {
+    let place = Place::new();
+    let ran = check(&place, &["--timeout", "200ms"], &["sh", "-c", "echo before; sleep 1000"], 124);
+    assert_eq!(ran.out, "before\n");
+    // Also when nobody reads what it writes, so that viv itself waits to write.
+    let mut command = place.viv(&["exec", "--timeout", "200ms", "--", "yes"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let unread = child.stdout.take();
+    assert_eq!(wait(&mut child).code(), Some(124));
+    drop(unread);
+}
+
+#[test]
+fn what_was_written_is_not_lost_to_a_slow_reader() {
+    let place = Place::new();
+    let mut command = place.viv(&["exec", "--", "head", "-c", "200000", "/dev/zero"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    // Long after the command could have ended: what it wrote is still in the pipes.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut all = Vec::new();
+    stdout.read_to_end(&mut all).unwrap();
+    assert_eq!((all.len(), wait(&mut child).code()), (200_000, Some(0)));
+}
+
+#[test]
+fn an_overlay_keeps_the_workspace_as_it_was() {
+    let place = Place::new();
+    let workspace = place.workspace();
+    let script = "cat kept.txt && echo changed > kept.txt && echo new > new.txt && cat kept.txt new.txt";
+    let ran = check(&place, &["--workspace", workspace.to_str().unwrap()], &["sh", "-c", script], 0);
+    assert_eq!(ran.out, "as it was\nchanged\nnew\n");
+    assert_eq!(place.workspace_files(), [("kept.txt".to_owned(), "as it was\n".to_owned())]);
+
+    let read_only = format!("{}:ro", workspace.display());
+    let ran = check(&place, &["--workspace", &read_only], &["sh", "-c", "cat kept.txt; echo no > new.txt"], 2);
+    assert_eq!(ran.out, "as it was\n");
+    assert!(ran.people.contains("Read-only file system") || ran.people.contains("Permission denied"), "{}", ran.people);
+    assert_eq!(place.workspace_files(), [("kept.txt".to_owned(), "as it was\n".to_owned())]);
+}
+
+#[test]
+fn as_json_the_report_is_one_line() {
+    let place = Place::new();
+    let ran = place.run(&["--json", "exec", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["exit_code"]), (3, &serde_json::json!(3)));
+    assert_eq!((report["stdout"].as_str(), report["stderr"].as_str()), (Some("out\n"), Some("err\n")));
+}

@@ -1,0 +1,100 @@
+//! A machine that forbids user namespaces: a sentence and a line to paste, and never an agent without a sandbox.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::place::{Place, Ran, eventually, program};
+
+/// Who runs `viv` in there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// Root of the namespace, which sees the mounts of the host.
+    Root,
+    /// Root of the namespace, with mounts of its own.
+    RootWithMounts,
+    /// An ordinary user; only root can make such a place.
+    User(u32),
+}
+
+/// Runs `viv` in a user namespace of its own in which no other can be made. Nothing outside of it changes.
+fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
+    let (how, become_user) = match who {
+        Who::Root => (&["--map-root-user"][..], String::new()),
+        Who::RootWithMounts => (&["--map-root-user", "--mount"][..], String::new()),
+        Who::User(id) => {
+            let drop = "--clear-groups --inh-caps=-all --ambient-caps=-all";
+            (&["--keep-caps"][..], format!("setpriv --reuid {id} --regid {id} {drop}"))
+        }
+    };
+    let script = format!(
+        "read go && echo 0 > /proc/sys/user/max_user_namespaces && exec {become_user} \"$0\" --data-dir \"$@\" </dev/null"
+    );
+    let mut command = Command::new("unshare");
+    command.arg("--user").args(how).args(["sh", "-c", &script, program()]).arg(place.data()).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    if let Who::User(id) = who {
+        map_ids(child.id(), id);
+    }
+    writeln!(child.stdin.take().unwrap(), "go").unwrap();
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+/// Shows root and `user` in the namespace of `pid`, as only root may.
+fn map_ids(pid: u32, user: u32) {
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    let ours = namespace("self");
+    eventually("a user namespace of its own", || namespace(&pid.to_string()).is_some_and(|it| Some(it) != ours));
+    for map in ["uid_map", "gid_map"] {
+        std::fs::write(format!("/proc/{pid}/{map}"), format!("0 0 1\n{user} {user} 1\n")).unwrap();
+    }
+}
+
+#[track_caller]
+fn check(ran: &Ran, code: i32) {
+    assert_eq!(ran.code, code, "{ran:?}");
+    let words = &ran.people;
+    assert!(words.contains("does not let this user make user namespaces"), "{words}");
+    assert!(words.ends_with("help: sudo sysctl -w user.max_user_namespaces=15000\n"), "{words}");
+    assert_eq!(ran.out, "", "something ran");
+}
+
+fn everybody() -> Vec<Who> {
+    let mut all = vec![Who::Root, Who::RootWithMounts];
+    if rustix::process::geteuid().is_root() {
+        all.push(Who::User(65_534));
+    }
+    all
+}
+
+#[test]
+fn the_demo_says_what_is_missing_and_runs_nothing() {
+    for who in everybody() {
+        let place = Place::new();
+        open_to(&place, who);
+        check(&run(&place, who, &["demo"]), 6);
+        let journals = std::fs::read_dir(place.data().join("trajectory")).unwrap().count();
+        assert_eq!(journals, 0, "{who:?}: a session was made");
+        assert!(!place.data().join("demo/hello.sh").exists(), "{who:?}: the agent ran");
+    }
+}
+
+#[test]
+fn exec_and_run_say_the_same() {
+    for who in everybody() {
+        let place = Place::new();
+        open_to(&place, who);
+        check(&run(&place, who, &["exec", "--", "id"]), 125);
+        check(&run(&place, who, &["run", "mock", "/echo here"]), 6);
+    }
+}
+
+/// A data directory belongs to who uses it.
+fn open_to(place: &Place, who: Who) {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if let Who::User(id) = who {
+        std::fs::create_dir(place.data()).unwrap();
+        chown(place.data(), Some(id), Some(id)).unwrap();
+        std::fs::set_permissions(place.data().parent().unwrap(), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}

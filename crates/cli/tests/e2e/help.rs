@@ -1,0 +1,36 @@
+//! What `--help` says, word for word.
+
+use crate::place::Place;
+
+fn help(arguments: &[&str]) -> String {
+    let ran = Place::new().run(&[arguments, &["--help"]].concat());
+    assert_eq!((ran.code, ran.people.as_str()), (0, ""), "{arguments:?}");
+    ran.out
+}
+
+macro_rules! help {
+    ($($name:ident: $($argument:literal)*;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                insta::assert_snapshot!(help(&[$($argument),*]));
+            }
+        )*
+    };
+}
+
+help! {
+    viv:;
+    demo: "demo";
+    run: "run";
+    exec: "exec";
+    serve: "serve";
+    doctor: "doctor";
+    sessions: "sessions";
+    sessions_ls: "sessions" "ls";
+    sessions_show: "sessions" "show";
+    sessions_events: "sessions" "events";
+    sessions_diff: "sessions" "diff";
+    sessions_stop: "sessions" "stop";
+    policy: "policy";
+}

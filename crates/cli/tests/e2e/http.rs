@@ -1,0 +1,124 @@
+//! The session API as a client meets it: plain calls, and streams that may break off at any byte.
+
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Calls one server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    base: String,
+}
+
+/// An answer: status, body.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+}
+
+/// A server-sent event: its id and the data as they came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) id: u64,
+    pub(crate) data: String,
+}
+
+impl Frame {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap()
+    }
+}
+
+impl Client {
+    pub(crate) fn new(base: &str) -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(60)))
+            // Every call on a connection of its own: one that a killed server left is never used again.
+            .max_idle_connections(0)
+            .build();
+        Self { agent: config.into(), base: base.to_owned() }
+    }
+
+    /// `None` when the server went away in the middle.
+    pub(crate) fn try_post(&self, path: &str, body: &str) -> Option<Answer> {
+        let request = self.agent.post(format!("{}{path}", self.base)).content_type("application/json");
+        read(request.send(body).ok()?)
+    }
+
+    pub(crate) fn try_get(&self, path: &str) -> Option<Answer> {
+        read(self.agent.get(format!("{}{path}", self.base)).call().ok()?)
+    }
+
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
+        self.try_post(path, body).expect("an answer")
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.try_get(path).expect("an answer")
+    }
+
+    /// Makes a session of the mock agent.
+    pub(crate) fn try_create(&self, id: &str) -> Option<Answer> {
+        self.try_post(&format!("/v1/sessions/{id}"), &json!({"agent": "mock"}).to_string())
+    }
+
+    pub(crate) fn try_send(&self, id: &str, message: &str) -> Option<Answer> {
+        self.try_post(&format!("/v1/sessions/{id}/messages"), &json!({"message": message}).to_string())
+    }
+
+    /// The events of a session after `after`, as they come; ends when the stream does, however it does.
+    pub(crate) fn events(&self, id: &str, after: u64) -> Option<impl Iterator<Item = Frame> + use<>> {
+        let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse", self.base));
+        frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
+    }
+
+    /// Sends a message and hears the events of its turn.
+    pub(crate) fn converse(&self, id: &str, message: &str) -> Option<impl Iterator<Item = Frame> + use<>> {
+        let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
+        frames(request.content_type("application/json").send(json!({"message": message}).to_string()).ok()?)
+    }
+}
+
+fn read(mut response: ureq::http::Response<ureq::Body>) -> Option<Answer> {
+    let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (status, content_type) = (response.status().as_u16(), content_type.to_owned());
+    let body = response.body_mut().with_config().limit(64 << 20).read_to_string().ok()?;
+    Some(Answer { status, content_type, body })
+}
+
+fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = Frame> + use<>> {
+    if response.status() != 200 {
+        return None;
+    }
+    let mut lines = BufReader::new(response.into_body().into_reader()).lines();
+    Some(std::iter::from_fn(move || {
+        let (mut id, mut data) = (None, None);
+        loop {
+            // A stream that breaks off ends here: a frame counts once its empty line has come.
+            let line = lines.next()?.ok()?;
+            if let Some(text) = line.strip_prefix("id: ") {
+                id = text.parse().ok();
+            } else if let Some(text) = line.strip_prefix("data: ") {
+                data = Some(text.to_owned());
+            } else if line.is_empty()
+                && let Some((id, data)) = id.take().zip(data.take())
+            {
+                return Some(Frame { id, data });
+            }
+        }
+    }))
+}

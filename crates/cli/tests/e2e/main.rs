@@ -1,0 +1,19 @@
+//! The real `viv`, from outside: what it prints, how it ends, what it leaves on disk and in the process table.
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod http;
+mod journal;
+mod place;
+mod processes;
+mod server;
+mod terminal;
+
+mod crash;
+mod demo;
+mod exec;
+mod forbidden;
+mod help;
+mod reconnect;
+mod refusals;
+mod run;
+mod users;

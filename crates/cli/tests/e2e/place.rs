@@ -1,0 +1,128 @@
+//! A place of its own for every test: a data directory, a workspace, and `viv` in it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// No test waits longer for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A data directory and a workspace that go with the test.
+pub(crate) struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        std::fs::create_dir(directory.path().join("workspace")).unwrap();
+        std::fs::write(directory.path().join("workspace/kept.txt"), "as it was\n").unwrap();
+        Self { directory }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.directory.path().join("workspace")
+    }
+
+    /// `viv` with this place's data directory and nobody at its input.
+    pub(crate) fn viv(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.arg("--data-dir").arg(self.data()).args(arguments);
+        command.current_dir(self.directory.path()).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
+        command
+    }
+
+    /// Runs `viv` to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        finish(self.viv(arguments))
+    }
+
+    /// Runs `viv` to its end with `input`.
+    pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let mut command = self.viv(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
+        // Written beside the reading: a command that answers while it reads must not wait for us.
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().unwrap();
+        let _ = writer.join().unwrap();
+        Ran::of(output)
+    }
+
+    /// What stands in the workspace on the host: names and contents.
+    pub(crate) fn workspace_files(&self) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(self.workspace()).unwrap().map(Result::unwrap);
+        let mut files: Vec<_> = entries
+            .map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                (name, std::fs::read_to_string(entry.path()).unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+}
+
+/// The binary under test.
+pub(crate) fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_viv")
+}
+
+/// How a `viv` ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// The exit code as a shell would show it.
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) people: String,
+}
+
+impl Ran {
+    pub(crate) fn of(output: Output) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        let status = output.status;
+        let code = status.code().or_else(|| status.signal().map(|signal| 1000 + signal)).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code, out: text(&output.stdout), people: text(&output.stderr) }
+    }
+}
+
+/// Runs a command to its end; kept apart from terminals.
+pub(crate) fn finish(mut command: Command) -> Ran {
+    Ran::of(command.output().unwrap())
+}
+
+/// Asks `done` until it is, for a bounded time.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for a child to end, for a bounded time; one that does not end is killed and fails the test.
+#[track_caller]
+pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if started.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("a process did not end");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

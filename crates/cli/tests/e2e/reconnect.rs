@@ -1,0 +1,96 @@
+//! A client that comes back at any number sees exactly what a client that never left saw.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::http::{Client, Frame};
+use crate::place::Place;
+use crate::server::Server;
+
+/// What one session can be asked to do: every kind of event, and many of them.
+const PROMPTS: &[&str] = &["/demo", "/flood 40", "/tool", "/garbage", "/permission", "/question", "/error", "/echo hi"];
+
+/// A client that leaves after each of `cuts` events and comes back with the last number it saw.
+fn seen_with_cuts(client: &Client, id: &str, cuts: &[usize]) -> Vec<Frame> {
+    let mut seen: Vec<Frame> = Vec::new();
+    for &cut in cuts {
+        let after = seen.last().map_or(0, |frame| frame.id);
+        let Some(events) = client.events(id, after) else { break };
+        seen.extend(events.take(cut));
+    }
+    let after = seen.last().map_or(0, |frame| frame.id);
+    seen.extend(client.events(id, after).into_iter().flatten());
+    seen
+}
+
+/// Talks to a session to its end; the steady client answers what is asked.
+fn steady(client: &Client, id: &str) -> Vec<Frame> {
+    let mut seen = Vec::new();
+    for frame in client.events(id, 0).unwrap() {
+        let event = frame.json();
+        seen.push(frame);
+        let base = format!("/v1/sessions/{id}");
+        match event["type"].as_str().unwrap() {
+            "permission.requested" => {
+                let permission = event["data"]["permission_id"].as_str().unwrap();
+                client.post(&format!("{base}/permissions/{permission}/reply"), r#"{"reply":"once"}"#);
+            }
+            "question.requested" => {
+                let question = event["data"]["question_id"].as_str().unwrap();
+                client.post(&format!("{base}/questions/{question}/reply"), r#"{"answers":[["red"]]}"#);
+            }
+            _ => {}
+        }
+    }
+    seen
+}
+
+#[test]
+fn whoever_comes_back_sees_what_a_steady_client_saw() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    let mut number = 0;
+    // A few sessions are watched while they live; each is then read again with many cuts.
+    for _ in 0..4 {
+        number += 1;
+        let id = format!("s{number}");
+        assert_eq!(client.try_create(&id).unwrap().status, 200);
+        let watchers: Vec<_> = [vec![1; 30], vec![7, 1, 50, 2, 2], vec![3; 12], vec![]]
+            .into_iter()
+            .map(|cuts| {
+                let (client, id) = (client.clone(), id.clone());
+                std::thread::spawn(move || seen_with_cuts(&client, &id, &cuts))
+            })
+            .collect();
+        let main = {
+            let (client, id) = (client.clone(), id.clone());
+            std::thread::spawn(move || steady(&client, &id))
+        };
+        for prompt in PROMPTS {
+            assert_eq!(client.try_send(&id, prompt).unwrap().status, 204, "{prompt}");
+        }
+        assert_eq!(client.try_send(&id, "/end").unwrap().status, 204);
+        let expected = main.join().unwrap();
+        assert!(expected.len() > 100, "only {} events", expected.len());
+        assert_eq!(expected.last().unwrap().json()["type"], "session.ended");
+        for (index, watcher) in watchers.into_iter().enumerate() {
+            assert!(watcher.join().unwrap() == expected, "watcher {index} of {id} saw something else");
+        }
+        read_again(&client, &id, &expected);
+    }
+    server.stop();
+}
+
+/// Any cuts, any number to come back at.
+fn read_again(client: &Client, id: &str, expected: &[Frame]) {
+    let cuts = prop::collection::vec(0..40_usize, 0..8);
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(24) });
+    let checked = runner.run(&(cuts, 0..=expected.len()), |(cuts, after)| {
+        prop_assert!(seen_with_cuts(client, id, &cuts) == expected, "cuts {:?}", cuts);
+        let rest: Vec<_> = client.events(id, after as u64).into_iter().flatten().collect();
+        prop_assert!(rest == expected[after..], "after {}", after);
+        Ok(())
+    });
+    checked.unwrap();
+}

@@ -1,0 +1,125 @@
+//! `viv run` and `viv sessions stop`: a session ends in order, whoever ends it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use protocol::{EventBody, SessionEndReason};
+use rustix::process::Signal;
+
+use crate::journal;
+use crate::place::{Place, eventually, wait};
+use crate::processes;
+use crate::server::{Server, pid_of};
+use crate::terminal::Terminal;
+
+/// A `viv run` in the middle of a turn that never ends, and its session.
+fn running(place: &Place, prompt: &str) -> (Child, String) {
+    let mut command = place.viv(&["--json", "run", "mock", prompt]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let session = loop {
+        let line = lines.next().expect("a turn that starts").unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["type"] == "turn.started" {
+            break event["session_id"].as_str().unwrap().to_owned();
+        }
+    };
+    // Somebody must read on, or the pipe fills.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, session)
+}
+
+#[track_caller]
+fn check_ended(place: &Place, session: &str) {
+    let events = journal::read(&place.data(), session);
+    let EventBody::SessionEnded(ended) = &events.last().unwrap().draft.body else {
+        panic!("{session} did not end: {:?}", events.last());
+    };
+    assert_eq!(ended.reason, SessionEndReason::Terminated);
+    let listed = place.run(&["sessions", "show", session]).out;
+    assert!(listed.contains("state       ended"), "{listed}");
+}
+
+#[test]
+fn a_signal_ends_the_session_on_record() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
+        for prompt in ["/hang", "/slow 10000", "/flood 100000000"] {
+            let place = Place::new();
+            let (mut child, session) = running(&place, prompt);
+            let family = processes::family(child.id());
+            rustix::process::kill_process(pid_of(&child), signal).unwrap();
+            assert_eq!(wait(&mut child).code(), Some(code), "{prompt}");
+            assert_eq!(processes::alive(&family), [], "{prompt}");
+            check_ended(&place, &session);
+        }
+    }
+}
+
+#[test]
+fn a_signal_is_heard_while_a_person_is_asked() {
+    let place = Place::new();
+    let mut terminal = Terminal::start(place.viv(&["run", "mock", "/permission"]));
+    terminal.until("allow? [y]es once");
+    terminal.signal(Signal::INT);
+    let (status, shown) = terminal.finish();
+    assert_eq!(status.code(), Some(130), "{shown}");
+}
+
+#[test]
+fn a_session_of_another_process_can_be_stopped() {
+    let place = Place::new();
+    let (mut child, session) = running(&place, "/hang");
+    let family = processes::family(child.id());
+    let stopped = place.run(&["sessions", "stop", &session]);
+    assert_eq!((stopped.code, stopped.people.as_str()), (0, ""));
+    check_ended(&place, &session);
+    assert_eq!(wait(&mut child).code(), Some(130));
+    assert_eq!(processes::alive(&family), []);
+    let again = place.run(&["sessions", "stop", &session]);
+    assert_eq!(again.code, 0);
+    assert!(again.people.contains("has ended before"), "{}", again.people);
+}
+
+#[test]
+fn a_session_whose_host_was_killed_can_be_stopped() {
+    // By whoever comes, and by a server that ran all the time.
+    for with_server in [false, true] {
+        let place = Place::new();
+        let (mut child, session) = running(&place, "/hang");
+        let server = with_server.then(|| Server::start(&place));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let stopped = place.run(&["sessions", "stop", &session]);
+        assert_eq!((stopped.code, stopped.people.as_str()), (0, ""), "with a server: {with_server}");
+        check_ended(&place, &session);
+        if let Some(server) = server {
+            server.stop();
+        }
+    }
+}
+
+#[test]
+fn terminate_kills_within_a_second_and_nothing_is_recorded_after() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    for (number, prompt) in ["/flood 100000000", "/hang", "/slow 10000", "/permission"].into_iter().enumerate() {
+        let id = format!("t{number}");
+        assert_eq!(client.try_create(&id).unwrap().status, 200);
+        let before = processes::family(server.pid());
+        assert_eq!(client.try_send(&id, prompt).unwrap().status, 204);
+        eventually("some events of the turn", || journal::read(&place.data(), &id).len() > 5);
+        let asked = Instant::now();
+        assert_eq!(client.post(&format!("/v1/sessions/{id}/terminate"), "").status, 204);
+        assert!(asked.elapsed() < Duration::from_secs(1), "{prompt} took {:?}", asked.elapsed());
+        // The server and its spawner stay; whatever the session had started is dead when the answer comes.
+        let left: Vec<_> = processes::alive(&before);
+        assert!(left.len() <= 2, "{prompt} left {left:?}");
+        let ended = std::fs::metadata(journal::path(&place.data(), &id)).unwrap().len();
+        check_ended(&place, &id);
+        assert_eq!(client.try_send(&id, "/echo more").unwrap().status, 409);
+        assert_eq!(std::fs::metadata(journal::path(&place.data(), &id)).unwrap().len(), ended, "{prompt}");
+    }
+    server.stop();
+}

@@ -1,0 +1,85 @@
+//! A `viv serve` of its own, on a port nobody else has.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::http::Client;
+use crate::place::{Place, eventually, wait};
+use crate::processes;
+
+/// A running server; killed with everything below it when dropped.
+pub(crate) struct Server {
+    child: Child,
+    base: Option<String>,
+}
+
+impl Server {
+    /// Starts a server and waits until it listens.
+    #[track_caller]
+    pub(crate) fn start(place: &Place) -> Self {
+        let mut server = Self::launch(place);
+        let stdout = server.child.stdout.take().unwrap();
+        let line = BufReader::new(stdout).lines().next();
+        let Some(Ok(line)) = line else {
+            let mut people = String::new();
+            let _ = std::io::Read::read_to_string(&mut server.child.stderr.take().unwrap(), &mut people);
+            panic!("the server did not start: {people}");
+        };
+        let told: Value = serde_json::from_str(&line).unwrap();
+        server.base = Some(told["listening"].as_str().unwrap().to_owned());
+        server
+    }
+
+    /// Starts a server and does not wait.
+    pub(crate) fn launch(place: &Place) -> Self {
+        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { child, base: None }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.base.as_ref().unwrap())
+    }
+
+    /// Where it listens, without the scheme.
+    pub(crate) fn address(&self) -> &str {
+        self.base.as_ref().unwrap().strip_prefix("http://").unwrap()
+    }
+
+    /// kill -9, and then nothing of it may be left.
+    #[track_caller]
+    pub(crate) fn kill(mut self, data: &Path) {
+        let family = processes::family(self.pid());
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        eventually("the end of every process of a killed server", || {
+            processes::alive(&family).is_empty() && processes::naming(data).is_empty()
+        });
+    }
+
+    /// SIGTERM, and a good end.
+    #[track_caller]
+    pub(crate) fn stop(mut self) {
+        rustix::process::kill_process(pid_of(&self.child), rustix::process::Signal::TERM).unwrap();
+        assert_eq!(wait(&mut self.child).code(), Some(0), "the server did not end well");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number of a child, as system calls want it.
+pub(crate) fn pid_of(child: &Child) -> rustix::process::Pid {
+    rustix::process::Pid::from_child(child)
+}

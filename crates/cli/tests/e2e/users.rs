@@ -1,0 +1,102 @@
+//! Two users, or two data directories, never meet.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
+use crate::place::{Place, Ran, finish};
+use crate::server::Server;
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// Runs `viv` as another user, in a place that was opened to it.
+fn as_nobody(place: &Place, arguments: &[&str]) -> Ran {
+    // The program stands where only its builder may look.
+    let copy = place.data().parent().unwrap().join("viv");
+    if !copy.exists() {
+        std::fs::copy(crate::place::program(), &copy).unwrap();
+        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(copy.parent().unwrap(), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let id = NOBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(copy).arg("--data-dir").arg(place.data());
+    command.args(arguments).current_dir("/").stdin(std::process::Stdio::null()).env("HOME", "/nonexistent");
+    finish(command)
+}
+
+#[test]
+fn what_one_directory_holds_another_does_not() {
+    let (one, other) = (Place::new(), Place::new());
+    assert_eq!(one.run(&["demo"]).code, 0);
+    assert_eq!(other.run(&["sessions", "ls"]).out, "");
+    assert_eq!(other.run(&["sessions", "show", "@last"]).code, 3);
+    // Two servers at once, and sessions of the same name in both.
+    let (first, second) = (Server::start(&one), Server::start(&other));
+    for server in [&first, &second] {
+        assert_eq!(server.client().try_create("same").unwrap().status, 200);
+    }
+    assert_eq!(second.client().get("/v1/sessions").json()["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(first.client().get("/v1/sessions").json()["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(first.client().post("/v1/sessions/same/terminate", "").status, 204);
+    let last = second.client().converse("same", "/echo here").unwrap().last().unwrap();
+    assert_eq!(last.json()["type"], "turn.ended", "the other one ended with it");
+    first.stop();
+    second.stop();
+}
+
+#[test]
+fn nobody_else_can_look_into_a_data_directory() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_eq!(server.client().try_create("mine").unwrap().status, 200);
+    let mut open = vec![place.data()];
+    while let Some(path) = open.pop() {
+        let metadata = path.symlink_metadata().unwrap();
+        // What the agent may see of its workspace is its own business; everything else is the owner's alone.
+        assert_eq!(metadata.permissions().mode() & 0o077, 0, "{} is open to others", path.display());
+        if metadata.is_dir() {
+            open.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn another_users_directory_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can make files of another user; as root the same test runs.
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.data()).unwrap();
+    std::fs::set_permissions(place.data(), PermissionsExt::from_mode(0o755)).unwrap();
+    // Root on a directory of somebody else, and somebody else on root's.
+    for (owner, ran) in [
+        (NOBODY, place_owned_by(&place, NOBODY, |place| place.run(&["sessions", "ls"]))),
+        (0, place_owned_by(&place, 0, |place| as_nobody(place, &["sessions", "ls"]))),
+    ] {
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.people.contains(&format!("belongs to user {owner}")), "{}", ran.people);
+        assert!(ran.people.contains("\nhelp: "), "{}", ran.people);
+    }
+    assert_eq!(std::fs::read_dir(place.data()).unwrap().count(), 0, "something was written");
+}
+
+#[test]
+fn an_ordinary_user_has_a_demo_too() {
+    if !rustix::process::geteuid().is_root() {
+        // Then every test here is this test.
+        return;
+    }
+    let place = Place::new();
+    let ran = place_owned_by(&place, NOBODY, |place| as_nobody(place, &["demo"]));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("hello from agent in /workspace") && ran.out.contains("✔ done"), "{}", ran.out);
+}
+
+fn place_owned_by(place: &Place, owner: u32, run: impl Fn(&Place) -> Ran) -> Ran {
+    let _ = std::fs::create_dir(place.data());
+    chown(place.data(), Some(owner), Some(owner)).unwrap();
+    run(place)
+}

@@ -1,0 +1,54 @@
+//! What the proxy of a host did since it started, for the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use protocol::Connection;
+
+/// What the proxy did since it started, over all sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Attempts that were denied, repeats included.
+    pub denied: u64,
+    /// Connections that were allowed and are over.
+    pub allowed: u64,
+    /// Those of them that failed or were cut.
+    pub failed: u64,
+    /// Bytes that left the sandboxes.
+    pub bytes_sent: u64,
+    /// Bytes that came in.
+    pub bytes_received: u64,
+}
+
+/// The counters behind [`Totals`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    denied: AtomicU64,
+    allowed: AtomicU64,
+    failed: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn denied(&self) {
+        self.denied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn allowed(&self, connection: &Connection) {
+        let sent = connection.bytes_sent.unwrap_or(0);
+        self.allowed.fetch_add(1, Ordering::Relaxed);
+        self.failed.fetch_add(u64::from(connection.error.is_some()), Ordering::Relaxed);
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        self.received.fetch_add(connection.bytes.unwrap_or(0).saturating_sub(sent), Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Totals {
+        Totals {
+            denied: self.denied.load(Ordering::Relaxed),
+            allowed: self.allowed.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            bytes_sent: self.sent.load(Ordering::Relaxed),
+            bytes_received: self.received.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A command between somebody else's streams, as in a pipe: nothing is kept, a reader that is slow slows the
+//! command, and a reader that goes away is a reader the command finds gone.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::{ExecResult, ExecSpec, Sandbox, SandboxError};
+
+/// How long output may still come after the command itself has ended, from what it left running.
+const AFTERMATH: Duration = Duration::from_millis(50);
+/// How long a reader may take for what a command that took too long had written.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Changes bytes on their way.
+pub type Filter = Box<dyn FnMut(&[u8]) -> Vec<u8> + Send>;
+
+/// Where one of the two outputs goes.
+pub struct Outflow {
+    /// Who reads it.
+    pub to: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What is done to it before.
+    pub filter: Option<Filter>,
+}
+
+/// The three standard streams of a command, seen from outside.
+pub struct Streams {
+    /// What it reads.
+    pub input: Box<dyn AsyncRead + Send + Unpin>,
+    /// What it writes.
+    pub output: Outflow,
+    /// What it complains.
+    pub errors: Outflow,
+}
+
+/// Runs a command to its end between `streams`. Of `spec` the output limit and the idle timeout have no meaning.
+pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> Result<ExecResult, SandboxError> {
+    let (started, timeout) = (Instant::now(), spec.timeout);
+    let mut process = sandbox.exec(spec).await?;
+    let (tell, ended) = watch::channel(false);
+    let mut feeding = std::pin::pin!(feed(streams.input, process.stdin.take()));
+    let pumps = async {
+        tokio::join!(pump(process.stdout, streams.output, ended.clone()), pump(process.stderr, streams.errors, ended));
+    };
+    let mut pumps = std::pin::pin!(pumps);
+    let (mut fed, mut pumped) = (false, false);
+    let mut result = ExecResult::default();
+    result.exit = loop {
+        tokio::select! {
+            () = &mut feeding, if !fed => fed = true,
+            () = &mut pumps, if !pumped => pumped = true,
+            ended = &mut process.exit => break ended?,
+            () = after(started, timeout), if !result.timed_out => {
+                result.timed_out = true;
+                (process.kill)();
+            }
+        }
+    };
+    result.wall = started.elapsed();
+    let _ = tell.send(true);
+    if !pumped {
+        let bound = if result.timed_out { DRAIN } else { Duration::MAX };
+        let _ = tokio::time::timeout(bound, pumps).await;
+    }
+    Ok(result)
+}
+
+async fn after(started: Instant, timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep_until(started + timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Hands on what comes in; at its end the command finds its own.
+async fn feed(mut from: Box<dyn AsyncRead + Send + Unpin>, to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
+    let Some(mut to) = to else { return };
+    // A command that does not read its input is not an error of ours.
+    let _ = tokio::io::copy(&mut from, &mut to).await;
+}
+
+/// Hands on what comes out. It ends by dropping `from`: a command whose reader has gone hears of it as it
+/// would without us.
+async fn pump(mut from: Box<dyn AsyncRead + Send + Unpin>, mut into: Outflow, mut ended: watch::Receiver<bool>) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = tokio::select! {
+            biased;
+            count = from.read(&mut buffer) => count.unwrap_or(0),
+            // What still holds the pipe outlives the command; it is not waited for.
+            () = aftermath(&mut ended) => 0,
+        };
+        if count == 0 {
+            break;
+        }
+        let written = match &mut into.filter {
+            Some(filter) => into.to.write_all(&filter(&buffer[..count])).await,
+            None => into.to.write_all(&buffer[..count]).await,
+        };
+        if written.is_err() {
+            return;
+        }
+    }
+    let _ = into.to.flush().await;
+}
+
+async fn aftermath(ended: &mut watch::Receiver<bool>) {
+    // Whoever would tell is gone only when the command is no longer waited for.
+    let _ = ended.wait_for(|ended| *ended).await;
+    tokio::time::sleep(AFTERMATH).await;
+}

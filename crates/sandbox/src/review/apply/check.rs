@@ -1,0 +1,169 @@
+//! Whether changes may be applied: every one is looked at before any is.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use policy::RuleRef;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::aliases::{Aliases, leaves};
+use super::refusal::{Difference, Reason, Refusal};
+use super::select::{makes_directory, removes_directory};
+use crate::beneath;
+use crate::overlay::ChangeKind;
+use crate::review::{Entry, SavedChange, Stamp};
+use crate::tree::{Next, visit};
+
+/// Asks the policy about a path relative to the workspace; answers with the rule that denies writing it.
+pub type Rules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
+
+/// Every reason against every change.
+pub(crate) fn check(
+    workspace: &OwnedFd,
+    place: &Path,
+    changes: &[SavedChange],
+    rules: Rules<'_>,
+) -> io::Result<Vec<Refusal>> {
+    let aliases = Aliases::read(workspace, place, changes)?;
+    let check = Check {
+        workspace,
+        rules,
+        aliases: &aliases,
+        made: paths(changes, makes_directory),
+        removed: paths(changes, |change| change.kind == ChangeKind::Deleted || change.base.is_some()),
+    };
+    let mut refusals = Vec::new();
+    for change in changes {
+        let reasons = check.reasons(change)?;
+        refusals.extend(reasons.into_iter().map(|reason| Refusal { path: change.path.clone(), reason }));
+    }
+    refusals.extend(check.names_by_new_links()?);
+    Ok(refusals)
+}
+
+fn paths(changes: &[SavedChange], wanted: impl Fn(&SavedChange) -> bool) -> HashSet<&Path> {
+    changes.iter().filter(|change| wanted(change)).map(|change| change.path.as_path()).collect()
+}
+
+struct Check<'a> {
+    workspace: &'a OwnedFd,
+    rules: Rules<'a>,
+    aliases: &'a Aliases,
+    /// Directories that will be made.
+    made: HashSet<&'a Path>,
+    /// What will be taken from the host, if only to be replaced.
+    removed: HashSet<&'a Path>,
+}
+
+impl Check<'_> {
+    fn reasons(&self, change: &SavedChange) -> io::Result<Vec<Reason>> {
+        if !is_inside(&change.path) {
+            return Ok(vec![Reason::BadPath]);
+        }
+        let mut reasons = Vec::new();
+        reasons.extend(self.denied(&change.path));
+        reasons.extend(unfit(change));
+        reasons.extend(self.conflict(change)?);
+        Ok(reasons)
+    }
+
+    fn denied(&self, path: &Path) -> Option<Reason> {
+        if let Some(rule) = (self.rules)(path) {
+            return Some(Reason::Denied { rule });
+        }
+        self.aliases
+            .names(path)
+            .into_iter()
+            .find_map(|name| (self.rules)(&name).map(|rule| Reason::DeniedThroughLink { name, rule }))
+    }
+
+    /// What the host has already gets new names when links are brought.
+    fn names_by_new_links(&self) -> io::Result<Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        for target in &self.aliases.brought {
+            visit(self.workspace, target, &mut |path, _| {
+                if !self.removed.contains(path)
+                    && let Some(reason @ Reason::DeniedThroughLink { .. }) = self.denied(path)
+                {
+                    refusals.push(Refusal { path: path.to_owned(), reason });
+                }
+                Ok(Next::Enter)
+            })?;
+        }
+        Ok(refusals)
+    }
+
+    fn conflict(&self, change: &SavedChange) -> io::Result<Option<Reason>> {
+        if change.conflict {
+            let gone = change.kind == ChangeKind::Added;
+            let difference = if gone { Difference::Gone } else { Difference::Changed };
+            return Ok(Some(Reason::Conflict(difference)));
+        }
+        let now = match self.on_host(&change.path)? {
+            Ok(now) => now,
+            Err(reason) => return Ok(Some(reason)),
+        };
+        if let Some(difference) = Difference::between(change.base.as_ref(), now.as_ref()) {
+            return Ok(Some(Reason::Conflict(difference)));
+        }
+        if removes_directory(change) && self.holds_more(&change.path)? {
+            return Ok(Some(Reason::Conflict(Difference::NotEmpty)));
+        }
+        Ok(None)
+    }
+
+    /// What the host has at `path`, or why that cannot be said.
+    fn on_host(&self, path: &Path) -> io::Result<Result<Option<Stamp>, Reason>> {
+        let parents = || path.ancestors().skip(1);
+        if parents().any(|parent| self.made.contains(parent)) {
+            return Ok(Ok(None));
+        }
+        let parent = path.parent().unwrap_or(Path::new(""));
+        match beneath::directory(self.workspace, parent).and_then(|_| beneath::stamp(self.workspace, path)) {
+            Ok(now) => Ok(Ok(now)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(Err(Reason::Conflict(Difference::Gone))),
+            Err(Errno::LOOP) => Ok(Err(Reason::ThroughLink)),
+            Err(Errno::XDEV) => Ok(Err(Reason::OtherFileSystem)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a directory that is to go holds what is not to go.
+    fn holds_more(&self, path: &Path) -> io::Result<bool> {
+        let directory = beneath::directory(self.workspace, path)?;
+        for name in beneath::names(&directory)? {
+            let inside: PathBuf = path.join(OsStr::from_bytes(name?.as_bytes()));
+            if !self.removed.contains(inside.as_path()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What no policy can allow.
+fn unfit(change: &SavedChange) -> Option<Reason> {
+    let kinds = [FileType::RegularFile, FileType::Directory, FileType::Symlink];
+    if change.base.is_some_and(|base| !kinds.contains(&base.kind())) {
+        return Some(Reason::SpecialFile);
+    }
+    match change.entry.as_ref()? {
+        Entry::Special { .. } => Some(Reason::SpecialFile),
+        Entry::Unsaved { reason } => Some(Reason::NotKept { why: *reason }),
+        Entry::Regular { mode, .. } if mode & 0o7000 != 0 => Some(Reason::SpecialMode { mode: *mode }),
+        Entry::Symlink { target } if leaves(&change.path, target) => {
+            Some(Reason::LinkLeaves { target: target.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the path names something below the workspace, by its text.
+fn is_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_))) && path.components().next().is_some()
+}

@@ -1,0 +1,217 @@
+//! Changes brought to the host, all or none.
+//!
+//! Every path is checked before any is touched. Then a journal is written, and steps are taken that can be
+//! finished or undone from wherever they stop. Deletions come first. Originals are kept until the next
+//! apply, so that the last one can be undone.
+//!
+//! The workspace must lie on a file system that can exchange two names; all local ones can.
+
+mod aliases;
+mod check;
+mod error;
+mod hand;
+mod place;
+mod refusal;
+mod replace;
+mod select;
+mod step;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+
+use self::check::check;
+use self::hand::{Hand, Stop};
+use self::select::select;
+use self::step::{Step, run, steps};
+use super::journal::{Journal, State};
+use super::lock::Lock;
+use super::manifest::{Known, Manifest, Record};
+use super::{SavedChange, SavedChanges, Stamp};
+use crate::beneath;
+
+pub use check::Rules;
+pub use error::ApplyError;
+pub use refusal::{Difference, Reason, Refusal};
+
+/// What was brought to the host, or taken back from it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Applied {
+    /// The changes, deletions first.
+    pub changes: Vec<SavedChange>,
+}
+
+/// Applies the changes at or below `paths`, or all of them, to `workspace`, and forgets them as changes.
+///
+/// `rules` answers with the rule that denies writing a path; what the policy hides must be among them, for
+/// a file made in its place would overwrite it. If any change is refused, none is applied.
+pub fn apply(
+    saved: &mut SavedChanges,
+    workspace: &Path,
+    paths: Option<&[&Path]>,
+    rules: Rules<'_>,
+) -> Result<Applied, ApplyError> {
+    apply_stepwise(saved, workspace, paths, rules, &|| ())
+}
+
+/// Completes an apply that stopped halfway.
+pub fn finish(directory: &Path) -> Result<Applied, ApplyError> {
+    finish_stepwise(directory, &|| ())
+}
+
+/// Takes back the last apply, whether it was finished or stopped halfway, and makes its changes pending
+/// again. Refused, with nothing done, where the host has changed since.
+pub fn undo(directory: &Path) -> Result<Applied, ApplyError> {
+    undo_stepwise(directory, &|| ())
+}
+
+pub(crate) fn apply_stepwise(
+    saved: &mut SavedChanges,
+    workspace: &Path,
+    paths: Option<&[&Path]>,
+    rules: Rules<'_>,
+    before_each: &dyn Fn(),
+) -> Result<Applied, ApplyError> {
+    let _lock = Lock::take(&saved.directory)?;
+    let manifest = Manifest::read(&saved.directory)?;
+    if manifest.saved_nanos != saved.manifest.saved_nanos {
+        return Err(ApplyError::Stale);
+    }
+    saved.manifest = manifest;
+    let last = Journal::read(&saved.directory)?;
+    if last.as_ref().is_some_and(Journal::is_unfinished) {
+        return Err(ApplyError::Unfinished);
+    }
+    let workspace = workspace.canonicalize()?;
+    let (changes, mut refusals) = select(saved.changes(), paths);
+    refusals.extend(check(&beneath::root(&workspace)?, &workspace, &changes, rules)?);
+    if !refusals.is_empty() {
+        return Err(ApplyError::Refused(refusals));
+    }
+    if changes.is_empty() {
+        return Ok(Applied { changes });
+    }
+    if let Some(last) = last {
+        last.remove(&saved.directory)?;
+    }
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let mut journal = Journal { id, workspace, state: State::Started, changes };
+    before_each();
+    journal.write(&saved.directory)?;
+    match complete(&saved.directory, &mut journal, before_each, ApplyError::stopped) {
+        Ok(manifest) => saved.manifest = manifest,
+        Err(error) => {
+            take_back(&saved.directory, &mut journal, before_each)?;
+            saved.manifest = Manifest::read(&saved.directory)?;
+            return Err(error);
+        }
+    }
+    Ok(Applied { changes: journal.changes })
+}
+
+pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<Applied, ApplyError> {
+    let _lock = Lock::take(directory)?;
+    let mut journal = Journal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
+    match journal.state {
+        State::Done => {}
+        State::Undoing => return Err(ApplyError::Undoing),
+        State::Started => drop(complete(directory, &mut journal, before_each, ApplyError::half_applied)?),
+    }
+    Ok(Applied { changes: journal.changes })
+}
+
+pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<Applied, ApplyError> {
+    let _lock = Lock::take(directory)?;
+    let mut journal = Journal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
+    take_back(directory, &mut journal, before_each)?;
+    Ok(Applied { changes: journal.changes })
+}
+
+/// Takes every step that is left and records the result.
+fn complete(
+    saved: &Path,
+    journal: &mut Journal,
+    before_each: &dyn Fn(),
+    stopped: fn(&Path, Stop) -> ApplyError,
+) -> Result<Manifest, ApplyError> {
+    let hand = Hand::open(saved, journal, before_each)?;
+    let steps = steps(&journal.changes);
+    run(&hand, &steps).map_err(|(path, stop)| stopped(path, stop))?;
+    hand.sync_names(&paths_of(&steps))?;
+    let mut manifest = Manifest::read(saved)?;
+    forget_applied(&mut manifest, &hand, &journal.changes)?;
+    hand.next();
+    manifest.write(saved)?;
+    hand.next();
+    drop(hand);
+    journal.state = State::Done;
+    journal.write(saved)?;
+    Ok(manifest)
+}
+
+/// Undoes every step, last one first, and makes the changes pending again.
+fn take_back(saved: &Path, journal: &mut Journal, before_each: &dyn Fn()) -> Result<(), ApplyError> {
+    let hand = Hand::open(saved, journal, before_each)?;
+    let steps_taken = steps(&journal.changes);
+    let applied = journal.state == State::Done;
+    let mut hindrances = Vec::new();
+    for step in &steps_taken {
+        hindrances.extend(step.hindrance(&hand, applied)?.map(|difference| (step.path(), difference)));
+    }
+    if !hindrances.is_empty() {
+        return Err(ApplyError::changed_since(hindrances));
+    }
+    if journal.state != State::Undoing {
+        let undoing = Journal { state: State::Undoing, ..journal.clone() };
+        hand.next();
+        undoing.write(saved)?;
+    }
+    for step in steps_taken.iter().rev() {
+        step.revert(&hand).map_err(|stop| ApplyError::half_applied(step.path(), stop))?;
+    }
+    hand.sync_names(&paths_of(&steps_taken))?;
+    let mut manifest = Manifest::read(saved)?;
+    remember_undone(&mut manifest, &hand, &journal.changes)?;
+    hand.next();
+    manifest.write(saved)?;
+    hand.next();
+    Ok(journal.remove(saved)?)
+}
+
+fn paths_of<'a>(steps: &[Step<'a>]) -> Vec<&'a Path> {
+    steps.iter().map(Step::path).collect()
+}
+
+/// The changes are none any more, and what they left on the host is ours.
+fn forget_applied(manifest: &mut Manifest, hand: &Hand<'_>, changes: &[SavedChange]) -> io::Result<()> {
+    let applied: HashMap<&Path, &SavedChange> = changes.iter().map(|change| (change.path.as_path(), change)).collect();
+    manifest.changes.retain(|record| applied.get(&*record.change.path).is_none_or(|change| **change != record.change));
+    manifest.known.retain(|known| !applied.contains_key(&*known.path));
+    for change in changes {
+        let left = on_host(hand, &change.path)?.filter(|stamp| !stamp.is_directory());
+        manifest.known.extend(left.map(|stamp| Known { path: change.path.clone(), stamp }));
+    }
+    Ok(())
+}
+
+/// The changes are pending again, over the originals as they are now.
+fn remember_undone(manifest: &mut Manifest, hand: &Hand<'_>, changes: &[SavedChange]) -> io::Result<()> {
+    let undone: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
+    manifest.known.retain(|known| !undone.contains(&*known.path));
+    let listed: HashSet<_> = manifest.changes.iter().map(|record| record.change.path.clone()).collect();
+    let missing = changes.iter().filter(|change| !listed.contains(&change.path));
+    manifest.changes.extend(missing.map(|change| Record { change: change.clone(), upper: None }));
+    for record in manifest.changes.iter_mut().filter(|record| undone.contains(&*record.change.path)) {
+        record.change.base = on_host(hand, &record.change.path)?;
+        record.change.conflict = false;
+    }
+    manifest.sort();
+    Ok(())
+}
+
+fn on_host(hand: &Hand<'_>, path: &Path) -> io::Result<Option<Stamp>> {
+    match beneath::stamp(&hand.workspace, path) {
+        Err(error) if beneath::is_absence(error) => Ok(None),
+        other => Ok(other?),
+    }
+}

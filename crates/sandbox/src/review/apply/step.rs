@@ -1,0 +1,226 @@
+//! The order of an apply: what must go goes first, then directories come, then files.
+//!
+//! Every step can be taken again after it was taken, and undone whether or not it was.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, chmodat, chownat, fchmod, mkdirat, unlinkat};
+use rustix::io::Errno;
+
+use super::hand::{Hand, Stop};
+use super::place::{Place, owner_like};
+use super::refusal::Difference;
+use super::replace::Replace;
+use super::select::{makes_directory, removes_directory};
+use crate::beneath;
+use crate::review::{Entry, SavedChange, Stamp};
+
+/// What the owner needs to work in a directory.
+const OWNER: u32 = 0o700;
+/// This many files are staged before they are brought to disk together.
+const BATCH: usize = 512;
+/// Fewer than this are brought to disk one by one.
+const FEW: usize = 16;
+
+/// One step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step<'a> {
+    RemoveDirectory { path: &'a Path, mode: u32 },
+    MakeDirectory { path: &'a Path, mode: u32 },
+    SetMode { path: &'a Path, before: u32, after: u32 },
+    Replace(Replace<'a>),
+}
+
+/// The steps of a set of changes, always the same for the same changes.
+pub(crate) fn steps(changes: &[SavedChange]) -> Vec<Step<'_>> {
+    let mut sorted: Vec<&SavedChange> = changes.iter().collect();
+    sorted.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut steps = Vec::new();
+    // A directory that opens does so before anything in it is touched, one that closes after.
+    let opens = |before: u32, after: u32| before & OWNER != OWNER && after & OWNER == OWNER;
+    let modes = || sorted.iter().filter_map(|change| mode_change(change));
+    steps.extend(modes().filter(|(_, before, after)| opens(*before, *after)).map(set_mode));
+    for change in sorted.iter().rev() {
+        steps.extend(removal(change, steps.len()));
+    }
+    for change in sorted.iter().filter(|change| makes_directory(change)) {
+        steps.push(Step::MakeDirectory { path: &change.path, mode: directory_mode(change) | OWNER });
+    }
+    for change in &sorted {
+        steps.extend(writing(change, steps.len()));
+    }
+    let closing: Vec<_> = modes()
+        .filter(|(_, before, after)| !opens(*before, *after))
+        .chain(sorted.iter().filter(|change| makes_directory(change)).filter_map(|change| {
+            let mode = directory_mode(change);
+            (mode & OWNER != OWNER).then_some((change.path.as_path(), mode | OWNER, mode))
+        }))
+        .collect();
+    steps.extend(closing.into_iter().rev().map(set_mode));
+    steps
+}
+
+fn set_mode((path, before, after): (&Path, u32, u32)) -> Step<'_> {
+    Step::SetMode { path, before, after }
+}
+
+fn directory_mode(change: &SavedChange) -> u32 {
+    match change.entry {
+        Some(Entry::Directory { mode }) => mode & 0o777,
+        _ => 0o755,
+    }
+}
+
+/// A directory that stays one, with other permissions.
+fn mode_change(change: &SavedChange) -> Option<(&Path, u32, u32)> {
+    let base = change.base.filter(Stamp::is_directory)?;
+    let Some(Entry::Directory { mode }) = change.entry else { return None };
+    Some((&change.path, base.mode & 0o777, mode & 0o777))
+}
+
+fn removal(change: &SavedChange, number: usize) -> Option<Step<'_>> {
+    let base = change.base?;
+    if removes_directory(change) {
+        return Some(Step::RemoveDirectory { path: &change.path, mode: base.permissions() });
+    }
+    let goes = !base.is_directory() && matches!(change.entry, None | Some(Entry::Directory { .. }));
+    goes.then_some(Step::Replace(Replace { number, path: &change.path, before: Some(base), after: None }))
+}
+
+fn writing(change: &SavedChange, number: usize) -> Option<Step<'_>> {
+    let after = change.entry.as_ref().filter(|entry| matches!(entry, Entry::Regular { .. } | Entry::Symlink { .. }))?;
+    let before = change.base.filter(|base| !base.is_directory());
+    Some(Step::Replace(Replace { number, path: &change.path, before, after: Some(after) }))
+}
+
+impl<'a> Step<'a> {
+    pub(crate) fn path(&self) -> &'a Path {
+        match self {
+            Self::RemoveDirectory { path, .. } | Self::MakeDirectory { path, .. } | Self::SetMode { path, .. } => path,
+            Self::Replace(replace) => replace.path,
+        }
+    }
+
+    fn run(&self, hand: &Hand<'_>) -> Result<(), Stop> {
+        match *self {
+            Self::RemoveDirectory { path, .. } => remove_directory(hand, path),
+            Self::MakeDirectory { path, mode } => make_directory(hand, path, mode),
+            Self::SetMode { path, after, .. } => change_mode(hand, path, after),
+            Self::Replace(replace) => {
+                if let Some(file) = replace.stage(hand)? {
+                    file.sync_all()?;
+                }
+                replace.swap(hand)
+            }
+        }
+    }
+
+    /// Puts things back as they were before this step, if it was taken.
+    pub(crate) fn revert(&self, hand: &Hand<'_>) -> Result<(), Stop> {
+        match *self {
+            Self::RemoveDirectory { path, mode } => make_directory(hand, path, mode),
+            Self::MakeDirectory { path, .. } => match remove_directory(hand, path) {
+                // Somebody works in it already.
+                Err(Stop::Conflict(Difference::NotEmpty)) => Ok(()),
+                other => other,
+            },
+            Self::SetMode { path, before, .. } => change_mode(hand, path, before),
+            Self::Replace(replace) => replace.revert(hand),
+        }
+    }
+
+    /// Why `revert` would stop, or leave something that was `applied`. Before everything was, a new file that
+    /// is not ours may as well be the reason why the apply stopped.
+    pub(crate) fn hindrance(&self, hand: &Hand<'_>, applied: bool) -> io::Result<Option<Difference>> {
+        match self {
+            Self::Replace(replace) if applied || replace.before.is_some() => replace.hindrance(hand),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Takes all steps that were not taken yet; stops at the first that cannot be.
+pub(crate) fn run<'a>(hand: &Hand<'_>, steps: &[Step<'a>]) -> Result<(), (&'a Path, Stop)> {
+    let writes = |step: &Step<'_>| matches!(step, Step::Replace(replace) if replace.after.is_some());
+    for group in steps.chunk_by(|one, two| writes(one) == writes(two)) {
+        for batch in group.chunks(BATCH) {
+            if batch.len() < FEW || !batch.first().is_some_and(writes) {
+                batch.iter().try_for_each(|step| step.run(hand).map_err(|stop| (step.path(), stop)))?;
+            } else {
+                run_together(hand, batch)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stages many files, brings them to disk in one call, and then puts them in place.
+fn run_together<'a>(hand: &Hand<'_>, batch: &[Step<'a>]) -> Result<(), (&'a Path, Stop)> {
+    let replaces = || {
+        batch.iter().filter_map(|step| match step {
+            Step::Replace(replace) => Some(replace),
+            _ => None,
+        })
+    };
+    for replace in replaces() {
+        replace.stage(hand).map_err(|stop| (replace.path, stop))?;
+    }
+    if let Some(first) = replaces().next() {
+        hand.sync().map_err(|error| (first.path, error.into()))?;
+    }
+    replaces().try_for_each(|replace| replace.swap(hand).map_err(|stop| (replace.path, stop)))
+}
+
+fn make_directory(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
+    let place = Place::find(&hand.workspace, path)?;
+    let owner = owner_like(&place)?;
+    hand.next();
+    match mkdirat(&place.directory, &place.name, Mode::from_raw_mode(0o700)) {
+        Ok(()) => {}
+        Err(Errno::EXIST) if place.stamp()?.is_some_and(|now| now.is_directory()) => {}
+        Err(Errno::EXIST) => return Err(Stop::Conflict(Difference::Appeared)),
+        Err(error) => return Err(error.into()),
+    }
+    if let Some((user, group)) = owner {
+        chownat(&place.directory, &place.name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    set_permissions(&place, mode)
+}
+
+fn remove_directory(hand: &Hand<'_>, path: &Path) -> Result<(), Stop> {
+    let place = match Place::find(&hand.workspace, path) {
+        Err(error) if beneath::is_absence(error) => return Ok(()),
+        other => other?,
+    };
+    hand.next();
+    match unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR) {
+        // It is gone already, and a file or link of ours may stand there.
+        Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Err(Stop::Conflict(Difference::NotEmpty)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn change_mode(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
+    let place = match Place::find(&hand.workspace, path) {
+        Err(error) if beneath::is_absence(error) => return Ok(()),
+        other => other?,
+    };
+    hand.next();
+    set_permissions(&place, mode)
+}
+
+/// Sets what owner, group and others may do, and keeps how the directory hands on its group. What is no
+/// directory any more is left alone.
+fn set_permissions(place: &Place, mode: u32) -> Result<(), Stop> {
+    let Some(now) = place.stamp()?.filter(Stamp::is_directory) else { return Ok(()) };
+    let mode = Mode::from_raw_mode(now.mode & 0o7000 | mode & 0o7777);
+    match beneath::directory(&place.directory, Path::new(&place.name)) {
+        Ok(directory) => fchmod(&directory, mode)?,
+        // A directory that cannot be read cannot be opened either.
+        Err(Errno::ACCESS) => chmodat(&place.directory, &place.name, mode, AtFlags::empty())?,
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}

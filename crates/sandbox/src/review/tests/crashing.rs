@@ -1,0 +1,291 @@
+//! An apply killed before each of its changes to a disk can be finished and undone, byte for byte.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+
+use super::fixture::{Desk, Tree, chmod, listed, places, tree};
+use crate::review::apply::{apply_stepwise, finish_stepwise, undo_stepwise};
+use crate::review::{ApplyError, SavedChanges};
+
+/// Every kind of change at once; elsewhere than on the workspace's own file system, where originals must be
+/// copied, only those that have originals.
+fn desk(place: &Path) -> Desk {
+    if place == places()[0] { every_kind() } else { originals(Desk::with_saved_in(place)) }
+}
+
+fn originals(desk: Desk) -> Desk {
+    for file in ["edited", "mode", "gone"] {
+        desk.host_file(file, &format!("{file}\n"));
+    }
+    symlink("edited", desk.host("link")).unwrap();
+    symlink("gone", desk.host("lost-link")).unwrap();
+    desk.upper_file("edited", "after\n");
+    desk.upper_file("mode", "mode\n");
+    chmod(&desk.upper("mode"), 0o755);
+    desk.whiteout("gone");
+    desk.whiteout("lost-link");
+    desk.upper_link("link", "mode");
+    desk
+}
+
+fn every_kind() -> Desk {
+    let desk = originals(Desk::new());
+    for file in ["old/a", "old/deep/b", "to-dir", "to-file/x", "to-link/y", "dir/kept"] {
+        desk.host_file(file, &format!("{file}\n"));
+    }
+    desk.whiteout("old");
+    desk.upper_file("to-dir/inside", "inside\n");
+    desk.upper_file("to-file", "file\n");
+    desk.upper_link("to-link", "dir");
+    desk.upper_file("dir/new", "new\n");
+    chmod(&desk.upper("dir"), 0o750);
+    desk.upper_file("fresh/empty", "");
+    desk.upper_link("fresh/link", "empty");
+    desk
+}
+
+/// The host before and after, without a crash.
+fn both_ends(place: &Path) -> (Tree, Tree) {
+    let desk = desk(place);
+    let before = tree(&desk.host(""));
+    let mut saved = desk.save();
+    crate::apply(&mut saved, &desk.host(""), None, &|_| None).unwrap();
+    (before, tree(&desk.host("")))
+}
+
+/// Runs `action`, stopping it dead before its change number `stop`; whether it came to its end.
+fn until(stop: usize, action: impl FnOnce(&dyn Fn()) -> Result<(), ApplyError>) -> bool {
+    let left = Cell::new(stop);
+    let before_each = || match left.get() {
+        0 => resume_unwind(Box::new("killed")),
+        more => left.set(more - 1),
+    };
+    match catch_unwind(AssertUnwindSafe(|| action(&before_each))) {
+        Ok(result) => {
+            result.unwrap();
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+fn applied_until(desk: &Desk, stop: usize) -> bool {
+    let mut saved = desk.save();
+    let workspace = desk.host("");
+    until(stop, |tick| apply_stepwise(&mut saved, &workspace, None, &|_| None, tick).map(drop))
+}
+
+/// Before its journal is written an apply has changed nothing, and there is nothing to recover.
+fn recover(outcome: Result<(), ApplyError>) {
+    match outcome {
+        Ok(()) | Err(ApplyError::NothingApplied) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Calls `check` for each number of changes after which an apply can stop.
+fn for_every_stop(place: &Path, check: impl Fn(&Desk, usize)) {
+    for stop in 0.. {
+        let desk = desk(place);
+        let ended = applied_until(&desk, stop);
+        check(&desk, stop);
+        if ended {
+            assert!(stop > 20, "only {stop} moments were tried");
+            return;
+        }
+    }
+}
+
+/// On the workspace's own file system and, where there is one, on another.
+fn on_each_file_system(check: impl Fn(&Path)) {
+    for place in places() {
+        check(&place);
+    }
+}
+
+#[test]
+fn a_killed_apply_can_be_finished_and_then_undone() {
+    on_each_file_system(|place| {
+        let (before, after) = both_ends(place);
+        for_every_stop(place, |desk, stop| {
+            let finished = finish_stepwise(&desk.saved(), &|| ());
+            if matches!(finished, Err(ApplyError::NothingApplied)) {
+                assert_eq!((stop, tree(&desk.host(""))), (0, before.clone()));
+                return;
+            }
+            finished.unwrap();
+            assert_eq!(tree(&desk.host("")), after, "finished after {stop}");
+            assert_eq!(listed(&SavedChanges::open(&desk.saved()).unwrap()), [""; 0]);
+            undo_stepwise(&desk.saved(), &|| ()).unwrap();
+            assert_eq!(tree(&desk.host("")), before, "finished after {stop} and undone");
+        });
+    });
+}
+
+#[test]
+fn a_killed_apply_can_be_undone_and_then_done_again() {
+    on_each_file_system(|place| {
+        let (before, after) = both_ends(place);
+        for_every_stop(place, |desk, stop| {
+            recover(undo_stepwise(&desk.saved(), &|| ()).map(drop));
+            assert_eq!(tree(&desk.host("")), before, "undone after {stop}");
+            let mut saved = SavedChanges::open(&desk.saved()).unwrap();
+            assert!(saved.changes().all(|change| !change.conflict));
+            crate::apply(&mut saved, &desk.host(""), None, &|_| None).unwrap();
+            assert_eq!(tree(&desk.host("")), after, "undone after {stop} and done again");
+        });
+    });
+}
+
+#[test]
+fn a_killed_finish_can_be_finished() {
+    let (_, after) = both_ends(&places()[0]);
+    for_every_stop(&places()[0], |desk, stop| {
+        // As many again each time: every moment of a finish is met from some moment of an apply.
+        for more in [0, 1, 3, 7, 15, 30] {
+            if until(more, |tick| finish_stepwise(&desk.saved(), tick).map(drop).or_else(nothing)) {
+                break;
+            }
+        }
+        let finished = finish_stepwise(&desk.saved(), &|| ());
+        recover(finished.map(drop));
+        if stop > 0 {
+            assert_eq!(tree(&desk.host("")), after, "after {stop}");
+        }
+    });
+}
+
+#[test]
+fn a_killed_undo_can_be_undone() {
+    on_each_file_system(|place| {
+        let (before, after) = both_ends(place);
+        for stop in 0.. {
+            let desk = desk(place);
+            assert!(applied_until(&desk, usize::MAX));
+            assert_eq!(tree(&desk.host("")), after);
+            let ended = until(stop, |tick| undo_stepwise(&desk.saved(), tick).map(drop));
+            recover(undo_stepwise(&desk.saved(), &|| ()).map(drop));
+            assert_eq!(tree(&desk.host("")), before, "after {stop}");
+            assert_eq!(SavedChanges::open(&desk.saved()).unwrap().changes().len(), desk.save().changes().len());
+            if ended {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_unfinished_apply_comes_first() {
+    let desk = desk(&places()[0]);
+    assert!(!applied_until(&desk, 20));
+    let mut saved = SavedChanges::open(&desk.saved()).unwrap();
+    assert!(saved.is_unfinished().unwrap());
+    let again = crate::apply(&mut saved, &desk.host(""), None, &|_| None);
+    assert!(matches!(again, Err(ApplyError::Unfinished)));
+    assert_eq!(crate::discard(&desk.saved()).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
+    // The contents it needs survive another save.
+    desk.save();
+    finish_stepwise(&desk.saved(), &|| ()).unwrap();
+    assert_eq!(tree(&desk.host("")), both_ends(&places()[0]).1);
+}
+
+/// Applies while somebody writes `file` before change number `moment`; whether that moment came.
+fn meddled(file: &str, moment: usize, before: &Tree) -> bool {
+    let desk = desk(&places()[0]);
+    let mut saved = desk.save();
+    let (left, wrote) = (Cell::new(Some(moment)), Cell::new(false));
+    let meddle = || {
+        if left.get() == Some(0) && desk.host(file).parent().unwrap().is_dir() {
+            desk.host_file(file, "theirs\n");
+            wrote.set(true);
+        }
+        left.set(left.get().and_then(|left| left.checked_sub(1)));
+    };
+    let result = apply_stepwise(&mut saved, &desk.host(""), None, &|_| None, &meddle);
+    let now = tree(&desk.host(""));
+    if wrote.get() {
+        assert_eq!(now[Path::new(file)].2, b"theirs\n", "{file} at {moment}");
+    }
+    let top = Path::new(file).iter().next().unwrap();
+    let rest = |tree: &Tree| -> Tree {
+        tree.iter()
+            .filter(|(path, _)| !path.starts_with(top))
+            .map(|(path, entry)| (path.clone(), entry.clone()))
+            .collect()
+    };
+    match result {
+        Ok(_) => {}
+        Err(ApplyError::Raced { path, .. }) => {
+            assert_eq!(path, Path::new(file));
+            assert_eq!(rest(&now), rest(before), "{file} at {moment}");
+        }
+        Err(error) => panic!("{file} at {moment}: {error:?}"),
+    }
+    left.get().is_none()
+}
+
+#[test]
+fn a_file_that_changes_under_our_hands_is_left_and_everything_put_back() {
+    let (before, _) = both_ends(&places()[0]);
+    for file in ["edited", "gone", "fresh/empty", "dir/new"] {
+        let moments = (0..1000).take_while(|moment| meddled(file, *moment, &before)).count();
+        assert!(moments > 40, "only {moments} moments were tried");
+    }
+}
+
+/// Somebody writes `file` before change number `moment` of an apply, which is killed right after that
+/// change; whether that moment came.
+fn meddled_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
+    let desk = desk(&places()[0]);
+    let mut saved = desk.save();
+    let count = Cell::new(0);
+    let meddle_and_die = || {
+        match count.get().cmp(&moment) {
+            Ordering::Less => {}
+            Ordering::Equal => desk.host_file(file, "theirs\n"),
+            Ordering::Greater => resume_unwind(Box::new("killed")),
+        }
+        count.set(count.get() + 1);
+    };
+    let apply = || apply_stepwise(&mut saved, &desk.host(""), None, &|_| None, &meddle_and_die);
+    // Killed while it puts things back, it may also have seen the file.
+    let _ = catch_unwind(AssertUnwindSafe(apply));
+    let undone = undo_stepwise(&desk.saved(), &|| ());
+    let now = tree(&desk.host(""));
+    if count.get() > moment {
+        assert_eq!(now[Path::new(file)].2, b"theirs\n", "{file} at {moment}");
+    }
+    match undone {
+        Ok(_) => assert_eq!(without(&now, file), without(before, file), "{file} at {moment}"),
+        // It was ours when they wrote it, or had not begun.
+        Err(ApplyError::Refused(_) | ApplyError::NothingApplied) => {}
+        Err(error) => panic!("{file} at {moment}: {error:?}"),
+    }
+    count.get() > moment
+}
+
+#[test]
+fn a_file_swapped_out_in_the_moment_of_a_crash_is_given_back() {
+    let (before, _) = both_ends(&places()[0]);
+    for file in ["edited", "gone", "dir/new"] {
+        let moments = (0..1000).take_while(|moment| meddled_and_killed(file, *moment, &before)).count();
+        assert!(moments > 40, "only {moments} moments were tried");
+    }
+}
+
+fn without(tree: &Tree, file: &str) -> Tree {
+    tree.iter()
+        .filter(|(path, _)| *path != Path::new(file))
+        .map(|(path, entry)| (path.clone(), entry.clone()))
+        .collect()
+}
+
+fn nothing(error: ApplyError) -> Result<(), ApplyError> {
+    match error {
+        ApplyError::NothingApplied => Ok(()),
+        error => Err(error),
+    }
+}

@@ -1,0 +1,153 @@
+//! Random trees and random edits: what was saved and applied is what the sandbox saw.
+//!
+//! The upper layer is written from the two trees, the host's and the one the sandbox saw, with every choice
+//! overlayfs may make taken at random: copied up or not, merged or opaque.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::fixture::{Desk, chmod, listed, tree, write};
+use crate::review::{apply, undo};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Node {
+    File(String, u32),
+    Link(&'static str),
+    Directory(BTreeMap<OsString, Node>, u32),
+}
+
+type Names = BTreeMap<OsString, Node>;
+
+/// Few names, so that two trees meet often; some of them awkward.
+fn names() -> impl Strategy<Value = OsString> {
+    prop::sample::select(vec![&b"a"[..], b"b", b"c", b"-x", b"\xff\xfe", "ü".as_bytes(), b"new\nline"])
+        .prop_map(|name| OsString::from_vec(name.to_vec()))
+}
+
+fn nodes() -> impl Strategy<Value = Node> {
+    let leaf = prop_oneof![
+        4 => ("[xy]{0,3}", prop::sample::select(vec![0o644, 0o755, 0o600])).prop_map(|(text, mode)| Node::File(text, mode)),
+        1 => prop::sample::select(vec!["a", "b/c", "."]).prop_map(Node::Link),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        (prop::collection::btree_map(names(), inner, 1..5), prop::sample::select(vec![0o755, 0o700]))
+            .prop_map(|(names, mode)| Node::Directory(names, mode))
+    })
+}
+
+fn trees() -> impl Strategy<Value = Names> {
+    prop::collection::btree_map(names(), nodes(), 0..6)
+}
+
+/// Answers of a coin, from a seed that shrinks.
+struct Coin(Vec<bool>, usize);
+
+impl Coin {
+    fn toss(&mut self) -> bool {
+        self.1 += 1;
+        self.0[self.1 % self.0.len()]
+    }
+}
+
+/// What the sandbox saw: part of the host's tree as it was, part of another, part gone.
+fn edit(host: &Names, other: &Names, coin: &mut Coin) -> Names {
+    let nothing = Names::new();
+    let mut seen = Names::new();
+    for name in host.keys().chain(other.keys()) {
+        let node = match (host.get(name), other.get(name)) {
+            // Mostly a directory stays one, or two trees would seldom meet further down.
+            (Some(Node::Directory(host, mode)), other) if coin.toss() || coin.toss() => {
+                let other = if let Some(Node::Directory(other, _)) = other { other } else { &nothing };
+                Some(Node::Directory(edit(host, other, coin), *mode))
+            }
+            (host, other) => if coin.toss() { host } else { other }.cloned(),
+        };
+        seen.extend(node.map(|node| (name.clone(), node)));
+    }
+    seen
+}
+
+fn build(names: &Names, directory: &Path) {
+    for (name, node) in names {
+        let path = directory.join(name);
+        match node {
+            Node::File(content, mode) => {
+                write(&path, content.as_bytes());
+                chmod(&path, *mode);
+            }
+            Node::Link(target) => symlink(target, &path).unwrap(),
+            Node::Directory(names, mode) => {
+                fs::create_dir(&path).unwrap();
+                build(names, &path);
+                chmod(&path, *mode);
+            }
+        }
+    }
+}
+
+/// Writes the layer that turns `host` into `seen`; `host` is `None` where it does not show.
+fn layer(desk: &Desk, path: &Path, host: Option<&Names>, seen: &Names, coin: &mut Coin) {
+    for (name, node) in seen {
+        let (path, below) = (path.join(name), host.and_then(|host| host.get(name)));
+        if below == Some(node) && coin.toss() {
+            continue;
+        }
+        match node {
+            Node::File(content, mode) => {
+                desk.upper_file(&path, content);
+                chmod(&desk.upper(&path), *mode);
+            }
+            Node::Link(target) => desk.upper_link(&path, target),
+            Node::Directory(names, mode) => {
+                let merged = match below {
+                    Some(Node::Directory(below, _)) if coin.toss() => Some(below),
+                    _ => None,
+                };
+                // Only where the host shows must a new directory hide it.
+                if host.is_some() && merged.is_none() {
+                    desk.opaque(&path);
+                } else {
+                    desk.upper_directory(&path);
+                }
+                layer(desk, &path, merged, names, coin);
+                chmod(&desk.upper(&path), *mode);
+            }
+        }
+    }
+    for name in host.into_iter().flat_map(Names::keys).filter(|name| !seen.contains_key(*name)) {
+        desk.whiteout(path.join(name));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_host_becomes_what_the_sandbox_saw(
+        host in trees(),
+        other in trees(),
+        coins in prop::collection::vec(any::<bool>(), 61),
+    ) {
+        let mut coin = Coin(coins, 0);
+        let seen = edit(&host, &other, &mut coin);
+        let (desk, picture) = (Desk::new(), Desk::new());
+        build(&host, &desk.host(""));
+        build(&seen, &picture.host(""));
+        layer(&desk, Path::new(""), Some(&host), &seen, &mut coin);
+        let before = tree(&desk.host(""));
+        let mut saved = desk.save();
+        apply(&mut saved, &desk.host(""), None, &|_| None).unwrap();
+        prop_assert_eq!(tree(&desk.host("")), tree(&picture.host("")));
+        prop_assert_eq!(listed(&desk.save()), [""; 0]);
+        if tree(&desk.host("")) != before {
+            undo(&desk.saved()).unwrap();
+        }
+        prop_assert_eq!(tree(&desk.host("")), before);
+    }
+}

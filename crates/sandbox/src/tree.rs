@@ -1,0 +1,74 @@
+//! A walk over a directory tree by descriptor, with no link followed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::io::Errno;
+
+use crate::beneath;
+
+/// What to do with a directory that was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Look into it.
+    Enter,
+    /// Leave it out.
+    Skip,
+}
+
+/// Names longer than this cannot be reached in one call.
+const MAX_PATH_BYTES: usize = 3800;
+
+/// Calls `each` for everything below `top`, itself below `root`, with paths relative to `root`. What this
+/// user cannot read is passed over: a sandbox of the same user cannot either.
+pub(crate) fn visit(
+    root: &OwnedFd,
+    top: &Path,
+    each: &mut dyn FnMut(&Path, FileType) -> io::Result<Next>,
+) -> io::Result<()> {
+    let mut open = vec![top.to_owned()];
+    while let Some(path) = open.pop() {
+        let directory = match beneath::directory(root, &path) {
+            Ok(directory) => directory,
+            Err(error) if error == Errno::ACCESS || beneath::is_absence(error) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        read(&directory, &path, &mut |path, kind| {
+            let next = each(&path, kind)?;
+            if kind != FileType::Directory || next == Next::Skip {
+                return Ok(());
+            }
+            if path.as_os_str().len() > MAX_PATH_BYTES {
+                return Err(io::Error::other(format!("`{}` is nested too deep", path.display())));
+            }
+            open.push(path);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn read(directory: &OwnedFd, path: &Path, each: &mut dyn FnMut(PathBuf, FileType) -> io::Result<()>) -> io::Result<()> {
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Not every file system tells.
+            FileType::Unknown => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            },
+            kind => kind,
+        };
+        each(path.join(OsStr::from_bytes(name.to_bytes())), kind)?;
+    }
+    Ok(())
+}

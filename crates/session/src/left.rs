@@ -1,0 +1,206 @@
+//! What a journal that broke off left open, and how it is closed.
+//!
+//! Reading is a fold over events, so whatever was written last, what comes out is the same for a host
+//! that was killed, a disk that was full, and a test.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use protocol::{
+    Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply, Question,
+    QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
+};
+use serde_json::{Value, json};
+use store::{Journal, JournalError};
+
+use crate::actor::{Queued, resolved_permission, resolved_question};
+use crate::{Accepted, Message};
+
+/// So many events are read at a time.
+const PAGE: usize = 1000;
+
+/// What a journal left open.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// What the session was started as; none if it never was.
+    pub(crate) started: Option<SessionStarted>,
+    /// `session.ended` was recorded.
+    pub(crate) ended: bool,
+    /// Messages that were taken and never started.
+    pub(crate) queued: VecDeque<Queued>,
+    /// Messages by the name their client gave them, oldest first.
+    pub(crate) named: Vec<(String, Accepted)>,
+    turn: Option<TurnId>,
+    permissions: BTreeMap<PermissionId, Permission>,
+    questions: BTreeMap<QuestionId, Question>,
+    items: BTreeMap<ItemId, Item>,
+}
+
+impl Left {
+    /// Reads a journal to its end.
+    pub(crate) fn read(journal: &dyn Journal) -> Result<Self, JournalError> {
+        let (mut left, mut seen) = (Self::default(), 0);
+        loop {
+            let page = journal.after(seen, PAGE)?;
+            let Some(last) = page.last() else { return Ok(left) };
+            seen = last.sequence;
+            for event in page {
+                left.observe(event);
+            }
+        }
+    }
+
+    /// Closes what is open and says that it did; `torn_bytes` were cut from the end of the file.
+    pub(crate) fn close(&mut self, journal: &dyn Journal, reason: &str, torn_bytes: u64) -> Result<(), JournalError> {
+        let interrupted = self.named_open();
+        let turn = self.turn.take();
+        let append = |body| journal.append(Draft::daemon(body).synthetic().in_turn(turn.clone())).map(drop);
+        for (_, mut item) in std::mem::take(&mut self.items) {
+            item.status = ItemStatus::Failed;
+            append(EventBody::ItemCompleted(ItemEvent { item }))?;
+        }
+        for (_, asked) in std::mem::take(&mut self.permissions) {
+            let resolved = resolved_permission(&asked, PermissionReply::Reject, Some("expired"));
+            append(EventBody::PermissionResolved(resolved))?;
+        }
+        for (_, asked) in std::mem::take(&mut self.questions) {
+            append(EventBody::QuestionResolved(resolved_question(&asked, None, Some("expired"))))?;
+        }
+        if turn.is_some() {
+            let (outcome, metadata) = (Some(TurnOutcome::Interrupted), Some(json!({"reason": reason})));
+            append(EventBody::TurnEnded(Turn { phase: TurnPhase::Ended, turn_id: turn.clone(), outcome, metadata }))?;
+        }
+        journal.append(Draft::daemon(EventBody::SessionRecovered(SessionRecovered { interrupted, torn_bytes })))?;
+        Ok(())
+    }
+
+    fn named_open(&self) -> Vec<String> {
+        let turn = self.turn.iter().map(TurnId::to_string);
+        let permissions = self.permissions.keys().map(PermissionId::to_string);
+        let questions = self.questions.keys().map(QuestionId::to_string);
+        turn.chain(permissions).chain(questions).collect()
+    }
+
+    fn observe(&mut self, event: Event) {
+        let sequence = event.sequence;
+        match event.draft.body {
+            EventBody::SessionStarted(started) => self.started = Some(started),
+            EventBody::SessionEnded(_) => self.ended = true,
+            EventBody::MessageQueued(queued) => {
+                let client_message_id = queued.client_message_id;
+                self.name(client_message_id.clone(), &queued.turn_id, sequence, true);
+                let (text, attachments) = (queued.message, queued.attachments);
+                let message = Message { text, attachments, client_message_id, ..Message::default() };
+                self.queued.push_back(Queued { turn: queued.turn_id, message });
+            }
+            EventBody::TurnStarted(turn) => self.turn_started(turn, sequence),
+            EventBody::TurnEnded(_) => self.turn = None,
+            EventBody::ItemStarted(ItemEvent { item }) => drop(self.items.insert(item.item_id.clone(), item)),
+            EventBody::ItemCompleted(ItemEvent { item }) => drop(self.items.remove(&item.item_id)),
+            EventBody::PermissionRequested(asked) => {
+                self.permissions.insert(asked.permission_id.clone(), asked);
+            }
+            EventBody::PermissionResolved(asked) => drop(self.permissions.remove(&asked.permission_id)),
+            EventBody::QuestionRequested(asked) => drop(self.questions.insert(asked.question_id.clone(), asked)),
+            EventBody::QuestionResolved(asked) => drop(self.questions.remove(&asked.question_id)),
+            _ => {}
+        }
+    }
+
+    fn turn_started(&mut self, turn: Turn, sequence: u64) {
+        let Some(id) = turn.turn_id else { return };
+        let was_queued = self.queued.iter().any(|queued| queued.turn == id);
+        self.queued.retain(|queued| queued.turn != id);
+        let named = turn.metadata.as_ref().and_then(|metadata| metadata.get("client_message_id"));
+        if !was_queued {
+            self.name(named.and_then(Value::as_str).map(str::to_owned), &id, sequence, false);
+        }
+        self.turn = Some(id);
+    }
+
+    fn name(&mut self, client_message_id: Option<String>, turn: &TurnId, sequence: u64, queued: bool) {
+        let Some(id) = client_message_id else { return };
+        self.named.push((id, Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{PermissionStatus, TurnPhase};
+    use store::MemoryJournal;
+
+    use super::*;
+
+    fn turn(phase: TurnPhase, id: &str) -> Turn {
+        Turn { phase, turn_id: Some(TurnId::new(id).unwrap()), outcome: None, metadata: None }
+    }
+
+    fn permission(id: &str) -> Permission {
+        let (action, status) = ("run_command".to_owned(), PermissionStatus::Requested);
+        Permission { permission_id: PermissionId::new(id).unwrap(), action, status, metadata: None }
+    }
+
+    /// What is written when a journal that holds `bodies` is closed.
+    fn check(bodies: Vec<EventBody>) -> Vec<String> {
+        let journal =
+            MemoryJournal::new(protocol::SessionId::new("s").unwrap(), std::sync::Arc::new(store::SystemClock));
+        let before = bodies.len() as u64;
+        for body in bodies {
+            journal.append(Draft::daemon(body)).unwrap();
+        }
+        Left::read(&journal).unwrap().close(&journal, "host_died", 0).unwrap();
+        let left = Left::read(&journal).unwrap();
+        assert!(left.named_open().is_empty() && left.items.is_empty(), "something stayed open");
+        let written = journal.after(before, usize::MAX).unwrap();
+        written.iter().map(|event| event.draft.body.kind().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_at_rest_is_only_told() {
+        let started = EventBody::SessionStarted(SessionStarted::default());
+        let turns = [turn(TurnPhase::Started, "trn_1"), turn(TurnPhase::Ended, "trn_1")];
+        let [first, last] = turns;
+        assert_eq!(
+            check(vec![started, EventBody::TurnStarted(first), EventBody::TurnEnded(last)]),
+            ["session.recovered"]
+        );
+    }
+
+    #[test]
+    fn everything_open_is_closed_before_its_turn() {
+        let asked = vec![
+            EventBody::TurnStarted(turn(TurnPhase::Started, "trn_1")),
+            EventBody::PermissionRequested(permission("per_1")),
+            EventBody::PermissionRequested(permission("per_2")),
+            EventBody::PermissionResolved(permission("per_1")),
+        ];
+        assert_eq!(check(asked), ["permission.resolved", "turn.ended", "session.recovered"]);
+    }
+
+    #[test]
+    fn a_message_waits_until_its_turn_starts() {
+        let queued = |id: &str| {
+            let (turn_id, client_message_id) = (TurnId::new(id).unwrap(), Some(format!("m-{id}")));
+            let message =
+                protocol::MessageQueued { turn_id, message: id.to_owned(), attachments: Vec::new(), client_message_id };
+            EventBody::MessageQueued(message)
+        };
+        let mut left = Left::default();
+        let started = EventBody::TurnStarted(turn(TurnPhase::Started, "trn_2"));
+        for (index, body) in [queued("trn_2"), queued("trn_3"), started].into_iter().enumerate() {
+            left.observe(event(index as u64 + 1, body));
+        }
+        assert_eq!(left.queued.iter().map(|queued| queued.turn.as_str()).collect::<Vec<_>>(), ["trn_3"]);
+        assert_eq!(left.named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m-trn_2", "m-trn_3"]);
+    }
+
+    fn event(sequence: u64, body: EventBody) -> Event {
+        let session_id = protocol::SessionId::new("s").unwrap();
+        Event {
+            event_id: format!("evt_{sequence}"),
+            sequence,
+            time: String::new(),
+            session_id,
+            draft: Draft::daemon(body),
+        }
+    }
+}
