@@ -25,6 +25,8 @@ pub(crate) struct Quirks {
     pub(crate) plan_mode: Option<&'static str>,
     /// Recognizes a message that is the program's own and not the model's.
     pub(crate) notice: Option<fn(&str) -> Option<Notice>>,
+    /// Answers that an old session is loaded before it has told all of it again; its menu comes after that.
+    pub(crate) replays_late: bool,
 }
 
 /// What a message of the program itself says.
@@ -177,7 +179,7 @@ impl AcpDialogue {
     }
 
     fn session_opened(&mut self, result: &Value) {
-        self.replaying = false;
+        self.replaying = self.replaying && self.quirks.replays_late;
         let Some(session) = result["sessionId"].as_str().map(str::to_owned).or_else(|| self.resume.clone()) else {
             return self.transcript.unknown(result.clone());
         };
@@ -187,7 +189,13 @@ impl AcpDialogue {
             self.request(Request::Mode, "session/set_mode", &params);
         }
         self.session = Some(session);
-        while let Some(text) = self.prompts.pop_front() {
+        self.start_prompts();
+    }
+
+    /// Hands over what waits, once the agent listens.
+    fn start_prompts(&mut self) {
+        while self.session.is_some() && !self.replaying {
+            let Some(text) = self.prompts.pop_front() else { break };
             self.start_prompt(&text);
         }
     }
@@ -231,10 +239,11 @@ impl Dialogue for AcpDialogue {
 
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         let text = prompt.with_attachments_named();
-        match (&self.session, self.broken.clone()) {
-            (_, Some(reason)) => self.fail(&reason),
-            (Some(_), None) => self.start_prompt(&text),
-            (None, None) => self.prompts.push_back(text),
+        if let Some(reason) = self.broken.clone() {
+            self.fail(&reason);
+        } else {
+            self.prompts.push_back(text);
+            self.start_prompts();
         }
         self.transcript.take()
     }
@@ -257,7 +266,7 @@ impl Dialogue for AcpDialogue {
     }
 
     fn interrupt(&mut self) -> Vec<Output> {
-        if let Some(session) = &self.session {
+        if let Some(session) = self.session.as_ref().filter(|_| self.prompts.is_empty()) {
             let params = json!({ "sessionId": session });
             self.transcript.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
             // The protocol wants every open request answered as cancelled.

@@ -57,7 +57,8 @@ impl Agent for GeminiAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), notice: Some(notice) }))
+        let quirks = Quirks { plan_mode: Some("plan"), notice: Some(notice), replays_late: true };
+        Box::new(AcpDialogue::new(context, quirks))
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Not here: running the plan (`sandbox`), the life of a session (`session`).
 
+mod capability;
 mod dialogue;
 mod diff;
 mod launch;
@@ -30,6 +31,7 @@ mod opencode;
 mod pi;
 mod qwen;
 
+pub use capability::Capabilities;
 pub use claude::ClaudeAgent;
 pub use codex::CodexAgent;
 pub use copilot::CopilotAgent;

@@ -1,3 +1,96 @@
-//! placeholder
-use crate::stage::World;
-pub(crate) async fn what_was_shown_is_what_the_table_says(_world: World) {}
+//! What the agents showed, and the table that says so.
+//!
+//! Noted while the scenarios run, compared when all have passed. `VIV_TEST_WRITE_CAPABILITIES=1` writes the
+//! table instead; a review shows what changed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use agents::{Capabilities, LaunchContext};
+use protocol::{ContentPart, Event, EventBody, EventSource, ItemKind, ItemRole};
+
+use crate::cast::Player;
+use crate::script::COMMAND_OUTPUT;
+
+static SHOWN: Mutex<BTreeMap<&'static str, Capabilities>> = Mutex::new(BTreeMap::new());
+
+/// Notes what an agent showed in a session.
+pub(crate) fn note(agent: &'static str, events: &[Event]) {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let can = shown.entry(agent).or_default();
+    for event in events {
+        see(can, event);
+    }
+    can.plan_mode = has_plan_mode(agent);
+}
+
+/// Compares what was shown with the table, or writes it.
+pub(crate) fn settle(players: &[Player]) -> ExitCode {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let differ: Vec<_> =
+        players.iter().filter(|player| shown[player.agent] != Capabilities::of(player.agent)).collect();
+    if std::env::var_os("VIV_TEST_WRITE_CAPABILITIES").is_some() {
+        let all = agents::all().map(agents::Agent::id);
+        let table: BTreeMap<_, _> =
+            all.map(|id| (id, shown.get(id).copied().unwrap_or_else(|| Capabilities::of(id)))).collect();
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../crates/agents/capabilities.json");
+        std::fs::write(path, serde_json::to_string_pretty(&table).unwrap() + "\n").unwrap();
+        return ExitCode::SUCCESS;
+    }
+    for player in &differ {
+        let (now, told) = (shown[player.agent], Capabilities::of(player.agent));
+        eprintln!("{} showed\n{now:#?}\nand crates/agents/capabilities.json says\n{told:#?}", player.agent);
+    }
+    if differ.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn see(can: &mut Capabilities, event: &Event) {
+    let native = !event.draft.synthetic && event.draft.source == EventSource::Agent;
+    can.session_lifecycle |= event.draft.native_session_id.is_some();
+    match &event.draft.body {
+        EventBody::PermissionRequested(_) => can.permissions = true,
+        EventBody::QuestionRequested(_) => can.questions = true,
+        EventBody::Error(_) if native => can.error_events = true,
+        EventBody::ItemDelta(_) if native => can.streaming_deltas = true,
+        EventBody::ItemStarted(started) if native && started.item.role != Some(ItemRole::User) => {
+            can.item_started = true;
+        }
+        EventBody::ItemCompleted(completed) => {
+            let item = &completed.item;
+            can.tool_calls |= item.kind == ItemKind::ToolCall;
+            can.tool_results |= item.kind == ItemKind::ToolResult;
+            for part in &item.content {
+                see_part(can, part, item.role);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn see_part(can: &mut Capabilities, part: &ContentPart, role: Option<ItemRole>) {
+    match part {
+        ContentPart::Text { text } if role == Some(ItemRole::Assistant) => {
+            can.text_messages = true;
+            // The model was told of the file that went with the words.
+            can.file_attachments |= text.contains("notes.txt");
+        }
+        ContentPart::ToolCall { name, .. } => can.mcp_tools |= name.starts_with("mcp"),
+        ContentPart::ToolResult { output, .. } => can.command_execution |= output.contains(COMMAND_OUTPUT),
+        ContentPart::FileRef { diff: Some(_), .. } => can.file_changes = true,
+        ContentPart::Reasoning { .. } => can.reasoning = true,
+        ContentPart::Image { .. } => can.images = true,
+        ContentPart::Status { .. } => can.status = true,
+        _ => {}
+    }
+}
+
+fn has_plan_mode(agent: &str) -> bool {
+    let context = LaunchContext {
+        permission_mode: Some("plan".to_owned()),
+        node: Some("/node".into()),
+        ..LaunchContext::default()
+    };
+    agents::by_name(agent).is_some_and(|agent| agent.plan(&context).is_ok())
+}

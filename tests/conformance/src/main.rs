@@ -47,7 +47,11 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(2);
     let players = cast::chosen();
     let trials = players.iter().flat_map(|player| trials(player, &backend)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if conclusion.has_failed() || conclusion.num_filtered_out > 0 || arguments.list {
+        return conclusion.exit_code();
+    }
+    ability::settle(&players)
 }
 
 /// The scenarios of one agent.
@@ -61,6 +65,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         talking::it_answers_and_remembers,
         talking::it_goes_on_after_a_restart,
         talking::a_huge_answer_arrives_whole,
+        talking::it_thinks_aloud,
         working::a_command_runs_when_allowed,
         working::a_command_does_not_run_when_denied,
         working::a_file_is_written,
@@ -74,7 +79,6 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         failing::a_model_that_hangs_ends_with_silence,
         ending::a_crash_is_told,
         ending::every_process_is_dead_when_it_is_terminated,
-        ability::what_was_shown_is_what_the_table_says,
     ]
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod say {
     pub(crate) const QUESTION: &str = "Ask me something, please.";
     pub(crate) const SLOWLY: &str = "Talk slowly, please.";
     pub(crate) const MUCH: &str = "Talk a lot, please.";
+    pub(crate) const THINK: &str = "Think aloud, please.";
     pub(crate) const KILL: &str = "End yourself, please.";
     pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
     pub(crate) const RATE_LIMITED: &str = "Fail once with 429.";
@@ -34,9 +35,8 @@ pub(crate) const MUCH_CHARS: usize = 200_000;
 
 /// The model for one agent.
 pub(crate) fn model(player: &Player) -> Scripted {
-    let command = format!("touch {TRACE}; echo conformance-$$((40 + 2)); readlink /proc/self/ns/pid");
-    // `$$` is the shell's own number; only `$${` means something to a script.
-    let command = command.replace("$$", "$");
+    // What it prints is nowhere in what is typed.
+    let command = format!("touch {TRACE}; printf 'conformance-%d\\n' 42; readlink /proc/self/ns/pid");
     let rules = json!([
         rule(say::WHICH, json!({"conversation": {"contains": "7391"}}), json!([{"text": "It was 7391."}])),
         work(say::COMMAND, &player.command(&command)),
@@ -47,7 +47,8 @@ pub(crate) fn model(player: &Player) -> Scripted {
         done(say::QUESTION, "You chose: ${tool_result}"),
         work(say::KILL, &player.command("kill -9 -1")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
-        paced(say::MUCH, "0123456789abcde\n".repeat(MUCH_CHARS / 16), 8000, 0),
+        paced(say::MUCH, much(), 8000, 0),
+        rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
         error(say::UNAUTHORIZED, 401, None),
         error(say::RATE_LIMITED, 429, Some(1)),
         error(say::BROKEN, 500, Some(1)),
@@ -58,6 +59,12 @@ pub(crate) fn model(player: &Player) -> Scripted {
     ]);
     let script = json!({"version": 1, "rules": rules});
     Scripted::new(Script::parse(&script.to_string()).unwrap())
+}
+
+/// A long text in which nothing comes twice: some agents take that for a model that runs in circles.
+fn much() -> String {
+    let scattered = |line: u64| line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}\n", scattered(line))).collect()
 }
 
 fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {

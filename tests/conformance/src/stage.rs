@@ -16,7 +16,7 @@ use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
 use crate::cast::Player;
-use crate::{script, shape};
+use crate::{ability, script, shape};
 
 /// What every scenario is given.
 pub(crate) struct World {
@@ -110,9 +110,15 @@ impl Stage {
 
     /// Says something and plays along until its turn has ended.
     pub(crate) async fn turn(&self, text: &str, answer: Answer) -> Turn {
-        let accepted = self.send(text).await;
+        self.turn_of(Message::text(text), answer).await
+    }
+
+    /// The same, with whatever goes with the words.
+    pub(crate) async fn turn_of(&self, message: Message, answer: Answer) -> Turn {
+        let text = message.text.clone();
+        let accepted = self.sessions.send(&self.id, message).await.unwrap();
         let mut tail = Tail::new(self.sessions.journal(&self.id).unwrap(), accepted.sequence);
-        let mut turn = Turn { text: text.to_owned(), events: Vec::new() };
+        let mut turn = Turn { text, events: Vec::new() };
         while !turn.has_ended() {
             let events = tail.next(1).await.unwrap();
             assert!(!events.is_empty(), "the record ended before the turn: {turn:#?}");
@@ -148,6 +154,7 @@ impl Stage {
     }
 
     pub(crate) async fn close(self) {
+        ability::note(self.player.agent, &self.events());
         self.sessions.terminate(&self.id).await.unwrap();
         self.sessions.close_all().await;
     }

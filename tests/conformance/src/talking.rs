@@ -1,6 +1,7 @@
 //! Words: an answer, a memory, a long answer.
 
-use protocol::{EventBody, TurnOutcome};
+use protocol::{Attachment, EventBody, TurnOutcome};
+use session::Message;
 
 use crate::script::{MUCH_CHARS, say};
 use crate::stage::{Answer, World};
@@ -45,6 +46,22 @@ pub(crate) async fn a_huge_answer_arrives_whole(world: World) {
     let turn = stage.turn(say::MUCH, Answer::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed));
     // Some agents trim the end of what is said.
-    assert!(turn.words().trim_end().len() >= MUCH_CHARS - 16, "{} characters came", turn.words().len());
+    assert!(turn.words().trim_end().len() >= MUCH_CHARS - 32, "{} characters came", turn.words().len());
+    stage.close().await;
+}
+
+/// A thought and a file that goes with the words: shown by those who can, and in nobody's way.
+pub(crate) async fn it_thinks_aloud(world: World) {
+    let stage = world.open().await;
+    let attachments = vec![Attachment { path: "notes.txt".to_owned(), mime: None, filename: None }];
+    let message = Message { attachments, ..Message::text(say::THINK) };
+    let turn = stage.turn_of(message, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains("So it is"), "{turn:?}");
+    if stage.player.agent == "mock" {
+        // Everything an agent could ever show.
+        let demo = stage.turn("/demo", Answer::Yes).await;
+        assert_eq!(demo.outcome(), Some(TurnOutcome::Completed), "{demo:?}");
+    }
     stage.close().await;
 }

@@ -9,11 +9,15 @@ use crate::transcript::{Speech, ToolOutcome};
 
 impl AcpDialogue {
     pub(super) fn update(&mut self, value: Value) {
+        let update = &value["params"]["update"];
         // What an old session was is in the journal already.
         if self.replaying {
+            if self.session.is_some() && update["sessionUpdate"] == "available_commands_update" {
+                self.replaying = false;
+                self.start_prompts();
+            }
             return;
         }
-        let update = &value["params"]["update"];
         match update["sessionUpdate"].as_str().unwrap_or_default() {
             "agent_message_chunk" => self.chunk(Speech::Message, update),
             "agent_thought_chunk" => self.chunk(Speech::Thought, update),

@@ -38,6 +38,8 @@ impl Actor {
 
     /// The host goes away: the turn is interrupted, the session stays and can be continued.
     pub(super) async fn close(&mut self) {
+        // What it wrote since its last turn ended is the best it can be resumed from.
+        self.keep_memory().await;
         let closed = async {
             self.end_agent().await?;
             self.finish_turn(Input::Terminate, "host_shut_down").await
