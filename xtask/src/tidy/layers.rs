@@ -34,6 +34,7 @@ const LAYERS: &[Layer] = &[
     layer("session", &["protocol", "policy", "agents", "store", "sandbox", "gateway"]),
     layer("server", &["protocol", "store", "session"]),
     layer("cli", &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "session", "server"]),
+    Layer { name: "security", may_know: &[], tests_may_know: &["policy", "jail", "sandbox"] },
     layer("xtask", &["protocol"]),
 ];
 
