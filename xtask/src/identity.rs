@@ -12,7 +12,7 @@ use crate::step::quietly;
 use crate::workspace;
 
 /// The crates whose tests run as root and as an ordinary user.
-pub(crate) const BOTH: &[&str] = &["jail", "sandbox"];
+pub(crate) const BOTH: &[&str] = &["jail", "sandbox", "security"];
 
 /// The ordinary user; made when root tests, and removed again if we made it.
 const USER: &str = "viv-test";

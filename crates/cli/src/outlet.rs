@@ -1,19 +1,24 @@
 //! Output of programs that are not trusted, on its way to a person's terminal.
 //!
 //! A terminal obeys what it is sent: an escape sequence can rewrite the screen, set the clipboard or type
-//! for the person. Colours pass, everything else that commands the terminal does not.
+//! for the person. Colours pass, everything else that commands the terminal does not. The controls of C1
+//! (U+0080 to U+009F) are escapes of two bytes in one: they are read as such, alone or encoded as UTF-8.
 
 /// Lets text and colours through, and nothing that commands the terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Outlet {
     state: State,
     pending: Vec<u8>,
+    /// How many bytes of a letter are still to come.
+    letter_rest: u8,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
     #[default]
     Text,
+    /// After the byte that begins both a letter of Latin-1 and a control of C1.
+    Latin,
     /// After ESC.
     Escape,
     /// After ESC [: parameters of a control sequence.
@@ -24,6 +29,8 @@ enum State {
     CommandEscape,
 }
 
+/// First byte of U+0080 to U+00BF in UTF-8.
+const LATIN: u8 = 0xc2;
 /// A colour has few parameters; whatever is longer is no colour.
 const LONGEST_COLOUR: usize = 32;
 
@@ -40,16 +47,15 @@ impl Outlet {
     #[expect(clippy::match_same_arms, reason = "the arms are a table of states, read from top to bottom")]
     fn byte(&mut self, byte: u8, shown: &mut Vec<u8>) {
         self.state = match (self.state, byte) {
-            (State::Text | State::Escape | State::Control, 0x1b) => State::Escape,
-            (State::Text, b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0x80..) => {
-                shown.push(byte);
+            (State::Latin, 0x80..=0x9f) => self.control(byte),
+            (State::Latin, 0xa0..=0xbf) => {
+                shown.extend([LATIN, byte]);
                 State::Text
             }
-            (State::Escape, b'[') => {
-                self.pending.clear();
-                State::Control
-            }
-            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Command,
+            (State::Text | State::Latin | State::Escape | State::Control, 0x1b) => State::Escape,
+            (State::Text | State::Latin, _) => self.text(byte, shown),
+            // ESC and a letter from `@` to `_` is one of C1.
+            (State::Escape, b'@'..=b'_') => self.control(byte + 0x40),
             (State::Control, b'0'..=b'9' | b';' | b':') if self.pending.len() < LONGEST_COLOUR => {
                 self.pending.push(byte);
                 State::Control
@@ -65,11 +71,46 @@ impl Outlet {
                 self.pending.resize(LONGEST_COLOUR, b' ');
                 State::Control
             }
-            (State::Command, 0x07) | (State::CommandEscape, b'\\') => State::Text,
+            (State::Command, 0x07 | 0x9c) | (State::CommandEscape, b'\\') => State::Text,
             (State::Command | State::CommandEscape, 0x1b) => State::CommandEscape,
             (State::Command | State::CommandEscape, _) => State::Command,
-            (State::Text | State::Escape | State::Control, _) => State::Text,
+            (State::Escape | State::Control, _) => State::Text,
         };
+    }
+
+    /// A byte that is not part of a sequence.
+    fn text(&mut self, byte: u8, shown: &mut Vec<u8>) -> State {
+        if self.letter_rest > 0 && (0x80..=0xbf).contains(&byte) {
+            self.letter_rest -= 1;
+            shown.push(byte);
+            return State::Text;
+        }
+        self.letter_rest = match byte {
+            0xc3..=0xdf => 1,
+            0xe0..=0xef => 2,
+            0xf0..=0xf4 => 3,
+            _ => 0,
+        };
+        match byte {
+            LATIN => return State::Latin,
+            0x80..=0x9f => return self.control(byte),
+            b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0xa0.. => shown.push(byte),
+            _ => {}
+        }
+        State::Text
+    }
+
+    /// What a control of C1 begins.
+    fn control(&mut self, control: u8) -> State {
+        self.letter_rest = 0;
+        match control {
+            0x9b => {
+                self.pending.clear();
+                State::Control
+            }
+            0x90 | 0x98 | 0x9d..=0x9f => State::Command,
+            _ => State::Text,
+        }
     }
 }
 
@@ -104,5 +145,15 @@ mod tests {
         check(b"a\x1bcb\x08\x07\x00", b"ab");
         check(b"a\x1bP$q\"p\x1b\\b", b"ab");
         check(b"\x1b[6n\x1b[c", b"");
+    }
+
+    #[test]
+    fn the_one_byte_forms_of_escapes_do_not_either() {
+        check(b"a\xc2\x9b6nb", b"ab");
+        check(b"a\xc2\x9d52;c;c2VjcmV0\xc2\x9cb", b"ab");
+        check(b"a\x9b6nb\x9d0;title\x9cc\x85", b"abc");
+        check(b"\xc2\x9b1;31mred", b"\x1b[1;31mred");
+        // Bytes of the same value inside letters are letters.
+        check("Û œ € ᛛ 𛛛 Â« «".as_bytes(), "Û œ € ᛛ 𛛛 Â« «".as_bytes());
     }
 }

@@ -224,11 +224,12 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for (_, directory) in &self.directories {
-            // A group is busy until the kernel has let go of the last process; the next start sweeps the rest.
-            for _ in 0..50 {
+            // A group is busy until the kernel has let go of the last process, which takes a loaded machine
+            // longer than one would think; the next start sweeps the rest.
+            for _ in 0..1000 {
                 match fs::remove_dir(directory) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                        std::thread::sleep(std::time::Duration::from_millis(1));
+                        std::thread::sleep(std::time::Duration::from_millis(2));
                     }
                     _ => break,
                 }

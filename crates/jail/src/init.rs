@@ -7,12 +7,14 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{DumpableBehavior, Pid, Resource, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{ExecPlan, ProcessLimits};
+use crate::seccomp::Filters;
 use crate::sys;
 use crate::wire;
 
@@ -43,8 +45,16 @@ pub(crate) enum InitReport {
     Exited { exec: u64, code: Option<i32>, signal: Option<i32>, cpu_micros: u64, peak_rss_bytes: u64 },
 }
 
+/// What every command here is held to.
+pub(crate) struct HouseRules<'a> {
+    /// By the kernel, each process apart.
+    pub(crate) limits: ProcessLimits,
+    /// Beside those init itself is under.
+    pub(crate) filters: &'a Filters,
+}
+
 /// Serves `control` until it closes.
-pub(crate) fn serve(control: &OwnedFd, limits: ProcessLimits) -> io::Result<()> {
+pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()> {
     let children = sys::child_signal_fd()?;
     let mut running: HashMap<i32, u64> = HashMap::new();
     loop {
@@ -64,11 +74,12 @@ pub(crate) fn serve(control: &OwnedFd, limits: ProcessLimits) -> io::Result<()> 
                 None => return Ok(()),
                 Some((InitRequest::Exec(plan), fds)) => {
                     hide()?;
-                    start(control, &plan, &fds, limits, &mut running)?;
+                    start(control, &plan, &fds, house, &mut running)?;
                 }
                 Some((InitRequest::Kill { exec }, _)) => {
-                    if let Some((pid, _)) = running.iter().find(|(_, id)| **id == exec) {
-                        end_tree(*pid);
+                    // What an ended command left behind may stay; it is not what is to be ended now.
+                    if running.values().any(|id| *id == exec) {
+                        end_all(exec);
                     }
                 }
             }
@@ -103,7 +114,7 @@ fn start(
     control: &OwnedFd,
     plan: &ExecPlan,
     fds: &[OwnedFd],
-    limits: ProcessLimits,
+    house: &HouseRules<'_>,
     running: &mut HashMap<i32, u64>,
 ) -> io::Result<()> {
     // Closes without a word when execve succeeds.
@@ -111,7 +122,7 @@ fn start(
     let pid = match sys::fork() {
         Err(error) => return not_started(control, plan.exec, &error),
         Ok(None) => {
-            let error = become_command(plan, fds, limits);
+            let error = become_command(plan, fds, house.limits, house.filters);
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             let _ = rustix::io::write(&tell, &errno.to_ne_bytes());
             sys::exit_now(127)
@@ -133,14 +144,14 @@ fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()
 }
 
 /// Turns this fresh child into the command. Returns only when that failed.
-fn become_command(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Error {
-    match prepare(plan, fds, limits) {
+fn become_command(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits, filters: &Filters) -> io::Error {
+    match prepare(plan, fds, limits, filters) {
         Err(error) => error,
         Ok(()) => exec_in_path(plan),
     }
 }
 
-fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Result<()> {
+fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits, filters: &Filters) -> io::Result<()> {
     let [stdin, stdout, stderr] = fds else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
     rustix::process::setsid()?;
     if plan.terminal {
@@ -150,7 +161,7 @@ fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Resul
     rustix::stdio::dup2_stdout(stdout)?;
     rustix::stdio::dup2_stderr(stderr)?;
     sys::close_on_exec_from(3)?;
-    sys::lower_limit(Resource::Core, 0)?;
+    sys::lower_limit(Resource::Rttime, mark(plan.exec))?;
     sys::lower_limit(Resource::Nofile, limits.nofile)?;
     if let Some(bytes) = limits.data_bytes {
         sys::lower_limit(Resource::Data, bytes)?;
@@ -163,7 +174,7 @@ fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits) -> io::Resul
         sys::set_signal(signal, sys::Disposition::Default);
     }
     sys::block_signals(false);
-    Ok(())
+    filters.install_for_command()
 }
 
 /// Looks the program up as a shell would: along PATH unless its name has a slash.
@@ -197,21 +208,44 @@ fn exec_in_path(plan: &ExecPlan) -> io::Error {
     worst
 }
 
-/// Ends `pid` and everything that descends from it, children first stopped from making more.
-fn end_tree(pid: i32) {
-    let mut victims = vec![pid];
-    let mut next = 0;
-    while let Some(parent) = victims.get(next).copied() {
-        next += 1;
-        let Some(target) = Pid::from_raw(parent) else { continue };
-        let _ = rustix::process::kill_process(target, Signal::STOP);
-        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        victims.extend(children.split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+/// Ends everything that descends from a command, whatever it made of itself since.
+///
+/// A daemon has no parent of the command, no group and no session, but it carries the command's mark. Who
+/// forks faster than this kills runs into the limit of processes: nobody reaps them meanwhile.
+fn end_all(exec: u64) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let (mark, begun) = (mark(exec).to_string(), Instant::now());
+    loop {
+        let marked: Vec<Pid> = living().filter(|pid| carries(*pid, &mark)).collect();
+        if marked.is_empty() || begun.elapsed() > PATIENCE {
+            return;
+        }
+        for pid in marked {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
     }
-    for victim in victims.into_iter().filter_map(Pid::from_raw) {
-        let _ = rustix::process::kill_process(victim, Signal::KILL);
-    }
-    if let Some(group) = Pid::from_raw(pid) {
-        let _ = rustix::process::kill_process_group(group, Signal::KILL);
-    }
+}
+
+/// A hard limit nobody uses, here or in programs: the time a real-time process may run. It goes from parent
+/// to child, cannot be raised again, and the filter lets nobody lower it: whose descendant one is.
+fn mark(exec: u64) -> u64 {
+    const FIRST: u64 = 1 << 40;
+    let limit = rustix::process::getrlimit(Resource::Rttime).maximum.unwrap_or(FIRST);
+    limit.saturating_sub(exec + 1)
+}
+
+/// Processes of this PID namespace that have not ended, this one aside.
+fn living() -> impl Iterator<Item = Pid> {
+    let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 1);
+    numbers.filter_map(Pid::from_raw).filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    })
+}
+
+fn carries(pid: Pid, mark: &str) -> bool {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"));
+    line.is_some_and(|line| line.split_whitespace().nth(1) == Some(mark))
 }

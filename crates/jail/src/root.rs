@@ -23,19 +23,28 @@ use crate::sys::{self, attr};
 const SCRATCH: &str = "/tmp/.scratch";
 /// Devices that give nothing away; everything else of /dev does not exist inside.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Parts of /proc that speak of the host, or of other users' keys.
-const MASKED: [&str; 12] = [
+/// Parts of /proc that speak of the host: its keys, its memory, its boot, what its people type.
+const MASKED: [&str; 21] = [
     "acpi",
     "asound",
+    "bus",
+    "cmdline",
+    "fs",
+    "interrupts",
+    "irq",
+    "kallsyms",
     "kcore",
+    "key-users",
     "keys",
     "kmsg",
     "latency_stats",
+    "modules",
     "sched_debug",
     "scsi",
     "sysrq-trigger",
     "timer_list",
     "timer_stats",
+    "tty",
     "vmallocinfo",
 ];
 

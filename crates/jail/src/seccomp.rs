@@ -91,8 +91,13 @@ const TERMINAL_INJECTION: [u64; 2] = [0x5412 /* TIOCSTI */, 0x541C /* TIOCLINUX 
 /// AF_VSOCK and AF_ALG are not confined by a network namespace; nobody needs the other forty.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// The compiled filters, in the order they are installed.
-pub(crate) struct Filters(Vec<BpfProgram>);
+/// The compiled filters.
+pub(crate) struct Filters {
+    /// For everything inside, in the order they are installed.
+    all: Vec<BpfProgram>,
+    /// For commands: what init still does before it becomes one.
+    commands: BpfProgram,
+}
 
 impl Filters {
     /// Compiles them; once a process.
@@ -102,27 +107,39 @@ impl Filters {
             SeccompFilter::new(rules, SeccompAction::Allow, on_match, arch)?.try_into()
         };
         let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-        // clone3 hides its flags behind a pointer that no filter can read: as if the kernel had none, so
-        // that libc falls back to clone.
         let missing = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+        let pretended = SeccompAction::Errno(0);
         let no_family = SeccompAction::Errno(libc::EAFNOSUPPORT.cast_unsigned());
         let compile = || -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
             Ok(vec![
                 filter(refused_calls()?, refused)?,
-                filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), missing)?,
+                filter(hidden_arguments(), missing)?,
+                filter(core_limits()?, pretended)?,
                 filter(BTreeMap::from([(libc::SYS_socket, foreign_families()?)]), no_family)?,
             ])
         };
-        compile().map(Self).map_err(io::Error::other)
+        let mut programs = compile().map_err(io::Error::other)?;
+        programs.extend(foreign_numbers());
+        let commands = mark_limits().and_then(|rules| filter(rules, SeccompAction::Errno(libc::EPERM.cast_unsigned())));
+        Ok(Self { all: programs, commands: commands.map_err(io::Error::other)? })
     }
 
     /// Installs them for this process and everything it starts. There is no way back.
     pub(crate) fn install(&self) -> io::Result<()> {
-        self.0.iter().try_for_each(|program| seccompiler::apply_filter(program)).map_err(|error| match error {
-            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
-            other => io::Error::other(other),
-        })
+        self.all.iter().try_for_each(install)
     }
+
+    /// Takes from a process that is about to become a command what only init may.
+    pub(crate) fn install_for_command(&self) -> io::Result<()> {
+        install(&self.commands)
+    }
+}
+
+fn install(program: &BpfProgram) -> io::Result<()> {
+    seccompiler::apply_filter(program).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+        other => io::Error::other(other),
+    })
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -141,10 +158,94 @@ fn refused_calls() -> Result<Rules, seccompiler::BackendError> {
         vec![SeccompRule::new(vec![
             SeccompCondition::new(0, Len::Dword, Op::Ne, 0)?,
             SeccompCondition::new(0, Len::Dword, Op::Ne, 0xffff_ffff)?,
-            SeccompCondition::new(0, Len::Dword, Op::Ne, 0x0004_0000)?,
         ])?],
     );
+    rules.extend(limits_of_others()?);
+    rules.extend(set_id_modes()?);
     Ok(rules)
+}
+
+/// Calls whose arguments lie behind a pointer that no filter can read: as if the kernel had none, so that
+/// programs fall back. clone3 makes namespaces, openat2 files that change who runs them.
+fn hidden_arguments() -> Rules {
+    BTreeMap::from([(libc::SYS_clone3, Vec::new()), (libc::SYS_openat2, Vec::new())])
+}
+
+/// Limits of other processes, init's among them.
+fn limits_of_others() -> Result<Rules, seccompiler::BackendError> {
+    let other = SeccompRule::new(vec![SeccompCondition::new(0, Len::Dword, Op::Ne, 0)?])?;
+    Ok(BTreeMap::from([(libc::SYS_prlimit64, vec![other])]))
+}
+
+/// The limit that says which command a process is of.
+fn mark_limits() -> Result<Rules, seccompiler::BackendError> {
+    changes_of_limit(u64::from(libc::RLIMIT_RTTIME))
+}
+
+/// Changing the limit of core dumps is told to have worked and does nothing: programs that forbid theirs
+/// insist on it, and any other value than ours would hand their dumps to the host.
+fn core_limits() -> Result<Rules, seccompiler::BackendError> {
+    changes_of_limit(u64::from(libc::RLIMIT_CORE))
+}
+
+/// Both calls that set `resource`; prlimit(2) without a new value only asks.
+fn changes_of_limit(resource: u64) -> Result<Rules, seccompiler::BackendError> {
+    let asks_for = |argument| SeccompCondition::new(argument, Len::Dword, Op::Eq, resource);
+    let with_value = SeccompCondition::new(2, Len::Qword, Op::Ne, 0)?;
+    Ok(BTreeMap::from([
+        (libc::SYS_prlimit64, vec![SeccompRule::new(vec![asks_for(1)?, with_value])?]),
+        (libc::SYS_setrlimit, vec![SeccompRule::new(vec![asks_for(0)?])?]),
+    ]))
+}
+
+/// Modes that change who runs a program. In a bound workspace it would lie on the host, owned by whoever
+/// started the sandbox, for everybody there to run.
+fn set_id_modes() -> Result<Rules, seccompiler::BackendError> {
+    let bits = [u64::from(libc::S_ISUID), u64::from(libc::S_ISGID)];
+    let has = |argument, bit| SeccompCondition::new(argument, Len::Dword, Op::MaskedEq(bit), bit);
+    let modes = |argument: u8| -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+        bits.iter().map(|bit| SeccompRule::new(vec![has(argument, *bit)?])).collect()
+    };
+    // The mode counts only when a file is made: without one it is whatever the register held.
+    let making = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.cast_unsigned()));
+    let modes_of_new = |flags: u8| -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+        let pairs = making.iter().flat_map(|flag| bits.iter().map(move |bit| (*flag, *bit)));
+        pairs.map(|(flag, bit)| SeccompRule::new(vec![has(flags, flag)?, has(flags + 1, bit)?])).collect()
+    };
+    let mut rules = Rules::from([
+        (libc::SYS_fchmod, modes(1)?),
+        (libc::SYS_fchmodat, modes(2)?),
+        (libc::SYS_fchmodat2, modes(2)?),
+        (libc::SYS_mknodat, modes(2)?),
+        (libc::SYS_openat, modes_of_new(2)?),
+    ]);
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([
+        (libc::SYS_chmod, modes(1)?),
+        (libc::SYS_creat, modes(1)?),
+        (libc::SYS_mknod, modes(1)?),
+        (libc::SYS_open, modes_of_new(1)?),
+    ]);
+    Ok(rules)
+}
+
+/// The x32 table has the architecture's name and numbers of its own, which no rule here knows: as if the
+/// kernel had none.
+#[cfg(target_arch = "x86_64")]
+fn foreign_numbers() -> Vec<BpfProgram> {
+    const X32: u32 = 0x4000_0000;
+    let instruction = |code, jt, jf, k| seccompiler::sock_filter { code, jt, jf, k };
+    vec![vec![
+        // Load the number; if it is one of x32's, refuse with ENOSYS, else allow.
+        instruction(0x20, 0, 0, 0),
+        instruction(0x35, 0, 1, X32),
+        instruction(0x06, 0, 0, SeccompAction::Errno(libc::ENOSYS.cast_unsigned()).into()),
+        instruction(0x06, 0, 0, SeccompAction::Allow.into()),
+    ]]
+}
+#[cfg(not(target_arch = "x86_64"))]
+fn foreign_numbers() -> Vec<BpfProgram> {
+    Vec::new()
 }
 
 /// clone(2) with any flag that makes a namespace.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{DumpableBehavior, Gid, Signal, Uid};
+use rustix::process::{DumpableBehavior, Gid, Resource, Signal, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::error::{During, Failure, Step};
@@ -83,6 +83,9 @@ pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, F
     let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
 
     silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
+
+    // One and not zero: a host's handler of core dumps is given those of zero too, and runs as the host's root.
+    sys::lower_limit(Resource::Core, 1).during(Step::DropCapabilities, "core dumps")?;
 
     // From here on only less: the order matters, each step needs what the next one takes away.
     drop_capabilities().during(Step::DropCapabilities, "")?;

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, JailError, Step};
-use crate::init::{self, InitReport};
+use crate::init::{self, HouseRules, InitReport};
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
 use crate::setup::{self, Inherited};
@@ -119,6 +119,11 @@ fn serve(socket: &OwnedFd) -> i32 {
         sys::set_signal(signal, Disposition::Ignore);
     }
     let _ = rustix::process::set_parent_process_death_signal(None);
+    // Every sandbox's init is a copy of this process: what it was started with and what the host has open
+    // would be there to find, in /proc/1/cmdline and by a working directory of /proc/self/fd/N.
+    if sys::forget_arguments().is_err() || sys::close_all_but(socket.as_fd()).is_err() {
+        return 1;
+    }
     let Ok(mut workshop) = Workshop::open() else { return 1 };
     loop {
         match wire::receive::<CloneRequest>(socket) {
@@ -255,6 +260,7 @@ impl OwnerMaps {
 fn live(plan: &Plan, inherited: Inherited<'_>, control: &OwnedFd) -> i32 {
     sys::set_signal(libc::SIGCHLD, Disposition::Default);
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let house = HouseRules { limits: plan.process, filters: inherited.filters };
     let finished = match setup::build(plan, inherited) {
         Ok(finished) => finished,
         Err(failure) => {
@@ -268,5 +274,9 @@ fn live(plan: &Plan, inherited: Inherited<'_>, control: &OwnedFd) -> i32 {
         return 1;
     }
     drop(finished);
-    i32::from(init::serve(control, plan.process).is_err())
+    // What is left are the spawner's own: its socket to the host, and maps of other sandboxes' owners.
+    if sys::close_all_but(control.as_fd()).is_err() {
+        return 1;
+    }
+    i32::from(init::serve(control, &house).is_err())
 }

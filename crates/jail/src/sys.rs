@@ -148,6 +148,33 @@ pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes every descriptor above the standard ones but `kept`: nothing may own any of them any more.
+pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = kept.as_raw_fd();
+    let ranges = [(3, kept - 1), (kept.max(2) + 1, c_int::MAX)];
+    for (first, last) in ranges.into_iter().filter(|(first, last)| first <= last) {
+        // SAFETY: close_range takes three integers; by the contract above no owner closes them again.
+        check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
+    }
+    Ok(())
+}
+
+/// Overwrites the arguments this process was started with, which everybody can read in /proc.
+pub(crate) fn forget_arguments() -> io::Result<()> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The 48th and 49th field; the second one, the name, may hold anything and is skipped.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(45);
+    let mut next = || fields.next().and_then(|field| field.parse::<usize>().ok()).unwrap_or(0);
+    let (first, end) = (next(), next());
+    if first == 0 || end <= first {
+        return Err(io::Error::from_raw_os_error(libc::ENOENT));
+    }
+    // SAFETY: the kernel says that the arguments lie there, on this process's own stack, writable. Nobody
+    // reads them any more: this is the spawner, which has one thread and takes none.
+    unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(first), 0, end - first) };
+    Ok(())
+}
+
 /// Sets the interface `lo` of this network namespace up.
 pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: an all-zero ifreq is valid.

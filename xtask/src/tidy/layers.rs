@@ -29,7 +29,7 @@ const LAYERS: &[Layer] = &[
     layer("store", &["protocol"]),
     layer("jail", &[]),
     layer("sandbox", &["protocol", "policy", "jail"]),
-    layer("gateway", &["protocol", "store"]),
+    layer("gateway", &["protocol", "policy", "store"]),
     layer("egress", &["protocol", "policy", "store"]),
     Layer {
         name: "session",
@@ -45,6 +45,14 @@ const LAYERS: &[Layer] = &[
         "cli",
         &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
     ),
+    Layer { name: "security", may_know: &[], tests_may_know: &["policy", "jail", "sandbox"] },
+    Layer {
+        name: "conformance",
+        may_know: &[],
+        tests_may_know: &[
+            "protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session",
+        ],
+    },
     layer("xtask", &["protocol"]),
 ];
 

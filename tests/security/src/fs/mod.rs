@@ -1,0 +1,15 @@
+//! Attacks on the files of the host.
+
+mod mask;
+mod mounts;
+mod plant;
+mod procfs;
+mod reach;
+mod setup;
+
+use crate::attack::Attack;
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    [reach::attacks(), procfs::attacks(), mask::attacks(), mounts::attacks(), plant::attacks(), setup::attacks()]
+        .concat()
+}

@@ -1,0 +1,134 @@
+//! The set-up itself as the victim: what one run leaves for the host to stumble over in the next.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::attack::{Attack, Group::Fs, Place, Verdict, Walls, scenario};
+use crate::scene::Scene;
+use crate::stage::{Stage, command};
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    vec![
+        scenario(
+            Fs,
+            "fs_setup_planted_link",
+            "replace `.git` by a link, so that the next set-up writes outside",
+            "a set-up that makes its mount points by name does",
+            planted_link,
+        ),
+        scenario(
+            Fs,
+            "fs_setup_race",
+            "exchange a directory for a link while sandboxes are made",
+            "a reader that goes by name is led astray",
+            race,
+        ),
+        scenario(
+            Fs,
+            "fs_setup_workdir",
+            "start in a directory the host left open, by /proc/self/fd",
+            "a plain process starts there",
+            workdir,
+        ),
+    ]
+}
+
+/// What set-ups that mask by bind mounts do: make the mount points by name.
+fn make_by_name(workspace: &Path) {
+    let _ = fs::create_dir_all(workspace.join(".git/hooks"));
+    let _ = fs::write(workspace.join(".git/config"), "");
+}
+
+fn planted_link(stage: &Stage, place: Place) -> Verdict {
+    let scene = stage.scene();
+    let workspace = scene.workspace();
+    fs::remove_dir_all(workspace.join(".git")).expect("remove");
+    symlink(scene.outside(), workspace.join(".git")).expect("link");
+    symlink(scene.outside().join("target"), workspace.join("conf/.env.local")).expect("link");
+    match place {
+        Place::Outside => make_by_name(&workspace),
+        Place::Inside => {
+            for walls in [Walls::Usual, Walls::Bound] {
+                let sandbox = stage.sandbox(walls, &workspace).expect("sandbox");
+                stage.destroy(&*sandbox);
+            }
+        }
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(scene.outside()).expect("outside").flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    let harmed = scene.harm().is_some() || names != [".env", "home", "host.sock", "target"];
+    Verdict::when(harmed, format!("outside holds {names:?}"))
+}
+
+fn race(stage: &Stage, place: Place) -> Verdict {
+    let scene = stage.scene();
+    let (conf, link) = (scene.workspace().join("conf"), scene.workspace().join("conf-link"));
+    symlink(scene.outside(), &link).expect("link");
+    // The only secret is outside.
+    fs::write(conf.join(".env"), "harmless").expect("write");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let _ = renameat_with(CWD, &conf, CWD, &link, RenameFlags::EXCHANGE);
+            }
+        });
+        let verdict = match place {
+            Place::Outside => read_by_name(&scene, &stage.secret),
+            Place::Inside => read_while_racing(stage, &scene),
+        };
+        over.store(true, Ordering::Relaxed);
+        verdict
+    })
+}
+
+/// Reads `conf/.env` until it is the one outside.
+fn read_by_name(scene: &Scene, secret: &str) -> Verdict {
+    let led =
+        (0..100_000).any(|_| fs::read_to_string(scene.workspace().join("conf/.env")).is_ok_and(|text| text == secret));
+    Verdict::when(led, "what was read")
+}
+
+fn read_while_racing(stage: &Stage, scene: &Scene) -> Verdict {
+    for _ in 0..25 {
+        // A set-up that notices the change fails, which is right too.
+        let Ok(sandbox) = stage.sandbox(Walls::Usual, &scene.workspace()) else { continue };
+        let mut shell = command(&[]);
+        shell.command = ["sh", "-c", "cat conf/.env conf-link/.env"].map(str::to_owned).to_vec();
+        let result = stage.runtime.block_on(sandbox::run(&*sandbox, shell, &mut |_, _| {})).expect("run");
+        stage.destroy(&*sandbox);
+        if String::from_utf8_lossy(&result.stdout).contains(&stage.secret) {
+            return Verdict::Succeeded("the secret came out".into());
+        }
+    }
+    Verdict::when(scene.harm().is_some(), "25 sandboxes were made")
+}
+
+/// The number of a directory the host left open is guessed; the command tells where it finds itself.
+fn workdir(stage: &Stage, place: Place) -> Verdict {
+    let scene = stage.scene();
+    let tell = ["stat", "-c", "%n", "proc/self/root", "etc/shadow", "root"];
+    if place == Place::Outside {
+        let output = std::process::Command::new(tell[0]).args(&tell[1..]).current_dir("/proc/self/fd/251").output();
+        let output = output.expect("control");
+        return Verdict::when(String::from_utf8_lossy(&output.stdout).contains("etc/shadow"), format!("{output:?}"));
+    }
+    let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
+    let mut told = String::new();
+    for descriptor in (3..40).chain([251]) {
+        let mut spec = command(&[]);
+        spec.command = tell.map(str::to_owned).to_vec();
+        spec.workdir = Some(format!("/proc/self/fd/{descriptor}"));
+        if let Ok(result) = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})) {
+            told.push_str(&String::from_utf8_lossy(&result.stdout).replace('
+', " "));
+        }
+    }
+    stage.destroy(&*sandbox);
+    Verdict::when(told.contains("etc/shadow"), format!("started in {told:?}"))
+}

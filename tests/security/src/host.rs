@@ -1,0 +1,341 @@
+//! Attacks on the machine, and on the person who sits at it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jail::Spawner;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use sandbox::JailBackend;
+
+use crate::attack::{Attack, Control, Group::Host, Place, Verdict, Walls, program, scenario};
+use crate::lead::Lead;
+use crate::raw::{self, Arg};
+use crate::stage::{Stage, command};
+
+/// What the program `viv` puts between a command's output and a terminal; the same file.
+#[allow(dead_code, reason = "its own tests run in its crate")]
+#[path = "../../../crates/cli/src/outlet.rs"]
+mod outlet;
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    let alone = |attack: Attack| attack.shown(Control::Namespaced);
+    vec![
+        scenario(Host, "host_dies", "outlive the host's process", "a plain child outlives its parent", host_dies),
+        scenario(
+            Host,
+            "host_terminal_escapes",
+            "command the person's terminal by what is printed",
+            "printed as they are, the sequences arrive",
+            terminal_escapes,
+        ),
+        program(Host, "host_terminal", "open the person's terminal", terminal).shown(Control::Probe(
+            own_terminal,
+            "the suite may run without a terminal; a process that has one opens it by the same name",
+        )),
+        scenario(
+            Host,
+            "host_stdin",
+            "read what the person types",
+            "a plain child that inherits it reads it",
+            standard_input,
+        ),
+        program(Host, "host_signal", "kill a process of the host", signal),
+        program(Host, "host_signal_all", "kill everything there is", signal_all).shown(Control::Namespaced),
+        program(Host, "host_clock", "set the clock", clock).shown(Control::Root),
+        program(Host, "host_clock_settime", "set it by the other calls", clock_settime).shown(Control::Root),
+        alone(program(Host, "host_reboot", "reboot", reboot)),
+        program(Host, "host_module", "load a module into the kernel", module)
+            .shown(Control::RootWhere("the kernel takes modules")),
+        program(Host, "host_kexec", "load another kernel", kexec)
+            .shown(Control::RootWhere("the kernel can be replaced")),
+        alone(program(Host, "host_name", "rename the host", name)),
+        alone(program(Host, "host_domain", "rename its domain", domain)),
+        program(Host, "host_limits", "raise one's own limits", limits).shown(Control::Probe(
+            limits_probe,
+            "it takes CAP_SYS_RESOURCE, which even root may lack; up to the limit it works",
+        )),
+        program(Host, "host_accounting", "have the kernel write a file for every process", accounting)
+            .shown(Control::Root),
+        program(Host, "host_swap", "take a file as swap", swap).shown(Control::Root),
+        program(Host, "host_quota", "change quotas", quota).shown(Control::Root),
+        program(Host, "host_hangup", "hang up the terminal", hangup).shown(Control::Root),
+    ]
+}
+
+/// The other host of `host_dies`: makes a sandbox with a busy process in it and waits to be killed.
+pub(crate) fn hold() {
+    let spawner = Arc::new(Spawner::fork().expect("spawner"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
+    let root = std::env::args().nth(2).expect("root");
+    let stage = Stage {
+        runtime,
+        backend: JailBackend::new(spawner).expect("backend"),
+        program: std::env::current_exe().expect("program"),
+        secret: String::new(),
+        root: root.into(),
+    };
+    let sandbox = stage.sandbox(Walls::Usual, &stage.root).expect("sandbox");
+    // What is printed inside is passed on, so that the pipe ends with the host; the sandbox gets one of its own.
+    stage.runtime.block_on(async {
+        let mut process = sandbox.exec(command(&["__survive", "proc_deafen"])).await.expect("exec");
+        let mut line = [0; 5];
+        tokio::io::AsyncReadExt::read_exact(&mut process.stdout, &mut line).await.expect("line");
+        println!("{} {}", stage.root.display(), std::process::id());
+        std::future::pending::<()>().await;
+    });
+}
+
+/// Processes, as the host sees them, that were told to survive by a process that knew `mark`.
+fn survivors(mark: &str) -> Vec<i32> {
+    let listed = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let told = listed.filter_map(|entry| {
+        let pid = entry.file_name().to_string_lossy().parse().ok()?;
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let marked = [environment, line].iter().any(|text| String::from_utf8_lossy(text).contains(mark));
+        marked.then_some(pid)
+    });
+    told.collect()
+}
+
+fn host_dies(stage: &Stage, place: Place) -> Verdict {
+    let scene = stage.scene();
+    let workspace = scene.workspace();
+    let mut host = Command::new(&stage.program);
+    match place {
+        Place::Inside => host.args(["__hold".as_ref(), workspace.as_os_str()]),
+        Place::Outside => host.args(["__survive", "proc_deafen"]).env("MARK", &workspace),
+    };
+    let mut host = host.stdout(Stdio::piped()).spawn().expect("host");
+    let mut output = host.stdout.take().expect("stdout");
+    output.read_exact(&mut [0; 5]).expect("a word");
+    let group = fs::read_to_string(format!("/proc/{}/task/{0}/children", host.id())).unwrap_or_default();
+    host.kill().expect("kill");
+    host.wait().expect("wait");
+    if place == Place::Outside {
+        let left = survivors(&workspace.to_string_lossy());
+        for pid in left.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        return Verdict::when(!left.is_empty(), format!("{left:?} after the end"));
+    }
+    // The spawner goes first; with it, its sandboxes.
+    let mut left = Vec::new();
+    for _ in 0..100 {
+        left = group.split_whitespace().filter(|pid| Path::new("/proc").join(pid).exists()).collect();
+        if left.is_empty() && survivors(&workspace.to_string_lossy()).is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Verdict::when(!left.is_empty(), format!("{group:?} were there, {left:?} are left"))
+}
+
+/// Each does something to a terminal that obeys: title, clipboard, answers typed back, screen, printer, C1 forms.
+const ESCAPES: [&[u8]; 12] = [
+    b"\x1b]0;title\x07",
+    b"\x1b]52;c;cm0gLXJm\x07",
+    b"\x1b[6n",
+    b"\x1b[c",
+    b"\x1b[2J\x1b[H",
+    b"\x1bP$q\"p\x1b\\",
+    b"\x1b]8;;http://example.com\x1b\\link\x1b]8;;\x1b\\",
+    b"\x1b[?1049h",
+    b"\x1bc",
+    b"\xc2\x9b6n",
+    b"\xc2\x9d52;c;cm0gLXJm\xc2\x9c",
+    b"\x9b6n\x9d0;title\x9c",
+];
+
+/// What of `bytes` a terminal would obey: anything but text and colours.
+fn commands(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let raw_control = std::str::from_utf8(bytes).is_err() && bytes.iter().any(|byte| (0x80..0xa0).contains(byte));
+    raw_control || text.chars().any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t'))
+}
+
+fn terminal_escapes(stage: &Stage, place: Place) -> Verdict {
+    let scene = stage.scene();
+    let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
+    let mut spec = command(&[]);
+    spec.command = vec!["cat".into()];
+    let mut obeyed = Vec::new();
+    for escape in ESCAPES {
+        let mut spec = spec.clone();
+        spec.stdin = Some(escape.to_vec());
+        let printed = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})).expect("run").stdout;
+        let shown = match place {
+            Place::Inside => outlet::Outlet::default().pass(&printed),
+            Place::Outside => printed,
+        };
+        if commands(&shown) {
+            obeyed.push(String::from_utf8_lossy(&shown).escape_debug().to_string());
+        }
+    }
+    stage.destroy(&*sandbox);
+    let all = place == Place::Outside && obeyed.len() == ESCAPES.len();
+    Verdict::when(all || (place == Place::Inside && !obeyed.is_empty()), format!("{obeyed:?}"))
+}
+
+fn terminal(_: &Lead) -> Verdict {
+    let names = ["/dev/tty", "/dev/console", "/dev/tty0", "/dev/pts/0", "/dev/pts/1"];
+    let opened = names.map(|path| Verdict::of(path, fs::OpenOptions::new().read(true).write(true).open(path)));
+    let streams = (0..3)
+        .map(|number| Verdict::when(rustix::termios::isatty(raw::borrow(number)), format!("descriptor {number}")));
+    Verdict::any(opened.into_iter().chain(streams))
+}
+
+/// In a session of its own with a new terminal, as a person's shell has.
+fn own_terminal(lead: &Lead) -> Verdict {
+    crate::proc::take_terminal().expect("terminal");
+    terminal(lead)
+}
+
+/// The host's own standard input holds a line that was meant for the host.
+fn standard_input(stage: &Stage, place: Place) -> Verdict {
+    let scene = stage.scene();
+    if place == Place::Outside {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("spawn");
+        child.stdin.take().expect("stdin").write_all(stage.secret.as_bytes()).expect("write");
+        let output = child.wait_with_output().expect("output");
+        return Verdict::when(String::from_utf8_lossy(&output.stdout).contains(&stage.secret), "its input");
+    }
+    // Same descriptors? A command's input is a pipe of its own, never the host's.
+    let own = fs::metadata("/proc/self/fd/0").map(|data| (data.dev(), data.ino())).ok();
+    let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
+    let mut spec = command(&[]);
+    spec.command = ["stat", "-L", "-c", "%d %i", "/proc/self/fd/0", "/proc/1/fd/0"].map(str::to_owned).to_vec();
+    let told = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})).expect("run").stdout;
+    stage.destroy(&*sandbox);
+    let told = String::from_utf8_lossy(&told).into_owned();
+    let same = own.is_some_and(|(device, inode)| told.lines().any(|line| line == format!("{device} {inode}")));
+    Verdict::when(same || told.is_empty(), told)
+}
+
+fn signal(lead: &Lead) -> Verdict {
+    let victim = Pid::from_raw(lead.victim).expect("a number");
+    let sent = rustix::process::kill_process(victim, Signal::KILL);
+    std::thread::sleep(Duration::from_millis(50));
+    Verdict::of("kill", sent)
+}
+
+/// As a control in a PID namespace of its own, where a child stands for everything.
+fn signal_all(lead: &Lead) -> Verdict {
+    let child = raw::fork().expect("fork");
+    if child == 0 {
+        std::thread::sleep(Duration::from_secs(30));
+        raw::exit(0);
+    }
+    raw::ignore(libc::SIGTERM);
+    let sent = raw::call(libc::SYS_kill, &mut [Arg::Number(-1), Arg::Number(libc::SIGTERM.into())]);
+    let status = raw::wait(child).expect("wait");
+    // Inside the same happens to one's own child, and to nobody else: the host sees whether its process lives.
+    Verdict::when(!lead.inside && sent.is_ok(), format!("{sent:?}, child {status}"))
+}
+
+/// An offset of nothing: it takes the right to set the clock and sets nothing.
+fn clock(_: &Lead) -> Verdict {
+    let mut timex = vec![0; size_of::<libc::timex>()];
+    timex[..4].copy_from_slice(&0x0100_u32.to_ne_bytes()); // ADJ_SETOFFSET
+    let mut again = timex.clone();
+    Verdict::any([
+        Verdict::of("adjtimex", raw::call(libc::SYS_adjtimex, &mut [Arg::Buffer(&mut timex)])),
+        Verdict::of(
+            "clock_adjtime",
+            raw::call(libc::SYS_clock_adjtime, &mut [Arg::Number(0), Arg::Buffer(&mut again)]),
+        ),
+    ])
+}
+
+/// A time that no clock can have: the kernel looks at rights first, at the time after. So nothing is set.
+fn clock_settime(_: &Lead) -> Verdict {
+    let never: Vec<u8> = [0_i64, 2_000_000_000].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let zone = [0, 0, 0, 0, 0, 0, 0, 0];
+    let refused = [
+        raw::call(libc::SYS_clock_settime, &mut [Arg::Number(0), Arg::Bytes(&never)]),
+        // The zone as it nearly always is: no time is given, so only the right is tried.
+        raw::call(libc::SYS_settimeofday, &mut [Arg::Number(0), Arg::Bytes(&zone)]),
+    ];
+    Verdict::any(refused.map(reached))
+}
+
+/// Success when the kernel got past the question whether one may: it did it, or found fault with something else.
+fn reached(result: std::io::Result<i64>) -> Verdict {
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS)) => {
+            Verdict::Blocked(error.to_string())
+        }
+        other => Verdict::Succeeded(format!("{other:?}")),
+    }
+}
+
+fn reboot(lead: &Lead) -> Verdict {
+    let here = fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino());
+    assert!(here.is_ok_and(|here| here != lead.pid_namespace) || lead.inside || std::process::id() == 1, "not here");
+    let (first, second, restart) = (0xfee1_dead, 672_274_793, 0x0123_4567);
+    let mut arguments = [Arg::Number(first), Arg::Number(second), Arg::Number(restart), Arg::Number(0)];
+    Verdict::of("reboot", raw::call(libc::SYS_reboot, &mut arguments))
+}
+
+/// No module: the kernel refuses the caller first, the module after.
+fn module(_: &Lead) -> Verdict {
+    let init = raw::call(libc::SYS_init_module, &mut [Arg::Bytes(b"none"), Arg::Number(4), Arg::Text(c"")]);
+    let remove = raw::call(libc::SYS_delete_module, &mut [Arg::Text(c"viv_no_such_module"), Arg::Number(0)]);
+    Verdict::any([reached(init), reached(remove)])
+}
+
+fn kexec(_: &Lead) -> Verdict {
+    let mut arguments = [Arg::Number(-1), Arg::Number(-1), Arg::Number(0), Arg::Text(c""), Arg::Number(0)];
+    reached(raw::call(libc::SYS_kexec_file_load, &mut arguments))
+}
+
+fn name(_: &Lead) -> Verdict {
+    Verdict::of("sethostname", rustix::system::sethostname(b"taken"))
+}
+
+fn domain(_: &Lead) -> Verdict {
+    Verdict::of("setdomainname", rustix::system::setdomainname(b"taken"))
+}
+
+fn limits(_: &Lead) -> Verdict {
+    Verdict::any([Resource::Nofile, Resource::Core, Resource::Rtprio, Resource::Nice].map(|resource| {
+        let hard = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX - 1);
+        let above = Some(hard + 1);
+        let set = rustix::process::setrlimit(resource, Rlimit { current: above, maximum: above });
+        // What is told to have worked need not have.
+        let raised = rustix::process::getrlimit(resource).maximum == above;
+        Verdict::when(raised, format!("{set:?}"))
+    }))
+}
+
+fn limits_probe(_: &Lead) -> Verdict {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    Verdict::of("setrlimit", rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }))
+}
+
+fn accounting(_: &Lead) -> Verdict {
+    // A file that is not there: rights are looked at first.
+    reached(raw::call(libc::SYS_acct, &mut [Arg::Text(c"/no/such/file")]))
+}
+
+fn swap(_: &Lead) -> Verdict {
+    reached(raw::call(libc::SYS_swapon, &mut [Arg::Text(c"/no/such/file"), Arg::Number(0)]))
+}
+
+fn quota(_: &Lead) -> Verdict {
+    // Q_SYNC of a device that is not there would pass; Q_QUOTAON asks for rights.
+    let command = i64::from(0x0080_0002_u32 << 8);
+    let mut arguments = [Arg::Number(command), Arg::Text(c"/no/such/device"), Arg::Number(0), Arg::Number(0)];
+    reached(raw::call(libc::SYS_quotactl, &mut arguments))
+}
+
+/// In a session without a terminal there is nothing to hang up.
+fn hangup(_: &Lead) -> Verdict {
+    let _ = rustix::process::setsid();
+    Verdict::of("vhangup", raw::call(libc::SYS_vhangup, &mut []))
+}

@@ -1,0 +1,108 @@
+//! Attacks on a sandbox, carried out from inside as an attacker would.
+//!
+//! Every attack runs twice: as a control, where nothing stops it and it must succeed, and in a sandbox, where
+//! it must not. The program is its own attacker: it is mounted into the sandbox and started there again.
+//!
+//! Not here: attacks on the egress proxy and the gateway, which are in the tests of their crates.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that brings its own harness")]
+
+mod attack;
+mod fs;
+mod host;
+mod lead;
+mod leftovers;
+mod net;
+mod proc;
+mod raw;
+mod scene;
+mod secrets;
+mod stage;
+mod table;
+mod trial;
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use jail::Spawner;
+use sandbox::JailBackend;
+
+use crate::attack::Attack;
+use crate::stage::Stage;
+
+/// Holds the secret in the environment of the host process itself.
+const SECRET: &str = "VIV_SECURITY_SECRET";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("__attack") => trial::attack(arguments),
+        Some("__probe") => trial::probe(arguments),
+        Some("__namespaced") => trial::attack_in_namespaces(arguments),
+        Some("__victim") => scene::live_as_victim(arguments),
+        Some("__euid") => println!("{}", rustix::process::geteuid().as_raw()),
+        Some("__survive") => proc::survive(&arguments.next().unwrap_or_default()),
+        Some("__hold") => host::hold(),
+        Some("__table") => print!("{}", table::render(&attacks())),
+        _ => match std::env::var(SECRET) {
+            Ok(secret) => return suite(secret),
+            Err(_) => start_over(),
+        },
+    }
+    ExitCode::SUCCESS
+}
+
+/// Every attack there is.
+fn attacks() -> Vec<Attack> {
+    [fs::attacks(), net::attacks(), proc::attacks(), secrets::attacks(), host::attacks()].concat()
+}
+
+/// Starts this program again as a careless host: a secret in its name, its environment and in a descriptor that
+/// is not closed on exec, and another that is the root of the host.
+fn start_over() {
+    let mut random = [0; 16];
+    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random)).expect("random");
+    let secret = random.iter().fold("viv-secret-".to_owned(), |text, byte| format!("{text}{byte:02x}"));
+    let mut file = tempfile::tempfile().expect("file");
+    file.write_all(secret.as_bytes()).expect("write");
+    let top = std::fs::File::open("/").expect("/");
+    raw::leak_as(file.as_fd(), 10).expect("descriptor 10");
+    raw::leak_as(top.as_fd(), 251).expect("descriptor 251");
+    let program = std::env::current_exe().expect("program");
+    let error = Command::new(program)
+        .arg0(format!("host {secret}"))
+        .args(std::env::args_os().skip(1))
+        .env(SECRET, secret)
+        .exec();
+    panic!("cannot start over: {error}");
+}
+
+fn suite(secret: String) -> ExitCode {
+    let arguments = libtest_mimic::Arguments::from_args();
+    let spawner = Arc::new(Spawner::fork().expect("spawner"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+    let before = leftovers::Machine::look();
+    let root = tempfile::Builder::new().prefix("viv-security-").tempdir().expect("root");
+    let stage = Arc::new(Stage {
+        runtime,
+        backend: JailBackend::new(spawner).expect("backend"),
+        program: std::env::current_exe().expect("program").canonicalize().expect("program"),
+        secret,
+        root: root.path().canonicalize().expect("root"),
+    });
+    let mut trials = trial::all(&stage, attacks());
+    trials.push(table::trial(attacks()));
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let root = (stage.root.clone(), root.close());
+    drop(stage);
+    match leftovers::check(&before, &root.0).and_then(|()| root.1.map_err(|error| error.to_string())) {
+        Ok(()) => conclusion.exit_code(),
+        Err(left) => {
+            eprintln!("the suite left something behind: {left}");
+            ExitCode::FAILURE
+        }
+    }
+}

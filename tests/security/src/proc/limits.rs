@@ -1,0 +1,223 @@
+//! Taking more than one's share. Without cgroups the strict policy must refuse to start.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::attack::{Attack, Group::Proc, Place, Verdict, Walls, program, scenario};
+use crate::lead::Lead;
+use crate::raw;
+use crate::stage::{DISK_BYTES, MEMORY_BYTES, NOFILE, PIDS, Stage, command};
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    vec![
+        program(Proc, "proc_fork_bomb", "start processes without end", fork_bomb).behind(Walls::Strict),
+        program(Proc, "proc_fork_bomb_weaker", "the same where weaker means are accepted", fork_bomb),
+        program(Proc, "proc_thread_bomb", "start threads without end", thread_bomb),
+        program(Proc, "proc_memory", "take memory without end", memory).behind(Walls::Strict),
+        program(Proc, "proc_memory_weaker", "the same where weaker means are accepted", memory),
+        program(Proc, "proc_memory_many", "the same in many processes", memory_in_many).behind(Walls::Strict),
+        program(Proc, "proc_memory_files", "the same in files that have no name", memory_files).behind(Walls::Strict),
+        program(Proc, "proc_swap", "take swap where memory is limited", swap).behind(Walls::Strict),
+        program(Proc, "proc_processor", "take every processor", processor).behind(Walls::Slow),
+        program(Proc, "proc_disk", "fill the disk", disk),
+        program(Proc, "proc_disk_places", "fill every writable place in turn", disk_places),
+        program(Proc, "proc_disk_unlinked", "fill it with files that are removed but open", disk_unlinked),
+        program(Proc, "proc_inodes", "fill it with empty files", inodes),
+        program(Proc, "proc_descriptors", "open files without end", descriptors),
+        scenario(
+            Proc,
+            "proc_output_flood",
+            "print without end, to fill the host's memory",
+            "without a limit everything is kept",
+            output_flood,
+        ),
+    ]
+}
+
+/// Starts `count` processes that wait for each other; how many there were at once.
+fn processes(count: usize) -> io::Result<usize> {
+    let (wait, hold) = rustix::pipe::pipe()?;
+    let mut children = Vec::new();
+    while children.len() < count {
+        match raw::fork() {
+            Ok(0) => {
+                drop(hold);
+                let _ = rustix::io::read(&wait, &mut [0; 1]);
+                raw::exit(0);
+            }
+            Ok(child) => children.push(child),
+            Err(_) => break,
+        }
+    }
+    drop(hold);
+    let started = children.len();
+    for child in children {
+        raw::wait(child)?;
+    }
+    Ok(started)
+}
+
+fn fork_bomb(_: &Lead) -> Verdict {
+    let wanted = PIDS * 3;
+    let started = processes(wanted).expect("processes");
+    Verdict::when(started == wanted, format!("{started} of {wanted} processes"))
+}
+
+fn thread_bomb(_: &Lead) -> Verdict {
+    let wanted = PIDS * 3;
+    let held = std::sync::RwLock::new(());
+    let started = std::thread::scope(|scope| {
+        let hold = held.write();
+        let wait = || drop(held.read());
+        let begin = |_: &usize| std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, wait).is_ok();
+        let started = (0..wanted).take_while(begin).count();
+        drop(hold);
+        started
+    });
+    Verdict::when(started == wanted, format!("{started} of {wanted} threads"))
+}
+
+fn memory(_: &Lead) -> Verdict {
+    Verdict::of("three times the limit", raw::take_memory(MEMORY_BYTES * 3, false))
+}
+
+fn swap(_: &Lead) -> Verdict {
+    Verdict::of("three times the limit, sent to swap", raw::take_memory(MEMORY_BYTES * 3, true))
+}
+
+/// Eight processes, each below the limit, hold their part until all have it.
+fn memory_in_many(_: &Lead) -> Verdict {
+    let (ready, tell) = rustix::pipe::pipe().expect("pipe");
+    let (wait, hold) = rustix::pipe::pipe().expect("pipe");
+    let mut children = Vec::new();
+    for _ in 0..8 {
+        match raw::fork().expect("fork") {
+            0 => {
+                drop((hold, ready));
+                let taken = raw::take_memory(MEMORY_BYTES * 3 / 8, false);
+                let _ = rustix::io::write(&tell, if taken.is_ok() { b"y" } else { b"n" });
+                drop(tell);
+                let _ = rustix::io::read(&wait, &mut [0; 1]);
+                raw::exit(0);
+            }
+            child => children.push(child),
+        }
+    }
+    drop(tell);
+    let mut answers = 0;
+    // A child that was killed closes its end without a word.
+    while let Ok(1) = rustix::io::read(&ready, &mut [0; 1]) {
+        answers += 1;
+        if answers == children.len() {
+            break;
+        }
+    }
+    drop(hold);
+    let alive = children.iter().filter(|child| raw::wait(**child).is_ok_and(|status| libc::WIFEXITED(status))).count();
+    Verdict::when(alive == children.len() && answers == alive, format!("{alive} of 8 had theirs"))
+}
+
+fn memory_files(_: &Lead) -> Verdict {
+    let file = rustix::fs::memfd_create("hoard", rustix::fs::MemfdFlags::empty()).expect("memfd");
+    Verdict::of("three times the limit", write_until(fs::File::from(file), MEMORY_BYTES * 3))
+}
+
+fn write_until(mut file: fs::File, bytes: usize) -> io::Result<()> {
+    let block = vec![0x5a; 1 << 20];
+    (0..bytes / block.len()).try_for_each(|_| file.write_all(&block))
+}
+
+/// Processor time of this process and its ended children.
+fn processor_time() -> Duration {
+    let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(clock.tv_sec.cast_unsigned(), u32::try_from(clock.tv_nsec).unwrap_or(0))
+}
+
+/// More than twice the share given, in any window of four tenths of a second within four seconds.
+fn processor(_: &Lead) -> Verdict {
+    const WINDOW: Duration = Duration::from_millis(400);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let best = std::thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let mut best: f64 = 0.0;
+        for _ in 0..10 {
+            let (start, used) = (Instant::now(), processor_time());
+            std::thread::sleep(WINDOW);
+            best = best.max(processor_time().saturating_sub(used).as_secs_f64() / start.elapsed().as_secs_f64());
+            if best > 0.45 {
+                break;
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        best
+    });
+    Verdict::when(best > 0.45, format!("{best:.2} processors"))
+}
+
+fn disk(lead: &Lead) -> Verdict {
+    let file = fs::File::create(lead.work("big")).expect("file");
+    Verdict::of("twice the limit", write_until(file, DISK_BYTES * 2))
+}
+
+fn disk_places(lead: &Lead) -> Verdict {
+    let places: Vec<PathBuf> = if lead.inside {
+        ["/workspace", "/tmp", "/dev/shm", "/home/agent"].map(PathBuf::from).into()
+    } else {
+        ["a", "b", "c", "d"].map(|name| lead.outside.join(name)).into()
+    };
+    let filled = places.iter().try_for_each(|place| {
+        fs::create_dir_all(place)?;
+        // Each alone would fit.
+        write_until(fs::File::create(place.join("part"))?, DISK_BYTES / 2)
+    });
+    Verdict::of("twice the limit in four places", filled)
+}
+
+fn disk_unlinked(lead: &Lead) -> Verdict {
+    let mut held = Vec::new();
+    let filled = (0..8).try_for_each(|number| {
+        let path = lead.work(format!("part-{number}"));
+        let file = fs::File::create(&path)?;
+        fs::remove_file(&path)?;
+        held.push(file.try_clone()?);
+        write_until(file, DISK_BYTES / 4)
+    });
+    Verdict::of("twice the limit without names", filled)
+}
+
+fn inodes(lead: &Lead) -> Verdict {
+    let place = lead.scratch("many");
+    fs::create_dir_all(&place).expect("directory");
+    let wanted = DISK_BYTES / 16_384 * 3;
+    let made = (0..wanted).try_for_each(|number| fs::File::create(place.join(number.to_string())).map(drop));
+    Verdict::of(&format!("{wanted} files"), made)
+}
+
+fn descriptors(_: &Lead) -> Verdict {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let files: Result<Vec<_>, _> = (0..NOFILE * 2).map(|_| fs::File::open(Path::new("/dev/null"))).collect();
+    Verdict::of("twice the limit", files)
+}
+
+fn output_flood(stage: &Stage, place: Place) -> Verdict {
+    const LIMIT: usize = 1 << 20;
+    let scene = stage.scene();
+    let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
+    let mut spec = command(&[]);
+    spec.command = ["head", "-c", "33554432", "/dev/zero"].map(str::to_owned).to_vec();
+    spec.output_limit = (place == Place::Inside).then_some(LIMIT);
+    let result = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})).expect("run");
+    stage.destroy(&*sandbox);
+    Verdict::when(result.stdout.len() > LIMIT, format!("{} bytes kept", result.stdout.len()))
+}

@@ -1,0 +1,178 @@
+//! The host's side of an attack: makes the sandbox, runs the program in it or beside it, and judges.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use policy::{Base, Ceiling, Effective, Source};
+use sandbox::{Backend, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxError, SandboxSpec};
+
+use crate::attack::{Act, Attack, Control, Harm, Place, Verdict, Walls};
+use crate::lead::Lead;
+use crate::scene::Scene;
+
+/// Where the suite's program is inside.
+pub(crate) const PROGRAM: &str = "/run/attack/attack";
+/// What goes before a verdict on standard output.
+pub(crate) const VERDICT: &str = "verdict: ";
+/// What the limits are behind every wall.
+pub(crate) const MEMORY_BYTES: usize = 96 << 20;
+pub(crate) const PIDS: usize = 48;
+pub(crate) const DISK_BYTES: usize = 24 << 20;
+pub(crate) const NOFILE: usize = 256;
+
+/// What every attack is staged with.
+pub(crate) struct Stage {
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) backend: JailBackend,
+    /// The suite's own program.
+    pub(crate) program: PathBuf,
+    /// Random; an attack that prints it has succeeded.
+    pub(crate) secret: String,
+    /// Holds every scene.
+    pub(crate) root: PathBuf,
+}
+
+impl Stage {
+    /// A fresh scene.
+    pub(crate) fn scene(&self) -> Scene {
+        Scene::build(&self.root, &self.program, &self.secret).expect("scene")
+    }
+
+    /// A sandbox over `workspace`.
+    pub(crate) fn sandbox(&self, walls: Walls, workspace: &Path) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.runtime.block_on(self.make(walls, workspace))
+    }
+
+    /// The same, from a task.
+    pub(crate) async fn make(&self, walls: Walls, workspace: &Path) -> Result<Box<dyn Sandbox>, SandboxError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let spec = SandboxSpec {
+            id: format!("attack_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+            workspace: Some(workspace.to_owned()),
+            mounts: vec![(self.program.clone(), PROGRAM.into())],
+            files: vec![],
+            policy: policy(walls),
+        };
+        self.backend.create(spec).await
+    }
+
+    /// Runs a command of the suite's program inside to its end.
+    pub(crate) fn exec(&self, sandbox: &dyn Sandbox, arguments: &[&str]) -> Result<ExecResult, SandboxError> {
+        self.runtime.block_on(sandbox::run(sandbox, command(arguments), &mut |_, _| {}))
+    }
+
+    /// Ends a sandbox and everything in it.
+    pub(crate) fn destroy(&self, sandbox: &dyn Sandbox) {
+        self.runtime.block_on(sandbox.destroy()).expect("destroy");
+    }
+
+    /// Carries out an attack in one place.
+    pub(crate) fn carry_out(&self, attack: &Attack, place: Place) -> Verdict {
+        match (attack.act, place) {
+            (Act::Scenario { run, .. }, place) => run(self, place),
+            (Act::Program { walls, harm, .. }, Place::Inside) => self.inside(attack.name, walls, harm),
+            (Act::Program { control, harm, .. }, Place::Outside) => match control {
+                Control::Plain | Control::Root | Control::RootWhere(_) => self.outside("__attack", attack.name, harm),
+                Control::Namespaced => self.outside("__namespaced", attack.name, harm),
+                Control::ProbeOnly(..) => self.outside("__probe", attack.name, harm),
+                Control::Probe(..) => match self.outside("__attack", attack.name, harm) {
+                    Verdict::Blocked(_) => self.outside("__probe", attack.name, harm),
+                    succeeded @ Verdict::Succeeded(_) => succeeded,
+                },
+            },
+        }
+    }
+
+    fn inside(&self, name: &str, walls: Walls, harm: Option<Harm>) -> Verdict {
+        let scene = self.scene();
+        let sandbox = match self.sandbox(walls, &scene.workspace()) {
+            Ok(sandbox) => sandbox,
+            // Where a limit cannot be kept there is no sandbox to attack, and that is said.
+            Err(SandboxError::Unavailable { missing, .. }) if matches!(walls, Walls::Strict | Walls::Slow) => {
+                return Verdict::Blocked(format!("never started: {missing}"));
+            }
+            Err(error) => panic!("no sandbox: {error:?}"),
+        };
+        let lead = to_json(&scene.lead(Place::Inside));
+        let result = self.exec(&*sandbox, &["__attack", name, &lead]).expect("run");
+        assert!(!result.timed_out, "the attack did not end");
+        self.destroy(&*sandbox);
+        let output = [result.stdout, result.stderr].concat();
+        let verdict = verdict(name, &output, result.exit.code, result.exit.signal);
+        let layers = sandbox.layers();
+        let harmed = harm.and_then(|look| look(&scene, layers.as_ref()));
+        self.judge(verdict, &scene, &output, harmed)
+    }
+
+    fn outside(&self, mode: &str, name: &str, harm: Option<Harm>) -> Verdict {
+        let scene = self.scene();
+        let lead = to_json(&scene.lead(Place::Outside));
+        let output = Command::new(&self.program)
+            .args([mode, name, &lead])
+            .current_dir(scene.workspace())
+            .stdin(Stdio::null())
+            .output()
+            .expect("control");
+        let text = [output.stdout, output.stderr].concat();
+        let verdict = verdict(name, &text, output.status.code(), output.status.signal());
+        let harmed = harm.and_then(|look| look(&scene, None));
+        self.judge(verdict, &scene, &text, harmed)
+    }
+
+    /// What the attack says counts less than what the host sees.
+    fn judge(&self, verdict: Verdict, scene: &Scene, output: &[u8], harmed: Option<String>) -> Verdict {
+        if String::from_utf8_lossy(output).contains(&self.secret) {
+            return Verdict::Succeeded("the secret came out".into());
+        }
+        harmed.or_else(|| scene.harm()).map_or(verdict, Verdict::Succeeded)
+    }
+}
+
+/// A command of the suite's program inside.
+pub(crate) fn command(arguments: &[&str]) -> ExecSpec {
+    let command = std::iter::once(PROGRAM).chain(arguments.iter().copied()).map(str::to_owned).collect();
+    ExecSpec { command, timeout: Some(Duration::from_secs(20)), ..ExecSpec::default() }
+}
+
+/// A lead as it travels to the attacker.
+pub(crate) fn to_json(lead: &Lead) -> String {
+    serde_json::to_string(lead).expect("a lead is JSON")
+}
+
+/// The verdict an attacking process came to, or what ended it first.
+fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Option<i32>) -> Verdict {
+    let text = String::from_utf8_lossy(output);
+    let said = text.lines().rev().find_map(|line| line.split_once(VERDICT)).map(|(_, json)| json);
+    match (said, signal) {
+        (Some(json), _) => serde_json::from_str(json).expect("a verdict is JSON"),
+        (None, Some(libc::SIGSYS)) => Verdict::Blocked("killed by the system call filter".into()),
+        (None, Some(libc::SIGKILL)) if name.starts_with("proc_memory") || name == "proc_swap" => {
+            Verdict::Blocked("killed: out of memory".into())
+        }
+        _ => panic!("`{name}` came to no verdict (exit {code:?}, signal {signal:?}): {text}"),
+    }
+}
+
+/// The policy behind `walls`: small limits, and what a repository hides.
+pub(crate) fn policy(walls: Walls) -> Arc<Effective> {
+    let mode = if walls == Walls::Bound { "bind" } else { "overlay" };
+    let cpus = if walls == Walls::Slow { "0.2" } else { "2.0" };
+    let degrade = match walls {
+        Walls::Usual | Walls::Bound => "{cpus: none, memory: rlimit, pids: rlimit}",
+        Walls::Strict | Walls::Slow => "{}",
+    };
+    let text = format!(
+        "version: 1\n\
+         fs:\n  workspace: {mode}\n  read: [/usr, /lib, /lib64, /bin, /sbin, /etc/alternatives, /etc/ld.so.cache]\n  \
+         deny_read: [\"**/.env\"]\n  \
+         deny_write: [\".git/hooks/**\", \".git/config\", \".vscode/**\", \".mcp.json\", \".claude/**\"]\n\
+         proc: {{cpus: {cpus}, memory: {MEMORY_BYTES}, pids: {PIDS}, timeout: 1m, output: 1MiB, disk: {DISK_BYTES}, nofile: {NOFILE}}}\n\
+         degrade: {degrade}\n"
+    );
+    let base = Base::read(&Source::new("attack", text)).expect("policy");
+    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
+}

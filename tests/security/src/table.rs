@@ -1,0 +1,43 @@
+//! The table of attacks in `docs/SECURITY.md`, which says what the suite does and nothing else.
+
+use std::fmt::Write as _;
+
+use libtest_mimic::Trial;
+
+use crate::attack::{Attack, Group};
+
+const DOCUMENT: &str = include_str!("../../../docs/SECURITY.md");
+const BEGIN: &str = "<!-- attacks: begin -->\n";
+const END: &str = "<!-- attacks: end -->";
+
+/// The table, one part a group.
+pub(crate) fn render(attacks: &[Attack]) -> String {
+    let mut text = String::new();
+    for group in Group::ALL {
+        let rows: Vec<_> = attacks.iter().filter(|attack| attack.group == group).collect();
+        let _ = writeln!(text, "\n### {group}: {} attacks\n", rows.len());
+        text.push_str("| attack | what it tries | control: it succeeds |\n| --- | --- | --- |\n");
+        for attack in rows {
+            let _ = writeln!(text, "| {} | {} | {} |", attack.name, attack.what, attack.control());
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// The document holds the table as it is now, and there are as many attacks as were promised.
+pub(crate) fn trial(attacks: Vec<Attack>) -> Trial {
+    Trial::test("the_document_lists_every_attack", move || {
+        let written = DOCUMENT.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(table, _)| table);
+        if written != Some(render(&attacks).as_str()) {
+            return Err("docs/SECURITY.md is not up to date: put what `__table` prints between its marks".into());
+        }
+        let mut names: Vec<_> = attacks.iter().map(|attack| attack.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() < 90 || names.len() != attacks.len() {
+            return Err(format!("{} attacks of {} names", attacks.len(), names.len()).into());
+        }
+        Ok(())
+    })
+}
