@@ -18,7 +18,6 @@ use crate::host::Host;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
 use crate::recovery;
-use crate::recovery::take_over;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
