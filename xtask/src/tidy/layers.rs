@@ -29,7 +29,7 @@ const LAYERS: &[Layer] = &[
     layer("store", &["protocol"]),
     layer("jail", &[]),
     layer("sandbox", &["protocol", "policy", "jail"]),
-    layer("gateway", &["protocol", "store"]),
+    layer("gateway", &["protocol", "policy", "store"]),
     layer("egress", &["protocol", "policy", "store"]),
     Layer {
         name: "session",
