@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use protocol::Code;
 use serde_json::json;
 use store::{KeyRecord, Keys, NewKey, SystemClock};
+use uuid::Uuid;
 
 use crate::args::parse_duration;
 use crate::config::Config;
@@ -79,7 +80,7 @@ fn create(keys: &Keys, arguments: CreateArguments, json: bool) -> Result<(), Fai
         return Err(Failure::new(Code::InvalidRequest, format!("`{pattern}` is no name of a model")));
     }
     let (token, text) = SessionToken::issue_as(KEY_PREFIX);
-    let id = format!("key_{}", &text[KEY_PREFIX.len()..][..12]);
+    let id = format!("key_{}", &Uuid::new_v4().simple().to_string()[..12]);
     keys.create(&NewKey {
         id: id.clone(),
         digest: token.digest(),
