@@ -125,8 +125,7 @@ fn workdir(stage: &Stage, place: Place) -> Verdict {
         spec.command = tell.map(str::to_owned).to_vec();
         spec.workdir = Some(format!("/proc/self/fd/{descriptor}"));
         if let Ok(result) = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})) {
-            told.push_str(&String::from_utf8_lossy(&result.stdout).replace('
-', " "));
+            told.push_str(&String::from_utf8_lossy(&result.stdout).replace('\n', " "));
         }
     }
     stage.destroy(&*sandbox);
