@@ -96,7 +96,7 @@ pub(crate) enum Walls {
     Bound,
     /// No weaker means are accepted: where a limit cannot be kept, the sandbox must not start at all.
     Strict,
-    /// A fifth of a processor, and nothing weaker.
+    /// A tenth of a processor, and nothing weaker.
     Slow,
 }
 

@@ -81,7 +81,9 @@ fn start_over() {
 }
 
 fn suite(secret: String) -> ExitCode {
-    let arguments = libtest_mimic::Arguments::from_args();
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // Most attacks wait more than they work.
+    arguments.test_threads.get_or_insert(6);
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     let before = leftovers::Machine::look();
@@ -93,6 +95,7 @@ fn suite(secret: String) -> ExitCode {
         secret,
         root: root.path().canonicalize().expect("root"),
     });
+    scene::plant(&stage.root, &stage.program).expect("planted program");
     let mut trials = trial::all(&stage, attacks());
     trials.push(table::trial(attacks()));
     let conclusion = libtest_mimic::run(&arguments, trials);

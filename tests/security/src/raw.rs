@@ -32,10 +32,9 @@ pub(crate) fn call(number: c_long, arguments: &mut [Arg<'_>]) -> io::Result<i64>
             Arg::Buffer(buffer) => buffer.as_mut_ptr() as i64,
         };
     }
-    let [a, b, c, d, e, f] = words;
     // SAFETY: every pointer is of borrowed memory that outlives the call; calls that would change the
     // meaning of memory in use (unmapping, cloning with shared memory) are not made through here.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    let result = unsafe { libc::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -142,7 +141,8 @@ pub(crate) fn call_32_bit(number: u32, arguments: [u32; 3]) -> i64 {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
     }
-    i64::from((result & 0xffff_ffff) as u32 as i32)
+    // The answer is a number of 32 bits with a sign.
+    i64::from(u32::try_from(result & 0xffff_ffff).unwrap_or(0).cast_signed())
 }
 
 /// Reads another process's memory.

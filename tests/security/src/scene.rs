@@ -16,9 +16,23 @@ use crate::lead::Lead;
 use crate::raw;
 
 /// Owner of a planted setuid program: nobody's.
-pub(crate) const OTHER_UID: u32 = 54_321;
+const OTHER_UID: u32 = 54_321;
 /// What the file says that nobody inside may change.
 const UNTOUCHED: &str = "host\n";
+
+/// The setuid program that scenes share, below their root.
+const PLANTED: &str = "setuid";
+
+/// Makes what all scenes below `root` share: a program of another owner that changes who runs it. Only root can.
+pub(crate) fn plant(root: &Path, program: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let planted = root.join(PLANTED);
+    std::fs::copy(program, &planted)?;
+    chown(&planted, Some(OTHER_UID), Some(OTHER_UID))?;
+    std::fs::set_permissions(&planted, PermissionsExt::from_mode(0o4755))
+}
 
 /// Everything an attack may be after, gone when dropped.
 pub(crate) struct Scene {
@@ -38,7 +52,7 @@ impl Scene {
         let outside = directory.path().join("outside");
         let workspace = directory.path().join("workspace");
         fill_outside(&outside, secret)?;
-        fill_workspace(&workspace, &outside, secret, program)?;
+        fill_workspace(&workspace, &outside, secret, &root.join(PLANTED))?;
         let name = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let abstract_name = format!("viv-{}-{name}", std::process::id());
         let datagrams = UdpSocket::bind("127.0.0.1:0")?;
@@ -116,7 +130,7 @@ fn fill_outside(outside: &Path, secret: &str) -> io::Result<()> {
 }
 
 /// A repository with secrets in it, a file it shares with the outside, and what only root can plant.
-fn fill_workspace(workspace: &Path, outside: &Path, secret: &str, program: &Path) -> io::Result<()> {
+fn fill_workspace(workspace: &Path, outside: &Path, secret: &str, planted: &Path) -> io::Result<()> {
     for directory in ["conf", "other", ".git"] {
         std::fs::create_dir_all(workspace.join(directory))?;
     }
@@ -133,10 +147,7 @@ fn fill_workspace(workspace: &Path, outside: &Path, secret: &str, program: &Path
         let (device, mode) = (workspace.join("device"), Mode::from_raw_mode(0o666));
         rustix::fs::mknodat(rustix::fs::CWD, &device, FileType::CharacterDevice, mode, zero)?;
         std::fs::set_permissions(&device, PermissionsExt::from_mode(0o666))?;
-        let setuid = workspace.join("setuid");
-        std::fs::copy(program, &setuid)?;
-        chown(&setuid, Some(OTHER_UID), Some(OTHER_UID))?;
-        std::fs::set_permissions(&setuid, PermissionsExt::from_mode(0o4755))?;
+        std::fs::hard_link(planted, workspace.join("setuid"))?;
     }
     Ok(())
 }

@@ -160,7 +160,7 @@ fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Option<i32>) ->
 /// The policy behind `walls`: small limits, and what a repository hides.
 pub(crate) fn policy(walls: Walls) -> Arc<Effective> {
     let mode = if walls == Walls::Bound { "bind" } else { "overlay" };
-    let cpus = if walls == Walls::Slow { "0.2" } else { "2.0" };
+    let cpus = if walls == Walls::Slow { "0.1" } else { "2.0" };
     let degrade = match walls {
         Walls::Usual | Walls::Bound => "{cpus: none, memory: rlimit, pids: rlimit}",
         Walls::Strict | Walls::Slow => "{}",

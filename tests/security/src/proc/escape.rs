@@ -49,7 +49,7 @@ enum End {
 pub(crate) fn survive(name: &str) {
     match name {
         "proc_daemonize" => descend(true, || {}),
-        "proc_regroup" => descend(false, || drop(rustix::process::setpgid(None, None))),
+        "proc_regroup" => descend(false, || rustix::process::setpgid(None, None).expect("group")),
         "proc_deafen" => descend(true, || (1..32).for_each(raw::ignore)),
         "proc_flee" => flee(),
         other => panic!("`{other}` is no survivor"),
@@ -82,13 +82,24 @@ fn live_on() -> ! {
     raw::exit(0)
 }
 
-/// Each process starts the next and ends, for half a second; then the last one lives on.
+/// Each process starts the next and ends, for half a second; then the last one lives on. The command itself stays.
 fn flee() {
-    println!("alive {}", std::process::id());
+    if raw::fork().expect("fork") != 0 {
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
     let over = std::time::Instant::now() + Duration::from_millis(500);
+    let mut generation = 0;
     while std::time::Instant::now() < over {
         match raw::fork() {
-            Ok(0) => drop(rustix::process::setsid()),
+            Ok(0) => {
+                let _ = rustix::process::setsid();
+                generation += 1;
+                // They are on their way: now they can be told to end.
+                if generation == 10 {
+                    println!("alive {}", std::process::id());
+                }
+            }
             Ok(_) => raw::exit(0),
             // No more are to be had: this one stays and tries again.
             Err(_) => {}

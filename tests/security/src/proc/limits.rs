@@ -70,15 +70,15 @@ fn fork_bomb(_: &Lead) -> Verdict {
 fn thread_bomb(_: &Lead) -> Verdict {
     let wanted = PIDS * 3;
     let held = std::sync::RwLock::new(());
-    let started = std::thread::scope(|scope| {
-        let hold = held.write();
+    let count = std::thread::scope(|scope| {
+        let gate = held.write();
         let wait = || drop(held.read());
-        let begin = |_: &usize| std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, wait).is_ok();
-        let started = (0..wanted).take_while(begin).count();
-        drop(hold);
-        started
+        let begins = |_: &usize| std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, wait).is_ok();
+        let begun = (0..wanted).take_while(begins).count();
+        drop(gate);
+        begun
     });
-    Verdict::when(started == wanted, format!("{started} of {wanted} threads"))
+    Verdict::when(count == wanted, format!("{count} of {wanted} threads"))
 }
 
 fn memory(_: &Lead) -> Verdict {
@@ -137,7 +137,7 @@ fn processor_time() -> Duration {
     Duration::new(clock.tv_sec.cast_unsigned(), u32::try_from(clock.tv_nsec).unwrap_or(0))
 }
 
-/// More than twice the share given, in any window of four tenths of a second within four seconds.
+/// More than twice the share given, on a machine that has other things to do, in any window of four tenths of a second within two seconds.
 fn processor(_: &Lead) -> Verdict {
     const WINDOW: Duration = Duration::from_millis(400);
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -150,18 +150,18 @@ fn processor(_: &Lead) -> Verdict {
             });
         }
         let mut best: f64 = 0.0;
-        for _ in 0..10 {
+        for _ in 0..5 {
             let (start, used) = (Instant::now(), processor_time());
             std::thread::sleep(WINDOW);
             best = best.max(processor_time().saturating_sub(used).as_secs_f64() / start.elapsed().as_secs_f64());
-            if best > 0.45 {
+            if best > 0.25 {
                 break;
             }
         }
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         best
     });
-    Verdict::when(best > 0.45, format!("{best:.2} processors"))
+    Verdict::when(best > 0.25, format!("{best:.2} processors"))
 }
 
 fn disk(lead: &Lead) -> Verdict {
@@ -198,7 +198,8 @@ fn disk_unlinked(lead: &Lead) -> Verdict {
 fn inodes(lead: &Lead) -> Verdict {
     let place = lead.scratch("many");
     fs::create_dir_all(&place).expect("directory");
-    let wanted = DISK_BYTES / 16_384 * 3;
+    // A quarter more than there is room for.
+    let wanted = DISK_BYTES / 16_384 * 5 / 4;
     let made = (0..wanted).try_for_each(|number| fs::File::create(place.join(number.to_string())).map(drop));
     Verdict::of(&format!("{wanted} files"), made)
 }

@@ -53,7 +53,7 @@ fn namespaces(_: &Lead) -> Verdict {
 }
 
 fn setns(lead: &Lead) -> Verdict {
-    let own = || Ok(fs::File::open("/proc/self/ns/net")?);
+    let own = || fs::File::open("/proc/self/ns/net");
     // As a control one's own will do: entering it needs the same rights.
     let targets: Vec<std::io::Result<fs::File>> = if lead.inside {
         let others = lead.processes().into_iter().map(|pid| fs::File::open(format!("/proc/{pid}/ns/net")));
