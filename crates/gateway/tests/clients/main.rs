@@ -45,7 +45,7 @@ async fn check(script: &str, kind: VendorKind, served: usize, refused: usize) {
     assert!(output.status.success(), "{script}: {said}");
     assert!(!said.contains(KEY));
     let (good, spent) = (good.close().await, spent.close().await);
-    assert_eq!(good.bill().calls as usize, served, "{script}");
+    assert_eq!(usize::try_from(good.bill().calls).unwrap(), served, "{script}");
     assert_eq!((good.bill().unknown, good.bill().held_picos), (0, 0), "{script}");
     assert!(good.bill().spent_picos > 0 && vendor.received().len() == served, "{script}");
     let told = spent.notes.names().iter().filter(|name| *name == "budget.exceeded").count();
