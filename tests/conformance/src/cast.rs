@@ -74,8 +74,8 @@ impl Player {
             "claude" => tool("Write", json!({"file_path": path, "content": content})),
             "codex" => {
                 let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
-                let patch = format!("*** Begin Patch\n*** Add File: {name}\n{lines}*** End Patch\n");
-                tool("exec_command", json!({"cmd": format!("apply_patch <<'PATCH'\n{patch}PATCH\n")}))
+                let edit = format!("*** Begin Patch\n*** Add File: {name}\n{lines}*** End Patch\n");
+                tool("exec_command", json!({"cmd": format!("apply_patch <<'PATCH'\n{edit}PATCH\n")}))
             }
             "gemini" => tool("write_file", json!({"file_path": path, "content": content})),
             "qwen" => tool("edit", json!({"file_path": path, "old_string": "", "new_string": content})),

@@ -75,7 +75,11 @@ fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, ti
         clock: Arc::new(SystemClock),
         roster,
         backend: backend.clone(),
-        gateway: Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger) }),
+        gateway: Gateway::new(GatewayConfig {
+            prices: Prices::default(),
+            ledger: Arc::new(opened.ledger),
+            budgets: Vec::new(),
+        }),
         limits: Limits::default(),
         upstream: Arc::new(script::model(player)),
         policy: policy(),
