@@ -189,7 +189,7 @@ impl std::fmt::Debug for Turn {
         writeln!(f, "`{}`:", self.text)?;
         for event in &self.events {
             let mut line = serde_json::to_string(&event.draft.body).unwrap();
-            line.truncate(line.floor_char_boundary(400));
+            line = line.chars().take(400).collect();
             writeln!(f, "  {line}")?;
         }
         Ok(())
