@@ -135,9 +135,6 @@ impl Caller {
             length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
             hide_usage: answer.hide_usage,
         };
-        if head.stream {
-            record.streaming();
-        }
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
         let headers = headers::inward(&answer.headers);

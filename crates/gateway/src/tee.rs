@@ -26,6 +26,10 @@ use crate::{
     upstream::{Frames, UpstreamFailure},
 };
 
+/// An answer that has been coming for so long is marked in the ledger. Most are over before, and cost one wait for
+/// the disk less.
+const MARKED_AFTER: Duration = Duration::from_secs(1);
+
 /// What there is to know about an answer before its first byte.
 pub(crate) struct Head {
     pub(crate) dialect: Dialect,
@@ -69,6 +73,8 @@ struct Passage {
     filter: Option<UsageFilter>,
     body: Vec<u8>,
     ttft: Option<Duration>,
+    /// Whether the ledger knows that it has begun.
+    marked: bool,
     record: CallRecord,
 }
 
@@ -78,7 +84,8 @@ impl Tee {
         let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
         // What is taken out on the way would make the length a lie.
         let length = head.length.filter(|_| filter.is_none());
-        let passage = Passage { frames, head, allowance, meter, filter, body: Vec::new(), ttft: None, record };
+        let passage =
+            Passage { frames, head, allowance, meter, filter, body: Vec::new(), ttft: None, marked: false, record };
         Self { state: State::Passing(Box::new(passage)), tasks, length }
     }
 
@@ -155,8 +162,11 @@ impl Drop for Tee {
 impl Passage {
     /// Meters and keeps the next bytes.
     fn take(&mut self, bytes: &Bytes) -> Result<(), UpstreamFailure> {
-        if self.ttft.is_none() {
-            self.ttft = Some(self.record.elapsed());
+        let elapsed = self.record.elapsed();
+        let begun = *self.ttft.get_or_insert(elapsed);
+        if !self.marked && elapsed.saturating_sub(begun) > MARKED_AFTER {
+            self.marked = true;
+            self.record.streaming();
         }
         let limit = self.allowance.bytes;
         if self.body.len() + bytes.len() > limit {
