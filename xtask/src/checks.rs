@@ -14,7 +14,10 @@ pub(crate) fn run_all() -> Result<()> {
     steps.step("install", || install::run(install::TESTS).map(|()| install::note(install::TESTS)))?;
     without_running(&mut steps)?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
-    steps.command("tests", cargo(&["test", "--locked", "--workspace"]))?;
+    steps.step("agents", || install::agents(&built_viv()?))?;
+    let mut tests = cargo(&["test", "--locked", "--workspace"]);
+    tests.env("VIV_TEST_AGENTS", "all").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
+    steps.command("tests", tests)?;
     steps.step("tests as the other user", || identity::run_tests_as_other(identity::BOTH))?;
     let program = built_viv()?;
     steps.step("commands that documents name", || viv::check_documents(&program))?;

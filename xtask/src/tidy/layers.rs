@@ -45,6 +45,13 @@ const LAYERS: &[Layer] = &[
         "cli",
         &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
     ),
+    Layer {
+        name: "conformance",
+        may_know: &[],
+        tests_may_know: &[
+            "agents", "egress", "gateway", "jail", "mock", "policy", "protocol", "sandbox", "session", "store",
+        ],
+    },
     layer("xtask", &["protocol"]),
 ];
 

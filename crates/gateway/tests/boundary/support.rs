@@ -42,7 +42,11 @@ impl Default for Notes {
 impl Journal for Notes {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
         if self.failing.load(Ordering::SeqCst) {
-            return Err(JournalError::Io { doing: "write", path: "journal".into(), source: std::io::ErrorKind::StorageFull.into() });
+            return Err(JournalError::Io {
+                doing: "write",
+                path: "journal".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            });
         }
         let mut events = self.events.lock().unwrap();
         let sequence = events.len() as u64 + 1;
