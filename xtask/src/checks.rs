@@ -23,6 +23,19 @@ pub(crate) fn run_all() -> Result<()> {
     Ok(())
 }
 
+/// The conformance tests with every real agent: two gigabytes from npm the first time, and some minutes.
+pub(crate) fn run_agents() -> Result<()> {
+    let mut steps = Steps::start();
+    steps.step("install", || install::run(install::AGENTS).map(|()| install::note(install::AGENTS)))?;
+    steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
+    steps.step("agents", || install::agents(&built_viv()?))?;
+    let mut tests = cargo(&["test", "--locked", "-p", "conformance"]);
+    tests.env("VIV_TEST_AGENTS", "all").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
+    steps.command("conformance of every agent", tests)?;
+    steps.finish();
+    Ok(())
+}
+
 /// What is worth running after every edit.
 pub(crate) fn run_fast() -> Result<()> {
     let mut steps = Steps::start();

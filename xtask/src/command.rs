@@ -14,7 +14,12 @@ pub(crate) struct Command {
 
 /// Every command there is; documents may name no other.
 pub(crate) const COMMANDS: &[Command] = &[
-    Command { name: "test", usage: "test [--fast]", about: "every check, after installing what they need", run: test },
+    Command {
+        name: "test",
+        usage: "test [--fast|--agents]",
+        about: "every check, after installing what they need",
+        run: test,
+    },
     Command { name: "tidy", usage: "tidy", about: "the rules of the repository", run: tidy },
     Command { name: "bench", usage: "bench [NAME]", about: "measures and records; lists without a name", run: bench },
     Command { name: "install", usage: "install", about: "what `test` needs on this machine", run: install },
@@ -45,7 +50,8 @@ fn test(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => checks::run_all(),
         [flag] if flag == "--fast" => checks::run_fast(),
-        _ => bail!("usage: cargo xtask test [--fast]"),
+        [flag] if flag == "--agents" => checks::run_agents(),
+        _ => bail!("usage: cargo xtask test [--fast|--agents]"),
     }
 }
 
@@ -85,7 +91,7 @@ mod tests {
     fn an_unknown_command_is_refused_and_the_known_ones_are_shown() {
         let error = run(&["tset".to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("there is no `cargo xtask tset`"), "{error}");
-        assert!(error.contains("cargo xtask test [--fast]"), "{error}");
+        assert!(error.contains("cargo xtask test [--fast|--agents]"), "{error}");
     }
 
     #[test]

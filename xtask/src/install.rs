@@ -3,7 +3,7 @@
 //! Only what is missing is installed. What is downloaded is kept in a folder of the user's cache whose
 //! name says for which system it is good, so that a second machine with the same cache downloads nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -23,10 +23,36 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];
 
+/// What `cargo xtask test --agents` uses.
+pub(crate) const AGENTS: &[Package] = &[Package { name: "npm", reason: "real agents come from it" }];
+
 /// Installs everything that `cargo xtask test` uses.
 pub(crate) fn run_all() -> Result<()> {
     run(TESTS)?;
     venv::install()
+}
+
+/// Installs every real agent with `viv`, in the versions it pins, into a folder that outlives the checkout.
+/// What is there is not downloaded again.
+pub(crate) fn agents(viv: &Path) -> Result<String> {
+    let folder = agents_folder()?;
+    std::fs::create_dir_all(&folder).context("cannot make the folder for agents")?;
+    // A data directory that others could write to is refused.
+    let private = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
+    std::fs::set_permissions(&folder, private).context("cannot make the folder for agents private")?;
+    let listed = workspace::output(Command::new(viv).args(["--json", "agents", "ls"]).arg("--data-dir").arg(&folder))?;
+    let listed: serde_json::Value = serde_json::from_str(&listed).context("`viv agents ls` printed no JSON")?;
+    let packaged = listed.as_array().into_iter().flatten().filter(|agent| agent["package"].is_string());
+    let names: Vec<&str> = packaged.filter_map(|agent| agent["id"].as_str()).collect();
+    let mut command = Command::new(viv);
+    command.args(["agents", "install"]).args(&names).arg("--data-dir").arg(&folder);
+    crate::step::quietly(command.arg("--cache").arg(folder.join("npm")))?;
+    Ok(format!("{} agents present", names.len()))
+}
+
+/// Where the agents for tests are: a data directory of `viv`, one folder a version.
+pub(crate) fn agents_folder() -> Result<PathBuf> {
+    cache_folder(&format!("agents-{}-{}", std::env::consts::OS, std::env::consts::ARCH))
 }
 
 /// Installs what is missing of `wanted`, showing progress.
@@ -56,13 +82,18 @@ pub(crate) fn note(wanted: &[Package]) -> String {
     format!("{} packages present", wanted.len())
 }
 
+/// Whether a package is there; a program of that name from elsewhere is as good.
 fn is_installed(package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(package).is_file()) {
+        return true;
+    }
     let query = workspace::output(Command::new("dpkg-query").args(["-W", "-f=${db:Status-Status}", package]));
     query.is_ok_and(|status| status.trim() == "installed")
 }
 
 /// Runs apt-get as root; whether it succeeded.
-fn apt(action: &[&str], archives: &std::path::Path, packages: &[&str]) -> Result<bool> {
+fn apt(action: &[&str], archives: &Path, packages: &[&str]) -> Result<bool> {
     let mut command = identity::as_root("apt-get");
     let keep = format!("Dir::Cache::archives={}", archives.display());
     command.args(["-y", "--no-install-recommends", "-o", &keep, "-o", "APT::Keep-Downloaded-Packages=true"]);

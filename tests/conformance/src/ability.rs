@@ -26,12 +26,15 @@ pub(crate) fn note(agent: &'static str, events: &[Event]) {
     can.plan_mode = has_plan_mode(agent);
 }
 
+/// Whether the table is written instead of compared; also where a scenario failed, for a person to look at.
+pub(crate) fn is_to_be_written() -> bool {
+    std::env::var_os("VIV_TEST_WRITE_CAPABILITIES").is_some()
+}
+
 /// Compares what was shown with the table, or writes it.
 pub(crate) fn settle(players: &[Player]) -> ExitCode {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let differ: Vec<_> =
-        players.iter().filter(|player| shown[player.agent] != Capabilities::of(player.agent)).collect();
-    if std::env::var_os("VIV_TEST_WRITE_CAPABILITIES").is_some() {
+    if is_to_be_written() {
         let all = agents::all().map(agents::Agent::id);
         let table: BTreeMap<_, _> =
             all.map(|id| (id, shown.get(id).copied().unwrap_or_else(|| Capabilities::of(id)))).collect();
@@ -39,6 +42,8 @@ pub(crate) fn settle(players: &[Player]) -> ExitCode {
         std::fs::write(path, serde_json::to_string_pretty(&table).unwrap() + "\n").unwrap();
         return ExitCode::SUCCESS;
     }
+    let differ: Vec<_> =
+        players.iter().filter(|player| shown[player.agent] != Capabilities::of(player.agent)).collect();
     for player in &differ {
         let (now, told) = (shown[player.agent], Capabilities::of(player.agent));
         eprintln!("{} showed\n{now:#?}\nand crates/agents/capabilities.json says\n{told:#?}", player.agent);

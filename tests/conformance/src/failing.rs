@@ -49,7 +49,8 @@ pub(crate) async fn a_model_that_hangs_up_ends_the_turn(world: World) {
 
 pub(crate) async fn a_model_that_hangs_ends_with_silence(world: World) {
     let mode = world.player.mode();
-    let stage = world.open_with(mode, impatient()).await;
+    let patience = impatient(&world.player);
+    let stage = world.open_with(mode, patience).await;
     let hello = stage.turn("hello", Answer::Yes).await;
     assert_eq!(hello.outcome(), Some(TurnOutcome::Completed), "{hello:?}");
     let turn = stage.turn(say::HANG, Answer::Yes).await;

@@ -236,6 +236,8 @@ impl Turn {
 }
 
 /// Short enough for a test, long enough for an agent that only thinks.
-pub(crate) fn impatient() -> Timing {
-    Timing { silence: Duration::from_secs(12), ..Timing::default() }
+pub(crate) fn impatient(player: &Player) -> Timing {
+    // A real agent may take seconds to start, silently.
+    let silence = Duration::from_secs(if player.agent == "mock" { 2 } else { 15 });
+    Timing { silence, ..Timing::default() }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ::agents::{Agent, UNSUPPORTED};
+use ::agents::{Agent, Capabilities, UNSUPPORTED};
 use protocol::Code;
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ fn as_json(root: &Path) -> String {
             "versions": versions(root, agent),
             "default": agent.package().map(|package| package.version),
             "package": agent.package().map(|package| package.npm),
+            "capabilities": Capabilities::of(agent.id()),
         })
     });
     let unsupported =
