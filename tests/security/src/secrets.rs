@@ -223,7 +223,8 @@ fn token_of_other(stage: &Stage, place: Place) -> Verdict {
         let mut session = neighbour.exec(spec).await.expect("exec");
         tokio::io::AsyncReadExt::read_exact(&mut session.stdout, &mut [0; 3]).await.expect("up");
         let attacker = stage.make(Walls::Usual, &scene.workspace()).await.expect("sandbox");
-        let search = "cat /proc/*/environ /tmp/* /proc/*/root/tmp/* /dev/shm/* /home/agent/* 2>/dev/null; true";
+        let search =
+            "for p in /proc/[0-9]*; do cat ${p}/environ ${p}/root/tmp/*; done; cat /tmp/* /dev/shm/* $HOME/*; true";
         let mut spec = command(&[]);
         spec.command = ["sh", "-c", search].map(str::to_owned).to_vec();
         let found = sandbox::run(&*attacker, spec, &mut |_, _| {}).await.expect("run");
