@@ -1,7 +1,6 @@
 //! The agents' dialogues from outside: order, what real agents printed, and what no input may do.
 
 #[cfg(test)]
-mod capability;
 mod damage;
 #[cfg(test)]
 mod launch;
