@@ -66,13 +66,11 @@ impl Front {
         let directory = host::data_dir(config)?;
         // A server knows nothing of this person's `--env-file`.
         let client = if config.env_upstream.is_some() { None } else { Client::connect(&directory).await };
-        match client {
-            Some(client) => Ok(Self::There(client)),
-            None => {
-                let sessions = host::open_sessions(config, policy, spawner).await?;
-                Ok(Self::Here(Hosted::open(sessions, host::options(config), &directory)))
-            }
+        if let Some(client) = client {
+            return Ok(Self::There(client));
         }
+        let sessions = host::open_sessions(config, policy, spawner).await?;
+        Ok(Self::Here(Hosted::open(sessions, host::options(config), &directory)))
     }
 
     /// Makes a session.
