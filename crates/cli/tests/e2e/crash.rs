@@ -187,7 +187,7 @@ fn check_closed(id: &str, events: &[Event]) -> u64 {
 /// A session that was interrupted takes the next message as if nothing had been.
 fn goes_on(client: &Client, told: &Told) {
     for id in &told.made {
-        let Some(events) = client.converse(id, "/echo still here") else { panic!("{id} cannot go on") };
+        let Some(events) = client.steer(id, "/echo still here") else { panic!("{id} cannot go on") };
         let last = events.last().unwrap();
         assert_eq!(last.json()["type"], "turn.ended", "{id}");
         assert_eq!(last.json()["data"]["outcome"], "completed", "{id}");

@@ -88,8 +88,17 @@ impl Client {
 
     /// Sends a message and hears the events of its turn.
     pub(crate) fn converse(&self, id: &str, message: &str) -> Option<impl Iterator<Item = Frame> + use<>> {
+        self.stream(id, &json!({"message": message}))
+    }
+
+    /// The same, before everything that waits: of what waits something may ask, and nobody is there to answer.
+    pub(crate) fn steer(&self, id: &str, message: &str) -> Option<impl Iterator<Item = Frame> + use<>> {
+        self.stream(id, &json!({"message": message, "whenBusy": "steer"}))
+    }
+
+    fn stream(&self, id: &str, message: &Value) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
-        frames(request.content_type("application/json").send(json!({"message": message}).to_string()).ok()?)
+        frames(request.content_type("application/json").send(message.to_string()).ok()?)
     }
 }
 
