@@ -85,7 +85,7 @@ fn is_installed(package: &str) -> bool {
 }
 
 /// Runs apt-get as root; whether it succeeded.
-fn apt(action: &[&str], archives: &std::path::Path, packages: &[&str]) -> Result<bool> {
+fn apt(action: &[&str], archives: &Path, packages: &[&str]) -> Result<bool> {
     let mut command = identity::as_root("apt-get");
     let keep = format!("Dir::Cache::archives={}", archives.display());
     command.args(["-y", "--no-install-recommends", "-o", &keep, "-o", "APT::Keep-Downloaded-Packages=true"]);

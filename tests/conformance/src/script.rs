@@ -64,7 +64,8 @@ pub(crate) fn model(player: &Player) -> Scripted {
 /// A long text in which nothing comes twice: some agents take that for a model that runs in circles.
 fn much() -> String {
     let scattered = |line: u64| line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}\n", scattered(line))).collect()
+    let lines: Vec<String> = (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}", scattered(line))).collect();
+    lines.join("\n")
 }
 
 fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {
