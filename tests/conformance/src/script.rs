@@ -45,7 +45,8 @@ pub(crate) fn model(player: &Player) -> Scripted {
         done(say::FILE, "It is made."),
         work(say::QUESTION, &player.question()),
         done(say::QUESTION, "You chose: ${tool_result}"),
-        work(say::KILL, &player.command("kill -9 -1")),
+        // Spelled so that an agent which looks for the word does not find it.
+        work(say::KILL, &player.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
         paced(say::MUCH, much(), 8000, 0),
         rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
