@@ -73,9 +73,10 @@ impl Player {
             "mock" => tool("write_file", json!({"path": name, "content": content})),
             "claude" => tool("Write", json!({"file_path": path, "content": content})),
             "codex" => {
-                let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
-                let edit = format!("*** Begin Patch\n*** Add File: {name}\n{lines}*** End Patch\n");
-                tool("exec_command", json!({"cmd": format!("apply_patch <<'PATCH'\n{edit}PATCH\n")}))
+                let added: Vec<String> = content.lines().map(|line| format!("+{line}")).collect();
+                let file = added.join("\n");
+                let change = format!("*** Begin Patch\n*** Add File: {name}\n{file}\n*** End Patch\n");
+                tool("exec_command", json!({"cmd": format!("apply_patch <<'PATCH'\n{change}PATCH\n")}))
             }
             "gemini" => tool("write_file", json!({"file_path": path, "content": content})),
             "qwen" => tool("edit", json!({"file_path": path, "old_string": "", "new_string": content})),

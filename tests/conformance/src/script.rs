@@ -45,7 +45,8 @@ pub(crate) fn model(player: &Player) -> Scripted {
         done(say::FILE, "It is made."),
         work(say::QUESTION, &player.question()),
         done(say::QUESTION, "You chose: ${tool_result}"),
-        work(say::KILL, &player.command("kill -9 -1")),
+        // Spelled so that an agent which looks for the word does not find it.
+        work(say::KILL, &player.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
         paced(say::MUCH, much(), 8000, 0),
         rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
@@ -64,7 +65,8 @@ pub(crate) fn model(player: &Player) -> Scripted {
 /// A long text in which nothing comes twice: some agents take that for a model that runs in circles.
 fn much() -> String {
     let scattered = |line: u64| line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}\n", scattered(line))).collect()
+    let lines: Vec<String> = (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}", scattered(line))).collect();
+    lines.join("\n")
 }
 
 fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {

@@ -188,9 +188,8 @@ impl std::fmt::Debug for Turn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "`{}`:", self.text)?;
         for event in &self.events {
-            let mut line = serde_json::to_string(&event.draft.body).unwrap();
-            line = line.chars().take(400).collect();
-            writeln!(f, "  {line}")?;
+            let line = serde_json::to_string(&event.draft.body).unwrap();
+            writeln!(f, "  {}", line.chars().take(400).collect::<String>())?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The agents' dialogues from outside: order, what real agents printed, and what no input may do.
 
 #[cfg(test)]
+mod capability;
 mod damage;
 #[cfg(test)]
 mod launch;

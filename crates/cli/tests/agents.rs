@@ -1,0 +1,166 @@
+//! `viv agents`, with an npm of the test's own: what is kept, and what is refused.
+//!
+//! The real npm installs every real agent before the conformance tests run.
+#![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// Installs `NAME@VERSION` as npm would: a folder with the program, and a lock that names its hash. The
+/// version `0.0.404` does not exist.
+const NPM: &str = r#"#!/bin/sh
+set -eu
+spec=$2
+while [ "$1" != --prefix ]; do shift; done
+prefix=$2
+version=${spec##*@}
+if [ "$version" = 0.0.404 ]; then echo 'npm error code ETARGET' >&2; exit 1; fi
+if [ "$version" = latest ]; then version=9.9.9; fi
+program=$prefix/node_modules/@anthropic-ai/claude-code-linux-x64
+mkdir -p "$program" "$prefix/node_modules/@anthropic-ai/claude-code"
+echo a program > "$program/claude"
+cat > "$prefix/package-lock.json" <<LOCK
+{"packages": {
+  "": {},
+  "node_modules/@anthropic-ai/claude-code": {"version": "$version", "integrity": "sha512-of-$version"},
+  "node_modules/@anthropic-ai/claude-code-linux-x64": {"version": "$version", "integrity": "sha512-x"},
+  "node_modules/@anthropic-ai/claude-code-darwin": {"version": "$version", "integrity": "sha512-y"}
+}}
+LOCK
+"#;
+
+/// A data directory and an npm.
+struct Stage {
+    directory: TempDir,
+    /// Where programs are looked for.
+    path: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("bin/npm");
+        std::fs::create_dir(program.parent().unwrap()).unwrap();
+        std::fs::write(&program, NPM).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+        Self { directory, path }
+    }
+
+    fn viv(&self, arguments: &[&str]) -> (bool, String, String) {
+        let output = Command::cargo_bin("viv")
+            .unwrap()
+            .arg("agents")
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(self.directory.path().join("data"))
+            .env("PATH", &self.path)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).unwrap();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    }
+
+    #[track_caller]
+    fn good(&self, arguments: &[&str]) -> String {
+        let (good, stdout, stderr) = self.viv(arguments);
+        assert!(good, "{arguments:?}: {stderr}");
+        stdout
+    }
+
+    #[track_caller]
+    fn bad(&self, arguments: &[&str], reason: &str) {
+        let (good, _, stderr) = self.viv(arguments);
+        assert!(!good && stderr.contains(reason), "{arguments:?}: {stderr}");
+    }
+
+    fn versions(&self) -> PathBuf {
+        self.directory.path().join("data/agents/claude")
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != ".lock");
+    names.sort();
+    names
+}
+
+#[test]
+fn versions_stand_side_by_side_and_go_one_by_one() {
+    let stage = Stage::new();
+    stage.good(&["install", "claude@1.0.0", "claude@latest"]);
+    assert_eq!(names(&stage.versions()), ["1.0.0", "9.9.9"]);
+    stage.good(&["install", "claude@latest"]);
+    let path = stage.good(&["path", "claude"]);
+    assert!(path.contains("/9.9.9/node_modules/"), "the newest is taken: {path}");
+    let shown = stage.good(&["show", "claude@1.0.0"]);
+    assert!(shown.contains("sha512-of-1.0.0") && shown.contains("2 packages"), "{shown}");
+    assert!(stage.good(&["ls"]).contains("1.0.0, 9.9.9"));
+    stage.good(&["rm", "claude@9.9.9"]);
+    assert_eq!(names(&stage.versions()), ["1.0.0"]);
+    stage.bad(&["rm", "claude@9.9.9"], "is not installed");
+    stage.good(&["rm", "claude"]);
+    stage.bad(&["path", "claude"], "viv agents install claude");
+}
+
+#[test]
+fn what_is_not_the_version_we_measured_is_refused_and_leaves_nothing() {
+    let stage = Stage::new();
+    stage.bad(&["install", "claude"], "is not what it was when it was measured");
+    stage.bad(&["install", "claude@0.0.404"], "ETARGET");
+    assert_eq!(names(&stage.versions()), [""; 0]);
+}
+
+#[test]
+fn a_package_without_its_program_is_refused() {
+    let stage = Stage::new();
+    stage.bad(&["install", "codex@1.0.0"], "left no hash");
+    let npm = stage.directory.path().join("bin/npm");
+    let without = std::fs::read_to_string(&npm).unwrap().replace("echo a program >", "true");
+    std::fs::write(npm, without).unwrap();
+    stage.bad(&["install", "claude@1.0.0"], "came without its program");
+    assert_eq!(names(&stage.versions()), [""; 0]);
+}
+
+#[test]
+fn what_a_killed_installation_left_is_cleared_away() {
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.versions().join(".1.0.0/node_modules")).unwrap();
+    stage.good(&["install", "claude@2.0.0"]);
+    assert_eq!(names(&stage.versions()), ["2.0.0"]);
+}
+
+#[test]
+fn two_installations_at_once_are_one() {
+    let stage = Stage::new();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| stage.good(&["install", "claude@1.0.0"]));
+        }
+    });
+    assert_eq!(names(&stage.versions()), ["1.0.0"]);
+}
+
+#[test]
+fn without_npm_the_help_says_what_is_missing() {
+    let mut stage = Stage::new();
+    let bin = stage.directory.path().join("bin");
+    std::fs::remove_file(bin.join("npm")).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", bin.join("sh")).unwrap();
+    stage.path = bin.to_str().unwrap().to_owned();
+    stage.bad(&["install", "claude"], "install Node.js with npm");
+}
+
+#[test]
+fn what_is_no_agent_is_refused_with_its_reason() {
+    let stage = Stage::new();
+    stage.bad(&["install", "amp"], "vendor's server");
+    stage.bad(&["install", "mcok"], "there is no agent `mcok`");
+    stage.bad(&["install", "claude@../x"], "is no version");
+    stage.bad(&["path", "mock"], "is part of viv");
+}
