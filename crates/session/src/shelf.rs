@@ -84,6 +84,20 @@ impl Shelf {
         .await
     }
 
+    /// Puts what an earlier sandbox of a session changed aside: a new one begins with the host's directory again,
+    /// and what it saves must not take the place of work nobody has looked at.
+    pub(crate) async fn set_changes_aside(self: &Arc<Self>, id: &SessionId, epoch: u32) -> Result<(), SessionError> {
+        let (from, to) = (self.directory.changes(id), self.directory.earlier_changes(id, epoch));
+        blocking(move || {
+            if !from.exists() {
+                return Ok(());
+            }
+            let parent = to.parent().map_or(Ok(()), std::fs::create_dir_all);
+            parent.and_then(|()| std::fs::rename(from, to)).map_err(SessionError::Changes)
+        })
+        .await
+    }
+
     /// Where the changes of a session's workspace are kept.
     pub(crate) fn changes(&self, id: &SessionId) -> PathBuf {
         self.directory.changes(id)

@@ -134,6 +134,11 @@ impl DataDir {
         self.trajectory().join(format!("{session}.jsonl"))
     }
 
+    /// What a session had changed before start number `epoch`, put aside when its next sandbox was made.
+    pub fn earlier_changes(&self, session: &SessionId, epoch: u32) -> PathBuf {
+        self.root.join("changes-earlier").join(session.as_str()).join(epoch.to_string())
+    }
+
     /// What a session changed in its workspace.
     pub fn changes(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes").join(session.as_str())

@@ -144,6 +144,8 @@ impl Actor {
         }
         let record = self.host.shelf.raise_epoch(&self.plan.id).await?;
         self.plan.epoch = plan::epoch(&record);
+        self.host.shelf.set_changes_aside(&self.plan.id, self.plan.epoch).await?;
+        self.told_changes = None;
         self.turns = 0;
         let (sandbox, token) = sandbox(&self.host, &self.plan).await?;
         self.move_in(sandbox, token).await
