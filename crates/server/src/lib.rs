@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod extract;
 mod host_guard;
+mod linger;
 mod page;
 mod peer;
 mod request_id;

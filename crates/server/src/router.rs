@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerConfig;
 use crate::state::AppState;
-use crate::{access, error, host_guard, request_id, routes};
+use crate::{access, error, host_guard, linger, request_id, routes};
 
 /// Bytes of a body that is not a message.
 const SMALL_BODY: usize = 1 << 20;
@@ -57,5 +57,6 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .layer(from_fn(error::shape))
         .layer(from_fn(request_id::name))
         .layer(DefaultBodyLimit::max(SMALL_BODY))
+        .layer(from_fn(linger::linger))
         .with_state(state)
 }
