@@ -79,17 +79,12 @@ impl Content {
             Self::Blocks(blocks) if self.has("tool_result") => {
                 join(blocks.iter().filter(|block| block.kind == "tool_result").map(Block::words))
             }
-            Self::Blocks(blocks) => join(blocks.iter().filter(|block| !block.is_reminder()).map(Block::words)),
+            Self::Blocks(blocks) => join(blocks.iter().map(Block::words)),
         }
     }
 }
 
 impl Block {
-    /// What an agent adds to a prompt of its own accord: nobody said it.
-    fn is_reminder(&self) -> bool {
-        self.text.as_ref().is_some_and(|text| text.starts_with("<system-reminder>"))
-    }
-
     fn words(&self) -> String {
         let input = || self.input.as_ref().map(Value::to_string);
         let inner = || self.content.as_ref().map(Content::text);
@@ -110,6 +105,7 @@ mod tests {
                                       {"type":"text","text":"<reminder>"}]}]}"#;
         let said = [
             (Speaker::System, "be good"),
+            (Speaker::Person, "<system-reminder>today</system-reminder>"),
             (Speaker::Person, "go"),
             (Speaker::Person, "please"),
             (Speaker::Model, "{\"a\":1}"),
