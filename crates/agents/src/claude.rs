@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{HOME, WORKSPACE, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
     npm: "@anthropic-ai/claude-code",
@@ -59,7 +59,14 @@ impl Agent for ClaudeAgent {
             // Bypass is refused to root elsewhere; here the sandbox is ours.
             ("IS_SANDBOX", Some("1")),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".claude"] })
+        Ok(LaunchPlan {
+            argv,
+            env,
+            files: Vec::new(),
+            mounts,
+            workdir: WORKSPACE.to_owned(),
+            memory: Memory::of(&[".claude"]),
+        })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

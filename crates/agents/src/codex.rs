@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, Prompt};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, Prompt};
 
 const PACKAGE: Package = Package {
     npm: "@openai/codex",
@@ -65,7 +65,14 @@ impl Agent for CodexAgent {
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
         let env = environment(&[(TOKEN, Some(&context.token))]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".codex"] })
+        Ok(LaunchPlan {
+            argv,
+            env,
+            files: Vec::new(),
+            mounts,
+            workdir: WORKSPACE.to_owned(),
+            memory: Memory::of(&[".codex"]),
+        })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

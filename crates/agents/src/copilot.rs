@@ -2,7 +2,7 @@
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
     npm: "@github/copilot",
@@ -43,7 +43,14 @@ impl Agent for CopilotAgent {
             ("COPILOT_HOME", Some(&format!("{HOME}/.copilot"))),
             ("XDG_CACHE_HOME", Some(&format!("{HOME}/.cache"))),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".copilot"] })
+        Ok(LaunchPlan {
+            argv,
+            env,
+            files: Vec::new(),
+            mounts,
+            workdir: WORKSPACE.to_owned(),
+            memory: Memory::of(&[".copilot"]),
+        })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode, PlacedFile};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile};
 
 const PACKAGE: Package = Package {
     npm: "@google/gemini-cli",
@@ -20,6 +20,11 @@ const DEFAULT_MODEL: &str = "gemini-2.5-pro";
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// A session's file is called by the minute it was opened in, and opening the same session again in that minute
+/// would begin the file anew before it is read.
+const MEMORY: Memory =
+    Memory { folders: &[".gemini"], rename: Some("s#/chats/session-[-0-9T]*-#/chats/session-1970-01-01T00-00-#") };
 
 /// The agent `gemini`.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +58,7 @@ impl Agent for GeminiAgent {
         });
         let path = format!("{HOME}/.gemini/settings.json");
         let files = vec![PlacedFile { path, content: settings.to_string() }];
-        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: &[".gemini"] })
+        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: MEMORY })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -71,7 +71,23 @@ pub struct LaunchPlan {
     /// Working directory, as seen inside.
     pub workdir: String,
     /// Folders of its home that it needs again to go on with a session after a restart.
-    pub memory: &'static [&'static str],
+    pub memory: Memory,
+}
+
+/// What of an agent's home is kept between two starts of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Folders, relative to the home.
+    pub folders: &'static [&'static str],
+    /// How files are called when they are given back, as tar's `--transform` says it.
+    pub rename: Option<&'static str>,
+}
+
+impl Memory {
+    /// These folders, as they are.
+    pub(crate) const fn of(folders: &'static [&'static str]) -> Self {
+        Self { folders, rename: None }
+    }
 }
 
 /// A file placed for one session only.

@@ -37,7 +37,7 @@ pub use codex::CodexAgent;
 pub use copilot::CopilotAgent;
 pub use dialogue::{Dialogue, Output, Prompt};
 pub use gemini::GeminiAgent;
-pub use launch::{Agent, AgentError, LaunchContext, LaunchPlan, Mount, PlacedFile};
+pub use launch::{Agent, AgentError, LaunchContext, LaunchPlan, Memory, Mount, PlacedFile};
 pub use mock::{AgentLine, HostLine, LineItem, MockAgent};
 pub use mode::PermissionMode;
 pub use normalize::{Normalized, Normalizer};

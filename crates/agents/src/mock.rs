@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Mount, Output, Package, PermissionMode, Prompt};
+use crate::{
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Mount, Output, Package, PermissionMode, Prompt,
+};
 
 pub use line::{AgentLine, HostLine, LineItem};
 
@@ -61,7 +63,7 @@ impl Agent for MockAgent {
             ("ANTHROPIC_MODEL", context.model.as_deref()),
         ]);
         let mounts = vec![Mount { source: context.program.clone(), target: PROGRAM.to_owned() }];
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[] })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: Memory::of(&[]) })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

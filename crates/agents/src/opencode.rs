@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::acp::{AcpDialogue, Quirks};
 use crate::launch::{HOME, WORKSPACE, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
     npm: "opencode-ai",
@@ -54,7 +54,7 @@ impl Agent for OpencodeAgent {
             files: Vec::new(),
             mounts,
             workdir: WORKSPACE.to_owned(),
-            memory: &[".local/share", ".local/state"],
+            memory: Memory::of(&[".local/share", ".local/state"]),
         })
     }
 

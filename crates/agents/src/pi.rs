@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::launch::{HOME, WORKSPACE, environment};
 use crate::transcript::Transcript;
 use crate::{
-    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Output, Package, PermissionMode, PlacedFile, Prompt,
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, PlacedFile, Prompt,
 };
 
 const PACKAGE: Package = Package {
@@ -56,7 +56,7 @@ impl Agent for PiAgent {
             ("PI_SKIP_VERSION_CHECK", Some("1")),
             ("PI_TELEMETRY", Some("0")),
         ]);
-        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: &[".pi"] })
+        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: Memory::of(&[".pi"]) })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

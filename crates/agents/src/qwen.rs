@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{WORKSPACE, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
     npm: "@qwen-code/qwen-code",
@@ -49,7 +49,14 @@ impl Agent for QwenAgent {
             // Bare as it is, it reads no settings, and would tell its vendor how it is used.
             ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: &[".qwen"] })
+        Ok(LaunchPlan {
+            argv,
+            env,
+            files: Vec::new(),
+            mounts,
+            workdir: WORKSPACE.to_owned(),
+            memory: Memory::of(&[".qwen"]),
+        })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

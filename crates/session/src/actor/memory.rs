@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agents::Memory;
 use sandbox::{ExecSpec, Sandbox};
 
 use super::Actor;
@@ -26,10 +27,10 @@ impl Actor {
         let Some(sandbox) = self.live.as_ref().map(Live::sandbox) else { return };
         let Ok(enlisted) = self.plan.enlisted(&self.host.roster) else { return };
         let Ok(launch) = enlisted.agent.plan(&self.plan.context(&enlisted, String::new())) else { return };
-        if launch.memory.is_empty() {
+        if launch.memory.folders.is_empty() {
             return;
         }
-        let packed = match pack(sandbox, launch.memory).await {
+        let packed = match pack(sandbox, launch.memory.folders).await {
             Ok(packed) => packed,
             Err(error) => {
                 tracing::warn!(session = %self.plan.id, %error, "cannot pack what the agent remembers");
@@ -44,14 +45,15 @@ impl Actor {
     }
 
     /// Gives back what was kept, before the agent starts.
-    pub(super) async fn restore_memory(&mut self, sandbox: &dyn Sandbox, folders: &[&str]) {
+    pub(super) async fn restore_memory(&mut self, sandbox: &dyn Sandbox, memory: Memory) {
         let path = self.host.shelf.memory(&self.plan.id);
         let kept = match tokio::fs::read(&path).await {
-            Ok(kept) if !folders.is_empty() => kept,
+            Ok(kept) if !memory.folders.is_empty() => kept,
             _ => return,
         };
         // Files that were placed for this start are newer than what is kept.
-        let command = ["tar", "-x", "-f", "-", "-C", HOME, "--skip-old-files", "--no-same-permissions"];
+        let mut command = vec!["tar", "-x", "-f", "-", "-C", HOME, "--skip-old-files", "--no-same-permissions"];
+        command.extend(memory.rename.iter().flat_map(|rename| ["--transform", rename]));
         if let Err(error) = run(sandbox, &command, Some(kept)).await {
             tracing::warn!(session = %self.plan.id, %error, "cannot give back what the agent remembered");
         }
