@@ -16,31 +16,35 @@ pub(crate) enum Kind<'a> {
     Link(&'a str),
     /// A heading, with its level.
     Heading(usize, &'a str),
-    /// A line of a fenced block, with the words after the fence.
-    Fenced(&'a str, &'a str),
-    /// The end of a fenced block.
-    FenceEnd,
+    /// A fenced block: the words after the fence and the lines below it. It stands where its first line does.
+    Fence(&'a str, Vec<&'a str>),
+}
+
+impl<'a> Part<'a> {
+    /// The code in this part, line by line, each with the line it stands on.
+    pub(crate) fn code(&self) -> Vec<(usize, &'a str)> {
+        match &self.kind {
+            Kind::Code(code) => vec![(self.line, code)],
+            Kind::Fence(_, lines) => (self.line..).zip(lines.iter().copied()).collect(),
+            Kind::Link(_) | Kind::Heading(..) => Vec::new(),
+        }
+    }
 }
 
 /// Takes a document apart, in order.
 pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
-    let mut fence: Option<(&str, &str)> = None;
-    for (index, content) in text.lines().enumerate() {
-        let line = index + 1;
+    let mut lines = (1..).zip(text.lines());
+    while let Some((line, content)) = lines.next() {
         let trimmed = content.trim_start();
         let ticks = &trimmed[..trimmed.len() - trimmed.trim_start_matches('`').len()];
-        match fence {
-            Some((open, _)) if ticks.len() >= open.len() && trimmed.trim_end() == ticks => {
-                parts.push(Part { line, kind: Kind::FenceEnd });
-                fence = None;
-            }
-            Some((_, info)) => parts.push(Part { line, kind: Kind::Fenced(info, content) }),
-            None if ticks.len() >= 3 => fence = Some((ticks, trimmed[ticks.len()..].trim())),
-            None => {
-                let found = heading(content).into_iter().chain(inline(content));
-                parts.extend(found.map(|kind| Part { line, kind }));
-            }
+        if ticks.len() >= 3 {
+            let inside = lines.by_ref().map(|(_, content)| content).take_while(|content| content.trim() != ticks);
+            let kind = Kind::Fence(trimmed[ticks.len()..].trim(), inside.collect());
+            parts.push(Part { line: line + 1, kind });
+        } else {
+            let found = heading(content).into_iter().chain(inline(content));
+            parts.extend(found.map(|kind| Part { line, kind }));
         }
     }
     parts
@@ -97,9 +101,16 @@ mod tests {
     #[test]
     fn a_fence_keeps_its_words_and_its_lines() {
         assert_eq!(
-            kinds("```console exit=5\n$ viv `x`\n```\n# T"),
-            [Kind::Fenced("console exit=5", "$ viv `x`"), Kind::FenceEnd, Kind::Heading(1, "T")]
+            kinds("```console exit=5\n$ viv `x`\nok\n```\n# T"),
+            [Kind::Fence("console exit=5", vec!["$ viv `x`", "ok"]), Kind::Heading(1, "T")]
         );
+    }
+
+    #[test]
+    fn code_knows_its_line() {
+        let text = "`a`\n```sh\nb\nc\n```\n`d`";
+        let code: Vec<_> = parts(text).iter().flat_map(Part::code).collect();
+        assert_eq!(code, [(1, "a"), (3, "b"), (4, "c"), (6, "d")]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! one of a block with the code that the fence names (`console exit=5`). Lines below it are held against
 //! what it printed: `…` stands for anything in a line, and alone for any number of lines.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -46,27 +47,32 @@ pub(crate) fn run_documents(viv: &Path) -> Result<String> {
 
 /// The commands of one document, in order.
 fn calls(path: &str, text: &str) -> Result<Vec<Call>> {
-    let mut calls: Vec<Call> = Vec::new();
-    let mut block = None;
+    let mut calls = Vec::new();
     for part in markdown::parts(text) {
-        let line = part.line;
-        match part.kind {
-            Kind::Fenced(info, content) if info.split_whitespace().next() == Some("console") => {
-                let first = *block.get_or_insert(calls.len());
-                if let Some(command) = content.strip_prefix("$ ") {
-                    calls.push(Call { line, command: command.to_owned(), exit: 0, expected: Vec::new() });
-                } else if calls.len() > first {
-                    calls.iter_mut().last().into_iter().for_each(|call| call.expected.push(content.to_owned()));
-                } else {
-                    bail!("{path}:{line}: a console block begins with `$ ` and a command");
-                }
-                let wanted = exit_of(info).with_context(|| format!("{path}:{line}: cannot read `{info}`"))?;
-                calls.iter_mut().skip(first).for_each(|call| call.exit = 0);
-                calls.iter_mut().last().into_iter().for_each(|call| call.exit = wanted);
-            }
-            Kind::FenceEnd => block = None,
-            _ => {}
+        if let Kind::Fence(info, lines) = &part.kind
+            && info.split_whitespace().next() == Some("console")
+        {
+            calls.extend(calls_of_block(part.line, info, lines).with_context(|| format!("{path}:{}", part.line))?);
         }
+    }
+    Ok(calls)
+}
+
+/// The commands of one block; the exit code that its fence names is that of the last.
+fn calls_of_block(first_line: usize, info: &str, lines: &[&str]) -> Result<Vec<Call>> {
+    let mut calls: Vec<Call> = Vec::new();
+    for (line, content) in (first_line..).zip(lines) {
+        match (content.strip_prefix("$ "), calls.last_mut()) {
+            (Some(command), _) => {
+                calls.push(Call { line, command: command.to_owned(), exit: 0, expected: Vec::new() });
+            }
+            (None, Some(call)) => call.expected.push((*content).to_owned()),
+            (None, None) => bail!("a console block begins with `$ ` and a command"),
+        }
+    }
+    let exit = exit_of(info).with_context(|| format!("cannot read `{info}`"))?;
+    if let Some(last) = calls.last_mut() {
+        last.exit = exit;
     }
     Ok(calls)
 }
@@ -92,10 +98,11 @@ impl Place {
     }
 
     fn run(&self, viv: &Path, call: &Call) -> Result<()> {
-        let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
-        let mut child = self.shell(viv, &call.command)?.stdout(writer.try_clone()?).stderr(writer).spawn()?;
-        let said = std::io::read_to_string(reader).context("cannot read what it said")?;
-        let status = child.wait()?;
+        // A file and no pipe: what the command leaves running must not keep us waiting.
+        let path = self.0.join("output");
+        let output = File::create(&path).context("cannot keep what it says")?;
+        let status = self.shell(viv, &call.command)?.stdout(output.try_clone()?).stderr(output).status()?;
+        let said = std::fs::read_to_string(&path).context("cannot read what it said")?;
         if status.code() != Some(call.exit) {
             bail!("ended with {status}, not with {}\n{said}", call.exit);
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::markdown::{self, Kind};
+use crate::markdown;
 use crate::tidy::Finding;
 use crate::tree::Tree;
 use crate::workspace;
@@ -110,11 +110,9 @@ fn is_command(word: &str) -> bool {
 
 /// Every mention in a document, with its line.
 fn mentions(text: &str) -> Vec<(usize, Mention)> {
-    let found = markdown::parts(text).into_iter().filter_map(|part| match part.kind {
-        Kind::Code(code) | Kind::Fenced(_, code) => Some((part.line, Mention::read(code)?)),
-        _ => None,
-    });
-    found.collect()
+    let parts = markdown::parts(text);
+    let code = parts.iter().flat_map(markdown::Part::code);
+    code.filter_map(|(line, code)| Some((line, Mention::read(code)?))).collect()
 }
 
 /// Whether the help lists a flag, and not only a longer one that begins the same.

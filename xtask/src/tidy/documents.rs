@@ -18,14 +18,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn check_document(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for part in markdown::parts(text) {
-        let wrong = match part.kind {
-            Kind::Code(code) => missing_path(tree, path, code).into_iter().chain(wrong_cargo(tree, code)).collect(),
-            Kind::Link(target) => missing_target(tree, path, text, target).into_iter().collect(),
-            Kind::Fenced(_, line) => wrong_cargo(tree, line),
-            Kind::Heading(..) | Kind::FenceEnd => Vec::new(),
+        let named = match part.kind {
+            Kind::Code(code) => missing_path(tree, path, code),
+            Kind::Link(target) => missing_target(tree, path, text, target),
+            Kind::Heading(..) | Kind::Fence(..) => None,
         };
+        let named = named.into_iter().map(|what| (part.line, what));
+        let code = part.code().into_iter();
+        let commands = code.flat_map(|(line, code)| wrong_cargo(tree, code).into_iter().map(move |what| (line, what)));
         let mend = "name what is there, or make it";
-        findings.extend(wrong.into_iter().map(|what| Finding::new(path, part.line, what, mend)));
+        findings.extend(named.chain(commands).map(|(line, what)| Finding::new(path, line, what, mend)));
     }
     findings
 }
