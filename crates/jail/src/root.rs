@@ -19,8 +19,10 @@ use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
 
-/// Where the writable space is attached while the root is built over `/tmp`.
-const SCRATCH: &str = "/tmp/.scratch";
+/// Where the writable space is attached while the root is built in it: in the host's tree, of which nothing
+/// is looked up any more, and which goes as a whole when the root is entered. To unmount anything waits for
+/// every processor, so it is done once.
+const SCRATCH: &str = "/tmp";
 /// Devices that give nothing away; everything else of /dev does not exist inside.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Parts of /proc that speak of the host: its keys, its memory, its boot, what its people type.
@@ -57,27 +59,23 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Parts our mounts from the host's and mounts an empty root over `/tmp`, where nothing is looked up
-    /// any more: every source is open already.
+    /// Parts our mounts from the host's and attaches an empty root in the writable space. Every source is
+    /// open already.
     pub(crate) fn start(plan: &Plan) -> Result<Self, Failure> {
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
             .during(Step::PrivateMounts, "/")?;
 
-        let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
-        attach(&root, rustix::fs::CWD, "/tmp").during(Step::NewRoot, "/tmp")?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let top = openat(rustix::fs::CWD, "/tmp", flags, Mode::empty()).during(Step::NewRoot, "/tmp")?;
-
         let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(Step::Scratch, "tmpfs")?;
-        let this = Self { top, scratch };
-        this.mkdir(Path::new("/.scratch")).during(Step::Scratch, "/.scratch")?;
-        attach(&this.scratch, &this.top, ".scratch").during(Step::Scratch, "/.scratch")?;
-        for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777)] {
-            mkdirat(&this.scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
-            rustix::fs::chmodat(&this.scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+        attach(&scratch, rustix::fs::CWD, SCRATCH).during(Step::Scratch, SCRATCH)?;
+        for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777), ("root", 0o755), ("empty", 0o555)] {
+            mkdirat(&scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
+            rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
                 .during(Step::Scratch, name)?;
         }
-        Ok(this)
+
+        let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
+        attach(&root, &scratch, "root").during(Step::NewRoot, "root")?;
+        Ok(Self { top: root, scratch })
     }
 
     /// Shows the host paths of the plan, its links and its files, and the writable places.
@@ -114,7 +112,7 @@ impl Root {
         sys::mount_setattr(sysctls.as_fd(), attr::RDONLY, false, None).during(Step::MaskProc, "sys")?;
         attach(&sysctls, &proc, "sys").during(Step::MaskProc, "sys")?;
         for name in MASKED {
-            match cover(&proc, name) {
+            match self.cover(&proc, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => other.during(Step::MaskProc, name)?,
             }
@@ -209,11 +207,9 @@ impl Root {
         Ok(if masks.is_empty() { lower } else { format!("{SCRATCH}/mask:{lower}") })
     }
 
-    /// Makes the new root the only one, and read-only. The scratch space stays reachable only through
+    /// Makes the new root the only one, and read-only. The scratch space goes with the host's tree, but for
     /// the places that were exposed.
     pub(crate) fn enter(self) -> Result<(), Failure> {
-        unmount(SCRATCH, UnmountFlags::DETACH).during(Step::PivotRoot, "/.scratch")?;
-        rustix::fs::unlinkat(&self.top, ".scratch", AtFlags::REMOVEDIR).during(Step::PivotRoot, "/.scratch")?;
         rustix::process::fchdir(&self.top).during(Step::PivotRoot, "/")?;
         rustix::process::pivot_root(".", ".").during(Step::PivotRoot, "/")?;
         unmount(".", UnmountFlags::DETACH).during(Step::PivotRoot, "old root")?;
@@ -222,6 +218,18 @@ impl Root {
             openat(rustix::fs::CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(Step::PivotRoot, "/")?;
         sys::mount_setattr(root.as_fd(), attr::RDONLY | attr::NOSUID | attr::NODEV, false, None)
             .during(Step::PivotRoot, "/")
+    }
+
+    /// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
+    fn cover(&self, proc: &OwnedFd, name: &str) -> io::Result<()> {
+        let kind = rustix::fs::statat(proc, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let cover = if rustix::fs::FileType::from_raw_mode(kind.st_mode).is_dir() {
+            clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty())?
+        } else {
+            clone_tree(Path::new("/dev/null"))?
+        };
+        sys::mount_setattr(cover.as_fd(), attr::RDONLY, false, None)?;
+        attach(&cover, proc, name)
     }
 
     /// Attaches `tree` at `target`, making a directory or file there to stand on.
@@ -265,25 +273,12 @@ impl Root {
     }
 }
 
-/// Overlay clones its layers when it is made, so the place the host's one is attached at is taken away again.
+/// Overlay clones its layers when it is made; the place the host's one is attached at goes with the rest.
 fn merge(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
     let options: Vec<_> = options.iter().copied().chain([("source", "workspace")]).collect();
     let merged = new_fs("overlay", &["userxattr"], &options)?;
     sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
-    unmount(format!("{SCRATCH}/lower"), UnmountFlags::DETACH)?;
     Ok(merged)
-}
-
-/// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
-fn cover(proc: &OwnedFd, name: &str) -> io::Result<()> {
-    let kind = rustix::fs::statat(proc, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let cover = if rustix::fs::FileType::from_raw_mode(kind.st_mode).is_dir() {
-        tmpfs(0, 1, 0o555)?
-    } else {
-        clone_tree(Path::new("/dev/null"))?
-    };
-    sys::mount_setattr(cover.as_fd(), attr::RDONLY, false, None)?;
-    attach(&cover, proc, name)
 }
 
 /// `path` relative to the root; plans hold absolute paths without `..`.

@@ -169,7 +169,7 @@ impl Workshop {
         } else {
             HostIds { uid, gid, privileged: false }
         };
-        Ok(Self { filters: Filters::compile()?, ids, owners: OwnerMaps { ids, known: HashMap::new() } })
+        Ok(Self { filters: Filters::compile(), ids, owners: OwnerMaps { ids, known: HashMap::new() } })
     }
 
     /// Clones one sandbox.
