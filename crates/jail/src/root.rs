@@ -9,8 +9,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+    fspick, mount_change, move_mount, unmount,
 };
 
 use crate::error::{During, Failure, Step};
@@ -59,13 +60,12 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Parts our mounts from the host's and attaches an empty root in the writable space. Every source is
-    /// open already.
-    pub(crate) fn start(plan: &Plan) -> Result<Self, Failure> {
+    /// Parts our mounts from the host's and attaches an empty root in the writable space.
+    pub(crate) fn start() -> Result<Self, Failure> {
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
             .during(Step::PrivateMounts, "/")?;
 
-        let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(Step::Scratch, "tmpfs")?;
+        let scratch = tmpfs(1 << 20, 64, 0o700).during(Step::Scratch, "tmpfs")?;
         attach(&scratch, rustix::fs::CWD, SCRATCH).during(Step::Scratch, SCRATCH)?;
         for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777), ("root", 0o755), ("empty", 0o555)] {
             mkdirat(&scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
@@ -75,10 +75,26 @@ impl Root {
 
         let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
         attach(&root, &scratch, "root").during(Step::NewRoot, "root")?;
-        Ok(Self { top: root, scratch })
+        let this = Self { top: root, scratch };
+        for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
+            this.expose(name, target).during(Step::Scratch, target)?;
+        }
+        Ok(this)
     }
 
-    /// Shows the host paths of the plan, its links and its files, and the writable places.
+    /// Gives the writable space the size of the plan.
+    pub(crate) fn resize(&self, plan: &Plan) -> Result<(), Failure> {
+        let resize = || -> io::Result<()> {
+            let context = fspick(&self.scratch, "", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
+            for (key, value) in limits(plan.disk_bytes, plan.disk_inodes) {
+                fsconfig_set_string(&context, key, value)?;
+            }
+            Ok(fsconfig_reconfigure(&context)?)
+        };
+        resize().during(Step::Scratch, "size")
+    }
+
+    /// Shows the host paths of the plan, its links and its files.
     pub(crate) fn fill(&self, plan: &Plan, sources: &Sources) -> Result<(), Failure> {
         for (tree, target) in &sources.binds {
             self.mount(tree, target).during(Step::MountSystem, target.display())?;
@@ -86,9 +102,6 @@ impl Root {
         for (link, content) in &plan.links {
             self.parents(link).during(Step::PlaceFiles, link.display())?;
             symlinkat(content, &self.top, inside(link)).during(Step::PlaceFiles, link.display())?;
-        }
-        for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
-            self.expose(name, target).during(Step::Scratch, target)?;
         }
         // Last, so that a file can be placed in the home too; nothing runs inside yet that could be in the way.
         for (path, content) in &plan.files {
@@ -305,16 +318,13 @@ fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<Ow
 }
 
 fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
-    new_fs(
-        "tmpfs",
-        &[],
-        // A size of zero would mean no limit at all.
-        &[
-            ("size", &bytes.max(4096).to_string()),
-            ("nr_inodes", &inodes.max(1).to_string()),
-            ("mode", &format!("{mode:o}")),
-        ],
-    )
+    let [(size, bytes), (nr_inodes, inodes)] = limits(bytes, inodes);
+    new_fs("tmpfs", &[], &[(size, &bytes), (nr_inodes, &inodes), ("mode", &format!("{mode:o}"))])
+}
+
+/// A size of zero would mean no limit at all.
+fn limits(bytes: u64, inodes: u64) -> [(&'static str, String); 2] {
+    [("size", bytes.max(4096).to_string()), ("nr_inodes", inodes.max(1).to_string())]
 }
 
 fn write_at(dir: impl AsFd, path: &str, content: &str) -> io::Result<()> {
