@@ -5,6 +5,8 @@
 //!
 //! Not here: which paths and limits a sandbox gets (`policy`), async, or anything about agents.
 
+mod blank;
+mod bpf;
 mod cgroup;
 mod error;
 mod host_user;
