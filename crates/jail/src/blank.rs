@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
+use crate::host_user::HostUser;
 use crate::init::{self, HouseRules, InitReport};
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
@@ -26,16 +27,7 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS;
 
-/// Which host ids the user inside has.
-#[derive(Clone, Copy)]
-pub(crate) struct HostIds {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// Whether the spawner is root.
-    pub(crate) privileged: bool,
-}
-
-impl HostIds {
+impl HostUser {
     /// Maps the one user and group inside to ours.
     fn map(self, pid: Pid) -> Result<(), Failure> {
         if !self.privileged {
@@ -71,7 +63,7 @@ pub(crate) struct Blank {
 
 impl Blank {
     /// Clones it; it goes on by itself from there. With `into`, it is born in that v2 cgroup.
-    pub(crate) fn clone(ids: HostIds, filters: &Filters, into: Option<BorrowedFd<'_>>) -> Result<Self, Failure> {
+    pub(crate) fn clone(ids: HostUser, filters: &Filters, into: Option<BorrowedFd<'_>>) -> Result<Self, Failure> {
         let (go, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).during(Step::CloneNamespaces, "")?;
         let (door, inside) = wire::pair().during(Step::CloneNamespaces, "")?;
         match sys::clone_process(NAMESPACES.cast_unsigned().into(), into).during(Step::CloneNamespaces, "")? {
@@ -124,7 +116,7 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, filters: &Filters) -> i32 
             return 1;
         }
     };
-    let mut fds = vec![finished.models.as_fd(), finished.egress.as_fd()];
+    let mut fds = vec![finished.models.as_fd(), finished.egress.as_fd(), finished.workspace.as_fd()];
     fds.extend(finished.upper.as_ref().map(AsFd::as_fd));
     if wire::send(&control, &InitReport::Ready, &fds).is_err() {
         return 1;

@@ -9,6 +9,7 @@ mod blank;
 mod bpf;
 mod cgroup;
 mod error;
+mod host_user;
 mod init;
 mod jail;
 mod landlock_rules;
@@ -25,6 +26,7 @@ mod wire;
 
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
 pub use error::{JailError, Step};
+pub use host_user::HostUser;
 pub use jail::{Jail, Made, News};
 pub use landlock_rules::landlock_version;
 pub use plan::{

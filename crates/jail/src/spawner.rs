@@ -14,16 +14,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::blank::{Blank, HostIds, write_proc};
+use crate::blank::{Blank, write_proc};
 use crate::error::{Failure, JailError, Step};
+use crate::host_user::HostUser;
 use crate::plan::Plan;
 use crate::seccomp::Filters;
 use crate::source::{IdMaps, Sources};
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
 
-/// Host ids for sandboxes made by root: above every range that users, services or containers are given.
-const UNUSED_HOST_ID: u32 = 1_900_000_000;
 /// How long nobody must have asked for a sandbox before one is made ahead.
 const SPARE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 
@@ -145,7 +144,7 @@ fn serve(socket: &OwnedFd) -> i32 {
 /// What the spawner keeps between sandboxes.
 struct Workshop {
     filters: Filters,
-    ids: HostIds,
+    ids: HostUser,
     owners: OwnerMaps,
     /// The next sandbox, made while nobody waited for it.
     spare: Option<Blank>,
@@ -159,12 +158,7 @@ impl Workshop {
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let ids = if uid == 0 {
-            HostIds { uid: UNUSED_HOST_ID, gid: UNUSED_HOST_ID, privileged: true }
-        } else {
-            HostIds { uid, gid, privileged: false }
-        };
+        let ids = HostUser::of_our_sandboxes();
         let mounts = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let owners = OwnerMaps { ids, known: HashMap::new() };
         Ok(Self { filters: Filters::compile(), ids, owners, spare: None, mounts })
@@ -206,7 +200,7 @@ impl Workshop {
 
 /// User namespaces that show files of one owner as the sandbox's; kept, since repositories recur.
 struct OwnerMaps {
-    ids: HostIds,
+    ids: HostUser,
     known: HashMap<(u32, u32), OwnedFd>,
 }
 
