@@ -46,7 +46,7 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
         Command::Models => models::carry_out(&config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
         Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
-        Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
+        Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))

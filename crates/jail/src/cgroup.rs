@@ -51,6 +51,15 @@ pub enum Hierarchy {
     V2,
 }
 
+impl fmt::Display for Hierarchy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "cgroup version 1",
+            Self::V2 => "cgroup version 2",
+        })
+    }
+}
+
 /// What a sandbox may use. `None` means no limit was asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CgroupLimits {
@@ -222,6 +231,24 @@ impl Cgroup {
             self.v2 = Some(directory);
         }
         Ok(())
+    }
+
+    /// Whether the kernel has `controller`'s limit as it was set.
+    pub(crate) fn read_back(&self, controller: Controller, limits: &CgroupLimits) -> io::Result<()> {
+        let differs = || io::Error::other(format!("the {controller} limit reads otherwise than it was set"));
+        let mut read = 0;
+        for (hierarchy, directory) in &self.directories {
+            for (file, value) in settings(controller, limits).for_hierarchy(*hierarchy) {
+                match fs::read_to_string(directory.join(file)) {
+                    Ok(found) if found.trim() == value => read += 1,
+                    Ok(_) => return Err(differs()),
+                    // Another controller's directory, or no accounting of swap here.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if read == 0 { Err(differs()) } else { Ok(()) }
     }
 
     /// Opens what a process joins it by.
