@@ -21,8 +21,8 @@ use crate::files::FilesOnDisk;
 use crate::refusal;
 use crate::system::System;
 use crate::{
-    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
-    masks,
+    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User,
+    limits, masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
@@ -212,6 +212,12 @@ impl Jailed {
     }
 
     async fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        if spec.user == User::Root {
+            return Err(SandboxError::Unavailable {
+                missing: "a jail has one user inside, who is not root and cannot become it".to_owned(),
+                fix: "run the command as the ordinary user, or use a container backend".to_owned(),
+            });
+        }
         let program = spec.command.first().cloned().unwrap_or_default();
         let step = |doing| move |source| SandboxError::Exec { doing, source };
         let (stdin, their_stdin) = pipe::pipe().map_err(step("connect"))?;

@@ -21,7 +21,7 @@ mod tree;
 mod unconfined;
 
 pub use attach::{Filter, Outflow, Streams, attach};
-pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
+pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, User, run, run_with_input};
 pub use files::{
     ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileEntry, FileKind, FileStat, Files, FilesError,
     FilesFuture, Listing, Unpacked,
