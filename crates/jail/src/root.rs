@@ -193,6 +193,12 @@ impl Root {
         openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty()).during(Step::MountWorkspace, WORKSPACE)
     }
 
+    /// Where terminals inside are made, for the host.
+    pub(crate) fn open_terminals(&self) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.top, "dev/pts", flags, Mode::empty()).during(Step::MountDevices, "pts")
+    }
+
     /// `mask : workspace` below, a directory of the scratch space above.
     fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
         let layers = self.lower_layers(lower, masks)?;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{ExecResult, ExecSpec, Sandbox, SandboxError};
+use crate::{ExecResult, ExecSpec, Sandbox, SandboxError, WindowSize};
 
 /// How long output may still come after the command itself has ended, from what it left running.
 const AFTERMATH: Duration = Duration::from_millis(50);
@@ -33,6 +33,8 @@ pub struct Streams {
     pub output: Outflow,
     /// What it complains.
     pub errors: Outflow,
+    /// How large the window is, as it changes: for a command with a terminal.
+    pub window: Option<watch::Receiver<WindowSize>>,
 }
 
 /// Runs a command to its end between `streams`. Of `spec` the output limit has no meaning.
@@ -41,6 +43,7 @@ pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> 
     let (heard, listening) = watch::channel(Heard { last: started, waiting: 0 });
     let mut process = sandbox.exec(spec).await?;
     let (tell, ended) = watch::channel(false);
+    let mut window = streams.window;
     let mut feeding = std::pin::pin!(feed(streams.input, process.stdin.take()));
     let pumps = async {
         tokio::join!(
@@ -56,6 +59,7 @@ pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> 
             () = &mut feeding, if !fed => fed = true,
             () = &mut pumps, if !pumped => pumped = true,
             ended = &mut process.exit => break ended?,
+            size = resized(&mut window) => (process.resize)(size),
             () = after(started, timeout), if !result.timed_out => {
                 result.timed_out = true;
                 (process.kill)();
@@ -73,6 +77,16 @@ pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> 
         let _ = tokio::time::timeout(bound, pumps).await;
     }
     Ok(result)
+}
+
+/// The next size of the window.
+async fn resized(window: &mut Option<watch::Receiver<WindowSize>>) -> WindowSize {
+    if let Some(window) = window
+        && window.changed().await.is_ok()
+    {
+        return *window.borrow_and_update();
+    }
+    std::future::pending().await
 }
 
 async fn after(started: Instant, timeout: Option<Duration>) {

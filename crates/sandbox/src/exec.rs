@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-use crate::{Sandbox, SandboxError};
+use crate::{Sandbox, SandboxError, WindowSize};
 
 /// What to run. The command is a list of words, never a shell line.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +21,8 @@ pub struct ExecSpec {
     pub stdin: Option<Vec<u8>>,
     /// Who it runs as inside.
     pub user: User,
+    /// A terminal of this size in place of pipes; where there can be none, it is refused.
+    pub terminal: Option<WindowSize>,
     /// Wall time before everything is killed.
     pub timeout: Option<Duration>,
     /// Time without output before everything is killed.

@@ -126,6 +126,12 @@ impl Open {
                 fix: "run the command as that user, or start viv as root".to_owned(),
             });
         }
+        if spec.terminal.is_some() {
+            return Err(SandboxError::Unavailable {
+                missing: "without a sandbox there is no terminal for a command".to_owned(),
+                fix: "run it without a terminal, or in a sandbox".to_owned(),
+            });
+        }
         let (program, arguments) = spec.command.split_first().ok_or(SandboxError::NotFound(String::new()))?;
         let workdir = self.names.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
         let mut command = Command::new(self.names.on_host(program));
@@ -154,6 +160,7 @@ impl Open {
             stdin: Some(Box::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
+            resize: Box::new(|_| {}),
             kill: Box::new(move || drop(group.kill())),
             exit,
         })

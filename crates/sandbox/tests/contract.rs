@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
 use sandbox::{
     Backend, ChangeKind, ExecResult, ExecSpec, JailBackend, OutputStream, Port, Sandbox, SandboxError, SandboxSpec,
-    SavedChanges, Unconfined, User, run,
+    SavedChanges, Unconfined, User, WindowSize, run,
 };
 
 /// A backend under test, and what it can show of a workspace.
@@ -57,6 +57,7 @@ fn main() {
         an_idle_timeout_spares_what_still_talks,
         an_idle_timeout_holds_between_somebody_elses_streams,
         a_command_is_who_was_asked_for_or_refused,
+        a_terminal_is_had_or_refused,
         what_a_command_leaves_behind_is_not_waited_for,
         a_program_that_is_not_there_is_told,
         the_working_directory_is_honoured,
@@ -210,7 +211,7 @@ async fn an_idle_timeout_holds_between_somebody_elses_streams(subject: Subject) 
         let (mut reader, writer) = tokio::io::duplex(1 << 16);
         let outflow = |to| sandbox::Outflow { to, filter: None };
         let (output, errors) = (outflow(Box::new(writer) as _), outflow(Box::new(tokio::io::sink()) as _));
-        let streams = sandbox::Streams { input: Box::new(tokio::io::empty()), output, errors };
+        let streams = sandbox::Streams { input: Box::new(tokio::io::empty()), output, errors, window: None };
         let spec = ExecSpec { idle_timeout: Some(idle), ..shell_spec(line) };
         let result = sandbox::attach(&*sandbox, spec, streams).await.expect("attach");
         let mut said = String::new();
@@ -233,6 +234,31 @@ async fn a_command_is_who_was_asked_for_or_refused(subject: Subject) {
         Err(SandboxError::Unavailable { missing, fix }) => assert!(missing.contains("root") && !fix.is_empty()),
         Err(other) => panic!("{other}"),
     }
+}
+
+async fn a_terminal_is_had_or_refused(subject: Subject) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let sandbox = make(&subject).await;
+    let line = "trap 'stty size; exit 7' WINCH; test -t 0 && test -t 1 && test -t 2 && tty && test -O \"$(tty)\" && \
+                : > /dev/tty && stty size && read line && echo \"got $line\" && while :; do sleep 0.05; done";
+    let spec = ExecSpec { terminal: Some(WindowSize { rows: 24, columns: 80 }), ..shell_spec(line) };
+    let mut process = match sandbox.exec(spec).await {
+        Ok(process) => process,
+        Err(SandboxError::Unavailable { missing, .. }) => return assert!(missing.contains("terminal"), "{missing}"),
+        Err(other) => panic!("{other}"),
+    };
+    let mut stdin = process.stdin.take().expect("stdin");
+    stdin.write_all(b"typed\n").await.expect("type");
+    let mut shown = Vec::new();
+    while !text(&shown).contains("got typed") {
+        assert_ne!(process.stdout.read_buf(&mut shown).await.expect("read"), 0, "{}", text(&shown));
+    }
+    (process.resize)(WindowSize { rows: 50, columns: 132 });
+    // The end of a terminal whose programs are gone.
+    process.stdout.read_to_end(&mut shown).await.expect("end");
+    let shown = text(&shown).replace('\r', "");
+    assert!(shown.contains("/dev/pts/0\n24 80\n") && shown.ends_with("50 132\n"), "{shown}");
+    assert_eq!(process.exit.await.expect("exit").code, Some(7));
 }
 
 async fn what_a_command_leaves_behind_is_not_waited_for(subject: Subject) {
