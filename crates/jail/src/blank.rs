@@ -29,7 +29,7 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
 
 impl HostUser {
     /// Maps the one user and group inside to ours.
-    fn map(self, pid: Pid) -> Result<(), Failure> {
+    pub(crate) fn map(self, pid: Pid) -> Result<(), Failure> {
         if !self.privileged {
             write_proc(pid, "setgroups", "deny").during(Step::MapIds, "setgroups")?;
         }

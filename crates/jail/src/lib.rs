@@ -15,6 +15,7 @@ mod jail;
 mod landlock_rules;
 mod mask;
 mod plan;
+mod probe;
 mod root;
 mod seccomp;
 mod setup;
@@ -33,4 +34,5 @@ pub use plan::{
     Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
     WorkspacePlan,
 };
+pub use probe::{Probe, probe_kernel, probe_limits};
 pub use spawner::{Spawner, serve_spawner};

@@ -62,8 +62,7 @@ pub(crate) struct Root {
 impl Root {
     /// Parts our mounts from the host's and attaches an empty root in the writable space.
     pub(crate) fn start() -> Result<Self, Failure> {
-        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
-            .during(Step::PrivateMounts, "/")?;
+        part_from_host().during(Step::PrivateMounts, "/")?;
 
         let scratch = tmpfs(1 << 20, 64, 0o700).during(Step::Scratch, "tmpfs")?;
         attach(&scratch, rustix::fs::CWD, SCRATCH).during(Step::Scratch, SCRATCH)?;
@@ -311,13 +310,18 @@ fn inside(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
+/// From here on nothing that is mounted or unmounted on one side is seen on the other.
+pub(crate) fn part_from_host() -> io::Result<()> {
+    Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?)
+}
+
 /// Attaches a detached mount.
-fn attach(tree: impl AsFd, dir: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
+pub(crate) fn attach(tree: impl AsFd, dir: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
     Ok(move_mount(tree, "", dir, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// A new instance of a file system, not yet attached.
-fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+pub(crate) fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for flag in flags {
         fsconfig_set_flag(&context, *flag)?;
@@ -329,7 +333,8 @@ fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<Ow
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
-fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
+/// A file system in memory, with at most so many bytes and files.
+pub(crate) fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
     let [(size, bytes), (nr_inodes, inodes)] = limits(bytes, inodes);
     new_fs("tmpfs", &[], &[(size, &bytes), (nr_inodes, &inodes), ("mode", &format!("{mode:o}"))])
 }

@@ -107,7 +107,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
 }
 
 /// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.
-fn become_inside_user(privileged: bool) -> Result<(), Failure> {
+pub(crate) fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     if privileged {
         rustix::thread::set_thread_groups(&[]).during(Step::BecomeInsideUser, "groups")?;
     }
