@@ -247,11 +247,12 @@ async fn a_terminal_is_had_or_refused(subject: Subject) {
         Err(SandboxError::Unavailable { missing, .. }) => return assert!(missing.contains("terminal"), "{missing}"),
         Err(other) => panic!("{other}"),
     };
-    let mut stdin = process.stdin.take().expect("stdin");
-    stdin.write_all(b"typed\n").await.expect("type");
-    let mut shown = Vec::new();
-    while !text(&shown).contains("got typed") {
-        assert_ne!(process.stdout.read_buf(&mut shown).await.expect("read"), 0, "{}", text(&shown));
+    let (mut stdin, mut shown) = (process.stdin.take().expect("stdin"), Vec::new());
+    for (awaited, typed) in [("24 80", "typed\n"), ("got typed", "")] {
+        while !text(&shown).contains(awaited) {
+            assert_ne!(process.stdout.read_buf(&mut shown).await.expect("read"), 0, "{}", text(&shown));
+        }
+        stdin.write_all(typed.as_bytes()).await.expect("type");
     }
     (process.resize)(WindowSize { rows: 50, columns: 132 });
     // The end of a terminal whose programs are gone.
