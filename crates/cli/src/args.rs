@@ -90,6 +90,22 @@ pub(crate) struct RunArguments {
     /// What to answer when it asks for permission
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
+    /// What becomes of its changes when it is done
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "keep")]
+    pub(crate) on_finish: OnFinish,
+}
+
+/// What becomes of a session's changes when its turn is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFinish {
+    /// Keep them for `viv sessions diff` and `apply`
+    Keep,
+    /// Bring them to the workspace, if the turn was completed: all of them or none
+    Apply,
+    /// Forget them
+    Discard,
+    /// Show them, and ask on the terminal
+    Ask,
 }
 
 /// What to answer when an agent asks for permission.
@@ -124,6 +140,12 @@ pub(crate) struct ExecArguments {
     /// End the command after this long, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
+    /// End the command when it has said nothing for this long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) idle_timeout: Option<std::time::Duration>,
+    /// Give the command a terminal of its own, shown on this one
+    #[arg(long, short)]
+    pub(crate) tty: bool,
     /// Set a variable inside: NAME=VALUE
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
