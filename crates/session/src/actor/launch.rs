@@ -130,6 +130,7 @@ impl Actor {
             pending: Pending::default(),
             quiet: Quiet { since: Instant::now(), last: 0 },
             stop_by: None,
+            turn_by: Instant::now(),
             turns: 0,
             woken: false,
             torn: false,

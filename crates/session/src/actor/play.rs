@@ -48,6 +48,7 @@ impl Actor {
         debug_assert_eq!(effect, Effect::Start, "a turn was started in the middle of another");
         self.recorder.turn_started(&turn, &message)?;
         self.phase = phase;
+        self.turn_by = Instant::now() + self.plan.policy.limits().timeout;
         self.heard();
         let Some(live) = &mut self.live else { return Ok(()) };
         let outputs = live.dialogue.prompt(&Prompt { text: message.text, attachments: message.attachments });
