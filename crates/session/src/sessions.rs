@@ -1,5 +1,6 @@
 //! Every session of a data directory, as its callers know them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
+use crate::workbench::Workbench;
 use crate::{Accepted, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
@@ -101,6 +103,18 @@ impl Sessions {
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
         made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
         self.get(&id)
+    }
+
+    /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
+    /// with none where `request` names no agent.
+    pub async fn workbench(
+        &self,
+        id: SessionId,
+        request: CreateSession,
+        options: Options,
+    ) -> Result<Workbench, SessionError> {
+        let plan = Plan::check_commands(&self.host, id, request, options)?;
+        Workbench::open(&self.host, plan).await
     }
 
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
@@ -188,6 +202,11 @@ impl Sessions {
         }
         let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
         Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
+    }
+
+    /// Where what a session changed in its workspace is kept.
+    pub fn changes(&self, id: &SessionId) -> PathBuf {
+        self.host.shelf.changes(id)
     }
 
     /// What a session waits for, oldest first.
