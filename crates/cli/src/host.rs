@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::gateway::Gateway;
 use ::policy::Effective;
-use jail::Spawner;
+use jail::{JailError, Spawner};
 use protocol::Code;
 use sandbox::{Backend, JailBackend};
 use session::{Accounts, Options, Sessions, Setup, Timing};
@@ -20,15 +20,15 @@ use crate::{
     sessions, task, upstream, usage,
 };
 
-/// Carries out what was typed.
-pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+/// Carries out what was typed. `early` is a spawner that was started before that was known in full.
+pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailError>>) -> Result<ExitCode, Failure> {
     if let Command::Agent { name, arguments } = &arguments.command {
         return agent::live(name, arguments);
     }
     let json = arguments.json;
     let config = Config::read(arguments.data_dir);
     if let Command::Exec(command) = arguments.command {
-        let ready = config.and_then(|config| Ok((config, Spawner::fork()?)));
+        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
         return exec::carry_out(command, &config, spawner, json);
     }
@@ -46,7 +46,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Credentials(arguments) => credentials::carry_out(&arguments, &config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
         Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
-        Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
+        Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))
