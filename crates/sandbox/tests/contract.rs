@@ -5,6 +5,8 @@
 
 #[path = "contract/archives.rs"]
 mod archives;
+#[path = "contract/changes.rs"]
+mod changes;
 #[path = "contract/files.rs"]
 mod files;
 
@@ -72,7 +74,7 @@ fn main() {
         processes_over_the_limit_are_not_had,
         a_hundred_sandboxes_at_once_leave_nothing,
     ];
-    let walled = [walled, files::walled()].concat();
+    let walled = [walled, changes::walled(), files::walled()].concat();
     let mut trials = Vec::new();
     for (subject, tests) in [(&jail, &everywhere), (&unconfined, &everywhere), (&jail, &walled)] {
         for (name, test) in tests.iter().copied() {

@@ -141,7 +141,6 @@ impl Actor {
         }
         let record = self.host.shelf.raise_epoch(&self.plan.id).await?;
         self.plan.epoch = plan::epoch(&record);
-        self.host.shelf.set_changes_aside(&self.plan.id, self.plan.epoch).await?;
         self.told_changes = None;
         self.turns = 0;
         let (sandbox, token) = sandbox(&self.host, &self.plan).await?;
@@ -186,6 +185,7 @@ impl Actor {
         let mut launch = enlisted.agent.plan(&context)?;
         launch.env.extend(doors.environment());
         if self.plan.epoch > 1 {
+            self.restore_changes(sandbox).await?;
             self.restore_memory(sandbox, launch.memory).await;
         }
         let dialogue = Normalized::new(enlisted.agent.native(&context));
