@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
+use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
 use crate::policy::PolicyCommand;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Demo,
     /// One prompt to an agent in a sandbox, shown as it happens
     Run(RunArguments),
+    /// Carry out a task: commands or prompts in a sandbox, expectations, artifacts
+    Task(TaskArguments),
     /// One command in a sandbox, with no agent
     Exec(ExecArguments),
     /// Serve the session API
@@ -47,6 +50,8 @@ pub(crate) enum Command {
     Usage(UsageArguments),
     /// What models cost, and where the prices come from
     Models,
+    /// Which credentials this host has for models, and whether they are good
+    Credentials(CredentialsArguments),
     /// Make, list and revoke keys of `viv gateway serve`
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -87,6 +92,12 @@ pub(crate) struct RunArguments {
     /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    /// Skills for this session: a directory, OWNER/NAME at GitHub, or the address of a git repository
+    #[arg(long = "skills", value_name = "SOURCE")]
+    pub(crate) skills: Vec<String>,
+    /// A JSON file with MCP servers for this session, by name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp: Option<PathBuf>,
     /// What to answer when it asks for permission
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
@@ -152,6 +163,18 @@ pub(crate) struct ExecArguments {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskArguments {
+    /// The task's file
+    pub(crate) file: PathBuf,
+    /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Option<PathBuf>,
+    /// Put another value into the task: KEY=VALUE, e.g. sandbox.backend=unconfined
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Args)]

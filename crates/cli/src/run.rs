@@ -17,6 +17,7 @@ use protocol::{
 use crate::agents::{self, Wanted};
 use crate::args::{Permissions, RunArguments};
 use crate::config::Config;
+use crate::equipment;
 use crate::failure::Failure;
 use crate::front::{Follow, Front};
 use crate::name::new_session_id;
@@ -48,6 +49,8 @@ pub(crate) async fn carry_out(
         agent_version: wanted.version,
         model: arguments.model,
         directory: Some(workspace.to_string_lossy().into_owned()),
+        mcp: arguments.mcp.as_deref().map(equipment::mcp).transpose()?,
+        skills: equipment::skills(&arguments.skills)?,
         ..CreateSession::default()
     };
     let policy = Arc::new(choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?);

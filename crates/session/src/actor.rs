@@ -31,6 +31,7 @@ use crate::turn::{Effect, Input, Phase};
 use crate::{Accepted, Message, SessionError, WhenBusy};
 
 pub(crate) use ask::{resolved_permission, resolved_question};
+pub(crate) use changes::summary;
 
 /// So many messages may wait in one session.
 const QUEUE_CAP: usize = 64;

@@ -62,7 +62,8 @@ impl Actor {
     }
 }
 
-fn summary(saved: &SavedChanges) -> WorkspaceChanged {
+/// What differs from the host, by kind.
+pub(crate) fn summary(saved: &SavedChanges) -> WorkspaceChanged {
     let of = |kind: ChangeKind| {
         let paths = saved.changes().filter(|change| change.kind == kind);
         paths.map(|change| change.path.to_string_lossy().into_owned()).collect()
