@@ -85,6 +85,7 @@ impl Draft {
 
 /// Who says that something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventSource {
     /// The agent's own output.

@@ -11,6 +11,8 @@ mod id;
 mod item;
 mod payload;
 mod problem;
+#[cfg(feature = "openapi")]
+mod schema;
 mod session;
 mod usage;
 

@@ -106,6 +106,7 @@ codes! {
 
 /// A problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:viv:error:<code>`.
     #[serde(rename = "type")]

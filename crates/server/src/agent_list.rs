@@ -3,14 +3,15 @@
 use agents::{Agent, Capabilities};
 use serde::Serialize;
 use session::{Enlisted, Roster};
+use utoipa::ToSchema;
 
 /// `GET /v1/agents`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct AgentList {
     agents: Vec<AgentInfo>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AgentInfo {
     id: &'static str,

@@ -13,6 +13,7 @@ mod error;
 mod extract;
 mod host_guard;
 mod linger;
+mod openapi;
 mod page;
 mod peer;
 mod request_id;

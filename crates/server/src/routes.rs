@@ -5,5 +5,6 @@ pub(crate) mod answers;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod messages;
+pub(crate) mod openapi;
 pub(crate) mod sessions;
 pub(crate) mod usage;

@@ -1,6 +1,6 @@
 //! What every handler can reach.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use session::Sessions;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,8 @@ use crate::config::ServerConfig;
 pub(crate) struct AppState {
     pub(crate) sessions: Sessions,
     pub(crate) config: Arc<ServerConfig>,
+    /// What describes this API, once all routes are known.
+    pub(crate) document: Arc<OnceLock<String>>,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
 }

@@ -3,16 +3,25 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use protocol::SessionId;
+use protocol::{Event, SessionId};
 
 use crate::error::ApiError;
 use crate::extract::{Json, Path, Query};
 use crate::state::AppState;
 use crate::stream::{Until, follow};
-use crate::wire::{EventsQuery, MessageBody};
+use crate::wire::{MessageBody, RawQuery};
 
 /// `POST /v1/sessions/{session_id}/messages`: taken and on record; what comes of it is in the events after
 /// the number in `x-viv-sequence`.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/messages",
+    operation_id = "post_message",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = MessageBody,
+    responses((status = 204, description = "Taken, and on record.")),
+)]
 pub(crate) async fn send(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -26,10 +35,19 @@ pub(crate) async fn send(
 
 /// `POST /v1/sessions/{session_id}/messages/stream`: the events of its turn, up to its end or to the first
 /// that a person must look at.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/messages/stream",
+    operation_id = "post_message_stream",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path), RawQuery),
+    request_body = MessageBody,
+    responses((status = 200, description = "Events of the turn, up to its end or to the first a person must look at.", body = Event, content_type = "text/event-stream")),
+)]
 pub(crate) async fn stream(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    Query(query): Query<EventsQuery>,
+    Query(query): Query<RawQuery>,
     Json(body): Json<MessageBody>,
 ) -> Result<Response, ApiError> {
     let journal = state.sessions.journal(&id)?;

@@ -11,17 +11,34 @@ use crate::state::AppState;
 use crate::wire::{Created, ListQuery, RenameBody, SessionList};
 
 /// `GET /v1/sessions`: all of them, or a page when `limit` or `cursor` is given.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions",
+    operation_id = "list_sessions",
+    tag = "sessions",
+    params(ListQuery),
+    responses((status = 200, description = "Newest first.", body = SessionList)),
+)]
 pub(crate) async fn list(
     State(state): State<AppState>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<SessionList>, ApiError> {
     let cursor = query.cursor.map(|cursor| cursor.parse()).transpose();
     let cursor = cursor.map_err(|_| ApiError::new(Code::InvalidRequest, "`cursor` is no place in the list"))?;
-    let page = state.sessions.list(cursor, query.limit.unwrap_or(usize::MAX))?;
+    let limit = query.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let page = state.sessions.list(cursor, limit)?;
     Ok(Json(SessionList { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-/// `GET /v1/sessions/{session_id}`
+/// `GET /v1/sessions/{session_id}`: one session.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "get_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "The session.", body = SessionInfo)),
+)]
 pub(crate) async fn show(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -30,6 +47,15 @@ pub(crate) async fn show(
 }
 
 /// `POST /v1/sessions/{session_id}`: makes it and starts its agent.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "create_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = CreateSession,
+    responses((status = 200, description = "It runs.", body = Created)),
+)]
 pub(crate) async fn create(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -40,6 +66,15 @@ pub(crate) async fn create(
 }
 
 /// `PATCH /v1/sessions/{session_id}`: another title.
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "rename_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = RenameBody,
+    responses((status = 200, description = "The session as it is now.", body = SessionInfo)),
+)]
 pub(crate) async fn rename(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -49,12 +84,28 @@ pub(crate) async fn rename(
 }
 
 /// `POST /v1/sessions/{session_id}/resume`: starts the agent of a session that sleeps.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/resume",
+    operation_id = "resume_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "Its agent runs.")),
+)]
 pub(crate) async fn resume(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
     state.sessions.resume(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/sessions/{session_id}/interrupt`: asks the agent to stop its turn.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/interrupt",
+    operation_id = "interrupt_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "The agent was asked to stop its turn.")),
+)]
 pub(crate) async fn interrupt(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -64,6 +115,14 @@ pub(crate) async fn interrupt(
 }
 
 /// `POST /v1/sessions/{session_id}/terminate`: twice is no error.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/terminate",
+    operation_id = "terminate_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "Every process of it is dead.")),
+)]
 pub(crate) async fn terminate(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,

@@ -9,6 +9,7 @@ mod access;
 mod answers;
 mod child;
 mod client;
+mod document;
 mod events;
 mod full_disk;
 mod killing;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let trials = [
+        document::trials(),
         refusals::trials(),
         access::trials(),
         sessions::trials(),
