@@ -196,6 +196,19 @@ impl From<PermissionReply> for PermissionStatus {
     }
 }
 
+/// `grant.created` and `grant.revoked`: what a person allowed for the rest of a session. Exactly that, never a category.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Grant {
+    /// The permission that was answered with `always`; the grant is revoked by this id.
+    pub grant_id: PermissionId,
+    /// What the agent may do without asking again.
+    pub action: String,
+    /// The tool and its whole input: another input is asked about again.
+    #[serde(rename = "match")]
+    pub matching: Value,
+}
+
 /// `question.requested` and `question.resolved`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

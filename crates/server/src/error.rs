@@ -31,6 +31,12 @@ impl ApiError {
     }
 }
 
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         let mut problem = Problem::new(error.code(), chain(&error));

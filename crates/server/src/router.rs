@@ -11,29 +11,39 @@ use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::openapi::{Document, finish};
-use crate::routes::{agents, answers, events, health, messages, openapi, sessions, usage};
+use crate::routes::{agents, answers, bundles, events, grants, health, messages, openapi, sessions, usage};
 use crate::state::AppState;
-use crate::{access, error, host_guard, linger, request_id};
+use crate::{access, cors, error, host_guard, linger, request_id};
 
 /// Bytes of a body that is not a message.
 const SMALL_BODY: usize = 1 << 20;
 
 /// All routes over `sessions`. When `stopping` is cancelled every event stream ends.
 pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken) -> Router {
-    let state = AppState { sessions, config: Arc::new(config), document: Arc::default(), stopping };
+    let audit = config.audit.as_deref().and_then(|path| match AuditLog::open(path) {
+        Ok(log) => Some(Arc::new(log)),
+        Err(error) => {
+            tracing::error!(%error, "there is no audit log");
+            None
+        }
+    });
+    let state = AppState { sessions, config: Arc::new(config), document: Arc::default(), audit, stopping };
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(open())
         .merge(reading().route_layer(from_fn_with_state(state.clone(), access::may_read)))
         .merge(driving(&state.config).route_layer(from_fn_with_state(state.clone(), access::may_drive)))
         .merge(answering().route_layer(from_fn_with_state(state.clone(), access::may_answer)))
+        .merge(administering().route_layer(from_fn_with_state(state.clone(), access::may_administer)))
         .split_for_parts();
     // Set once, here: the document is made of the routes that it is served beside.
     let _ = state.document.set(finish(document).to_pretty_json().unwrap_or_default());
     routes
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(from_fn_with_state(state.clone(), cors::listed_origins))
         .layer(from_fn_with_state(state.clone(), host_guard::known_host))
         .layer(from_fn(error::shape))
         .layer(from_fn(request_id::name))
@@ -51,12 +61,17 @@ fn open() -> OpenApiRouter<AppState> {
 fn reading() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(agents::list))
+        .routes(routes!(agents::modes))
+        .routes(routes!(agents::models))
         .routes(routes!(answers::all_pending))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
         .routes(routes!(events::page))
         .routes(routes!(events::stream))
         .routes(routes!(answers::pending))
+        .routes(routes!(grants::list))
+        .routes(routes!(sessions::policy))
+        .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
 }
@@ -71,6 +86,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::resume))
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))
+        .routes(routes!(sessions::fork))
 }
 
 /// For who may answer in a person's place.
@@ -79,4 +95,13 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::permission))
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
+        .routes(routes!(grants::revoke))
+}
+
+/// For who may do everything.
+fn administering() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(sessions::remove))
+        .routes(routes!(bundles::import))
+        .routes(routes!(agents::install))
 }

@@ -2,7 +2,9 @@
 
 pub(crate) mod agents;
 pub(crate) mod answers;
+pub(crate) mod bundles;
 pub(crate) mod events;
+pub(crate) mod grants;
 pub(crate) mod health;
 pub(crate) mod messages;
 pub(crate) mod openapi;

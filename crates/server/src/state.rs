@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use session::Sessions;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 
 /// What every handler can reach.
@@ -14,6 +15,8 @@ pub(crate) struct AppState {
     pub(crate) config: Arc<ServerConfig>,
     /// What describes this API, once all routes are known.
     pub(crate) document: Arc<OnceLock<String>>,
+    /// Who changed what.
+    pub(crate) audit: Option<Arc<AuditLog>>,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
 }

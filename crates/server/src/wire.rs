@@ -1,6 +1,6 @@
 //! Bodies and queries as they stand in JSON: camelCase outside of events.
 
-use protocol::{Attachment, Event, PermissionReply, SessionInfo};
+use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo};
 use serde::{Deserialize, Serialize};
 use session::{Message, PendingRequest, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
@@ -153,4 +153,37 @@ pub(crate) struct UsageQuery {
     pub(crate) by: Option<String>,
     /// A time such as `7d`, a date or an RFC 3339 timestamp.
     pub(crate) since: Option<String>,
+}
+
+/// Body of `POST /v1/agents/{agent}/install`.
+#[derive(Deserialize, Default, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InstallBody {
+    /// Also when it is there.
+    pub(crate) reinstall: Option<bool>,
+}
+
+/// Body of `POST …/fork`.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ForkBody {
+    /// The id of the new session; a UUID when not given.
+    pub(crate) session_id: Option<SessionId>,
+    /// The title of the new session; that of the other when not given.
+    pub(crate) title: Option<String>,
+}
+
+/// `GET …/grants`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct GrantList {
+    pub(crate) grants: Vec<Grant>,
+}
+
+/// `GET …/policy`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SessionPolicy {
+    /// What makes its sandbox.
+    pub(crate) backend: String,
+    /// Each key, whether it is enforced, and by what means.
+    pub(crate) keys: serde_json::Value,
 }

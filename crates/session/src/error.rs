@@ -36,6 +36,26 @@ pub enum SessionError {
     /// Unknown, answered, or resolved when its turn ended.
     #[error("question `{0}` is not waiting for an answer")]
     QuestionNotPending(QuestionId),
+    /// Unknown, or revoked before.
+    #[error("session `{id}` has no grant `{grant}`")]
+    NoGrant {
+        /// The session.
+        id: SessionId,
+        /// As the client named it.
+        grant: PermissionId,
+    },
+    /// What was sent cannot be taken in as a session.
+    #[error("this is no bundle of a session: {0}")]
+    Bundle(String),
+    /// The bundle of a session could not be written or read.
+    #[error("cannot {doing} the bundle")]
+    BundleFile {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// No agent of that name.
     #[error("there is no agent `{0}`")]
     UnknownAgent(String),
@@ -112,6 +132,9 @@ impl SessionError {
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
+            Self::NoGrant { .. } => Code::GrantNotFound,
+            Self::Bundle(_) => Code::BundleInvalid,
+            Self::BundleFile { .. } => Code::Internal,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
             Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,

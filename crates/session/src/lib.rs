@@ -7,8 +7,10 @@
 //! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
 
 mod actor;
+mod bundle;
 mod command;
 mod error;
+mod fork;
 mod host;
 mod left;
 mod line;

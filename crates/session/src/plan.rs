@@ -30,10 +30,22 @@ pub(crate) struct Plan {
     /// Which start of this session it is, from 1.
     pub(crate) epoch: u32,
     pub(crate) native_session_id: Option<String>,
+    /// The session it goes on from, and how far that was.
+    pub(crate) forked_from: Option<ForkedFrom>,
     /// What it may do now.
     pub(crate) policy: Arc<Effective>,
     /// Digest of the policy it was made under.
     pub(crate) policy_digest: String,
+}
+
+/// Where a fork begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ForkedFrom {
+    /// The session.
+    pub(crate) session_id: SessionId,
+    /// Number of its last event then.
+    pub(crate) sequence: u64,
 }
 
 /// The metadata of `session.started`: what a resumed session must know again.
@@ -54,6 +66,8 @@ struct Metadata {
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkedFrom>,
 }
 
 impl Plan {
@@ -65,6 +79,7 @@ impl Plan {
         options: Options,
     ) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
+        let permission_mode = permission_mode(&request)?;
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
         let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
         let mut plan = Self {
@@ -74,13 +89,14 @@ impl Plan {
             agent: request.agent,
             agent_version: request.agent_version,
             agent_mode: request.agent_mode,
-            permission_mode: request.permission_mode,
+            permission_mode,
             model: request.model,
             title: request.title,
             directory,
             options,
             epoch: 1,
             native_session_id: None,
+            forked_from: None,
         };
         let enlisted = plan.enlisted(&host.roster)?;
         // Modes the agent cannot keep are told here, before there is a sandbox.
@@ -113,7 +129,14 @@ impl Plan {
             },
             epoch: epoch(record),
             native_session_id: info.native_session_id.clone(),
+            forked_from: None,
         }
+    }
+
+    /// A new session that goes on where this one stands.
+    pub(crate) fn fork(&self, id: SessionId, title: Option<String>, sequence: u64) -> Self {
+        let forked_from = Some(ForkedFrom { session_id: self.id.clone(), sequence });
+        Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
     }
 
     pub(crate) fn enlisted(&self, roster: &Roster) -> Result<Enlisted, SessionError> {
@@ -167,6 +190,7 @@ impl Plan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            forked_from: self.forked_from.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
@@ -190,6 +214,16 @@ fn refuse_unkept(request: &CreateSession) -> Result<(), SessionError> {
         return refuse("variant", "no agent here has variants of a model");
     }
     Ok(())
+}
+
+/// The agent's own mode is a permission mode under another name: `plan` changes nothing.
+fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionError> {
+    match (request.agent_mode.as_deref(), &request.permission_mode) {
+        (None | Some("default"), mode) => Ok(mode.clone()),
+        (Some("plan"), None) => Ok(Some("plan".to_owned())),
+        (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
+        _ => Err(SessionError::NotSupported { field: "agentMode", why: "an agent's modes are `default` and `plan`" }),
+    }
 }
 
 fn workspace(path: &Path) -> Result<PathBuf, SessionError> {

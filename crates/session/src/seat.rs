@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use protocol::{SessionId, SessionInfo};
+use protocol::{Grant, SessionId, SessionInfo};
 use store::{FileJournal, Journal as _};
 use tokio::sync::mpsc;
 
@@ -25,6 +25,7 @@ pub(crate) struct Seat {
 struct Shown {
     native_session_id: Option<String>,
     pending: Vec<PendingRequest>,
+    grants: Vec<Grant>,
 }
 
 impl Seat {
@@ -34,16 +35,23 @@ impl Seat {
     }
 
     /// The actor tells how it stands.
-    pub(crate) fn show(&self, native_session_id: Option<&str>, pending: Vec<PendingRequest>) {
+    pub(crate) fn show(&self, native_session_id: Option<&str>, pending: Vec<PendingRequest>, grants: &[Grant]) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.native_session_id.as_deref() != native_session_id {
             shown.native_session_id = native_session_id.map(str::to_owned);
         }
         shown.pending = pending;
+        if shown.grants != grants {
+            shown.grants = grants.to_vec();
+        }
     }
 
     pub(crate) fn pending(&self) -> Vec<PendingRequest> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).pending.clone()
+    }
+
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).grants.clone()
     }
 
     /// Brings what the index knows up to date.

@@ -4,11 +4,12 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use protocol::{Code, CreateSession, SessionId, SessionInfo};
+use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::extract::{Json as Body, Path, Query};
+use crate::extract::{Json as Body, OptionalJson, Path, Query};
 use crate::state::AppState;
-use crate::wire::{Created, ListQuery, RenameBody, SessionList};
+use crate::wire::{Created, ForkBody, ListQuery, RenameBody, SessionList, SessionPolicy};
 
 /// `GET /v1/sessions`: all of them, or a page when `limit` or `cursor` is given.
 #[utoipa::path(
@@ -129,4 +130,57 @@ pub(crate) async fn terminate(
 ) -> Result<StatusCode, ApiError> {
     state.sessions.terminate(&id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/sessions/{session_id}/fork`: a new session that goes on where this one stands; this one stays as it is.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/fork",
+    operation_id = "fork_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = Option<ForkBody>,
+    responses((status = 200, description = "The new session.", body = SessionInfo)),
+)]
+pub(crate) async fn fork(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+    OptionalJson(body): OptionalJson<ForkBody>,
+) -> Result<Json<SessionInfo>, ApiError> {
+    let (new, title) = body.map_or((None, None), |body| (body.session_id, body.title));
+    let fresh = || SessionId::new(Uuid::now_v7().to_string());
+    let new = new.map_or_else(fresh, Ok).map_err(|error| ApiError::new(Code::Internal, error.to_string()))?;
+    Ok(Json(state.sessions.fork(&id, new, title).await?))
+}
+
+/// `DELETE /v1/sessions/{session_id}`: ends it if it runs, and forgets all of it but what it cost.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "delete_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "It is gone; its id is never used again.")),
+)]
+pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
+    state.sessions.delete(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /v1/sessions/{session_id}/policy`: what it may do, and by what means each of it is enforced.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/policy",
+    operation_id = "get_session_policy",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "As it was told when its sandbox was made.", body = SessionPolicy)),
+)]
+pub(crate) async fn policy(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+) -> Result<Json<SessionPolicy>, ApiError> {
+    let policy = state.sessions.policy(&id).await?;
+    let keys = serde_json::to_value(policy.keys).unwrap_or_default();
+    Ok(Json(SessionPolicy { backend: policy.backend, keys }))
 }

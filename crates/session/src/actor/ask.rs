@@ -36,6 +36,9 @@ impl Actor {
         let asked = self.pending.permission(id).cloned();
         let asked = asked.ok_or_else(|| SessionError::PermissionNotPending(id.clone()))?;
         let outputs = self.resolve_permission(&asked, reply, None)?;
+        if reply == PermissionReply::Always {
+            self.grant(&asked)?;
+        }
         self.heard();
         self.recorder.sync().await?;
         self.play(outputs).await
@@ -104,7 +107,9 @@ impl Actor {
         if self.pending.remove_permission(&asked.permission_id) {
             self.phase = self.phase.step(Input::Answered).0;
         }
-        Ok(self.live.as_mut().map(|live| live.dialogue.permission(&asked.permission_id, reply)).unwrap_or_default())
+        // What holds for longer is kept by us: an agent could neither tell what it covers nor take it back.
+        let told = if reply == PermissionReply::Always { PermissionReply::Once } else { reply };
+        Ok(self.live.as_mut().map(|live| live.dialogue.permission(&asked.permission_id, told)).unwrap_or_default())
     }
 
     /// Records the answer and takes the question out; what the agent must be told comes back.

@@ -112,6 +112,7 @@ impl Actor {
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
         actor.queue = left.queued;
+        actor.grants = left.grants;
         Ok(actor)
     }
 
@@ -128,6 +129,7 @@ impl Actor {
             queue: VecDeque::new(),
             receipts: Receipts::default(),
             pending: Pending::default(),
+            grants: Vec::new(),
             quiet: Quiet { since: Instant::now(), last: 0 },
             stop_by: None,
             turns: 0,
@@ -192,7 +194,8 @@ impl Actor {
             let variables = egress::proxy_environment(address);
             launch.env.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
         }
-        if self.plan.epoch > 1 {
+        // The first start of a fork goes on where another session stood.
+        if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_memory(sandbox, launch.memory).await;
         }
         let dialogue = Normalized::new(enlisted.agent.native(&context));

@@ -79,6 +79,11 @@ impl Actor {
                 let permission = permission.clone();
                 let event = self.recorder.record(draft)?;
                 let (phase, effect) = self.phase.step(Input::Asked);
+                if effect == Effect::Keep
+                    && let Some(outputs) = self.answer_by_grant(&permission)?
+                {
+                    return Ok(outputs);
+                }
                 self.phase = phase;
                 if effect == Effect::Keep {
                     self.keep_permission(permission, &event);
