@@ -33,7 +33,7 @@ pub(crate) enum InitRequest {
 /// What a sandbox tells the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitReport {
-    /// The set-up is done; listeners and the upper layer go with it.
+    /// The set-up is done; listeners, the workspace and its upper layer go with it.
     Ready,
     /// A step of the set-up failed.
     Failed(crate::error::Failure),

@@ -7,6 +7,7 @@
 
 mod cgroup;
 mod error;
+mod host_user;
 mod init;
 mod jail;
 mod landlock_rules;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
 pub use error::{JailError, Step};
+pub use host_user::HostUser;
 pub use jail::{Jail, Made, News};
 pub use landlock_rules::landlock_version;
 pub use plan::{

@@ -176,6 +176,12 @@ impl Root {
         }
     }
 
+    /// The finished workspace, for the host: what is opened through it is what a command inside would see.
+    pub(crate) fn open_workspace(&self) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty()).during(Step::MountWorkspace, WORKSPACE)
+    }
+
     /// `mask : workspace` below, a directory of the scratch space above.
     fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
         let layers = self.lower_layers(lower, masks)?;

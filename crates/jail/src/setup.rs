@@ -40,6 +40,8 @@ pub(crate) struct Finished {
     pub(crate) models: TcpListener,
     /// Listens on the egress port inside.
     pub(crate) egress: TcpListener,
+    /// The workspace as it is seen inside.
+    pub(crate) workspace: OwnedFd,
     /// The layer that holds the workspace's changes.
     pub(crate) upper: Option<OwnedFd>,
 }
@@ -71,6 +73,7 @@ pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, F
     root.mount_proc()?;
     root.mount_devices()?;
     let upper = root.mount_workspace(&plan.workspace, &sources)?;
+    let workspace = root.open_workspace()?;
     drop(sources);
     root.enter()?;
 
@@ -92,7 +95,7 @@ pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, F
     rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
     landlock_rules::restrict(plan).during(Step::Landlock, "")?;
     inherited.filters.install().during(Step::Seccomp, "")?;
-    Ok(Finished { models, egress, upper })
+    Ok(Finished { models, egress, workspace, upper })
 }
 
 /// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.

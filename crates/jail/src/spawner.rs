@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, JailError, Step};
+use crate::host_user::HostUser;
 use crate::init::{self, HouseRules, InitReport};
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
@@ -23,8 +24,6 @@ use crate::source::{IdMaps, Sources};
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
 
-/// Host ids for sandboxes made by root: above every range that users, services or containers are given.
-const UNUSED_HOST_ID: u32 = 1_900_000_000;
 /// Namespaces of a sandbox; the cgroup one follows once its cgroup is joined.
 const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
@@ -145,16 +144,8 @@ fn serve(socket: &OwnedFd) -> i32 {
 /// What the spawner keeps between sandboxes.
 struct Workshop {
     filters: Filters,
-    ids: HostIds,
+    ids: HostUser,
     owners: OwnerMaps,
-}
-
-/// Which host ids the user inside has.
-#[derive(Clone, Copy)]
-struct HostIds {
-    uid: u32,
-    gid: u32,
-    privileged: bool,
 }
 
 impl Workshop {
@@ -163,12 +154,7 @@ impl Workshop {
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let ids = if uid == 0 {
-            HostIds { uid: UNUSED_HOST_ID, gid: UNUSED_HOST_ID, privileged: true }
-        } else {
-            HostIds { uid, gid, privileged: false }
-        };
+        let ids = HostUser::of_our_sandboxes();
         Ok(Self { filters: Filters::compile()?, ids, owners: OwnerMaps { ids, known: HashMap::new() } })
     }
 
@@ -204,7 +190,7 @@ impl Workshop {
     }
 }
 
-impl HostIds {
+impl HostUser {
     /// Maps the one user and group inside to ours.
     fn map(self, pid: Pid) -> Result<(), Failure> {
         if !self.privileged {
@@ -222,7 +208,7 @@ fn write_proc(pid: Pid, file: &str, content: &str) -> io::Result<()> {
 
 /// User namespaces that show files of one owner as the sandbox's; kept, since repositories recur.
 struct OwnerMaps {
-    ids: HostIds,
+    ids: HostUser,
     known: HashMap<(u32, u32), OwnedFd>,
 }
 
@@ -268,7 +254,7 @@ fn live(plan: &Plan, inherited: Inherited<'_>, control: &OwnedFd) -> i32 {
             return 1;
         }
     };
-    let mut fds = vec![finished.models.as_fd(), finished.egress.as_fd()];
+    let mut fds = vec![finished.models.as_fd(), finished.egress.as_fd(), finished.workspace.as_fd()];
     fds.extend(finished.upper.as_ref().map(AsFd::as_fd));
     if wire::send(control, &InitReport::Ready, &fds).is_err() {
         return 1;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
+use jail::{Bind, Cgroup, ExecPlan, HOME, HostUser, Jail, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
 use policy::WorkspaceMode;
 use serde_json::{Map, Value, json};
 use tokio::io::Interest;
@@ -17,10 +17,12 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
+use crate::files::FilesOnDisk;
 use crate::refusal;
 use crate::system::System;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, masks,
+    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
+    masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
@@ -65,6 +67,7 @@ struct Built {
     group: Cgroup,
     layers: Option<Layers>,
     effective: Map<String, Value>,
+    policy: Arc<policy::Effective>,
 }
 
 impl JailBackend {
@@ -83,7 +86,8 @@ impl JailBackend {
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode);
-        Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
+        let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
+        Ok(Built { id: spec.id.clone(), spawner, made, group, layers, effective, policy })
     }
 }
 
@@ -165,6 +169,7 @@ struct Jailed {
     group: Mutex<Option<Cgroup>>,
     models: Mutex<Option<TcpListener>>,
     egress: Mutex<Option<TcpListener>>,
+    files: FilesOnDisk,
     layers: Option<Layers>,
     effective: Map<String, Value>,
     commands: Arc<Commands>,
@@ -198,6 +203,7 @@ impl Jailed {
             group: Mutex::new(Some(built.group)),
             models: Mutex::new(Some(built.made.models)),
             egress: Mutex::new(Some(built.made.egress)),
+            files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
             layers: built.layers,
             effective: built.effective,
             commands,
@@ -323,6 +329,10 @@ impl Sandbox for Jailed {
         Box::pin(self.start(spec))
     }
 
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
     fn effective(&self) -> Value {
         Value::Object(self.effective.clone())
     }
@@ -333,6 +343,8 @@ impl Sandbox for Jailed {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
+            // Its mounts stay as long as the workspace is open.
+            self.files.close();
             self.jail.kill();
             let mut ended = self.ended.clone();
             // A closed channel means that nobody is left to tell: the sandbox has ended.

@@ -8,6 +8,7 @@
 mod attach;
 mod beneath;
 mod exec;
+mod files;
 mod jailed;
 mod limits;
 mod mask;
@@ -21,6 +22,10 @@ mod unconfined;
 
 pub use attach::{Filter, Outflow, Streams, attach};
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
+pub use files::{
+    ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileEntry, FileKind, FileStat, Files, FilesError,
+    FilesFuture, Listing, Unpacked,
+};
 pub use jailed::{JailBackend, default_environment};
 pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use policy::Effective;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, Exit, Layers};
+use crate::{ExecSpec, Exit, Files, Layers};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -37,6 +37,8 @@ pub trait Sandbox: Send + Sync {
     fn take_listener(&self, port: Port) -> Option<TcpListener>;
     /// Starts a command.
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process>;
+    /// The files of its workspace.
+    fn files(&self) -> &dyn Files;
     /// What is enforced here, key by key, and by what; the data of `policy.effective`.
     fn effective(&self) -> serde_json::Value;
     /// What an overlay workspace is made of, to see what changed; `None` for every other mode.

@@ -19,8 +19,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::descent::{Dying, kill_family};
+use crate::beneath;
+use crate::files::FilesOnDisk;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    Backend, ExecSpec, Exit, Files, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -57,6 +59,7 @@ struct Open {
     id: String,
     directory: PathBuf,
     names: Names,
+    files: FilesOnDisk,
     model: Mutex<Option<TcpListener>>,
     running: Mutex<Running>,
 }
@@ -98,6 +101,8 @@ impl Open {
         std::fs::create_dir_all(&directory).map_err(step("make its directory"))?;
         let workspace = spec.workspace.unwrap_or_else(|| directory.join("workspace"));
         std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
+        let opened = workspace.canonicalize().and_then(|workspace| beneath::root(&workspace));
+        let files = FilesOnDisk::new(opened.map_err(step("open the workspace"))?, spec.policy, None);
         let model = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(step("bind the gateway's port"))?;
         let address = model.local_addr().map_err(step("read the gateway's port"))?;
         let mut names = Names { model_url: format!("http://{address}"), paths: Vec::new() };
@@ -110,7 +115,7 @@ impl Open {
             place(&placed, &names.in_file(content)).map_err(step("place a file"))?;
             names.show(path, placed);
         }
-        Ok(Self { id: spec.id, directory, names, model: Mutex::new(Some(model)), running: Mutex::default() })
+        Ok(Self { id: spec.id, directory, names, files, model: Mutex::new(Some(model)), running: Mutex::default() })
     }
 
     fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
@@ -164,6 +169,10 @@ impl Sandbox for Open {
         Box::pin(async move { self.start(spec) })
     }
 
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
     fn effective(&self) -> serde_json::Value {
         KEYS.into_iter()
             .map(|key| (key.to_owned(), serde_json::json!({"state": "absent", "by": "unconfined"})))
@@ -176,6 +185,7 @@ impl Sandbox for Open {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
+            self.files.close();
             let (mut waits, dying) = {
                 let mut running = lock(&self.running);
                 running.destroyed = true;

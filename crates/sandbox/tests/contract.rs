@@ -3,6 +3,11 @@
 //! The spawner is forked before any thread exists, so these tests bring their own `main`.
 #![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
 
+#[path = "contract/archives.rs"]
+mod archives;
+#[path = "contract/files.rs"]
+mod files;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,10 +28,14 @@ struct Subject {
     mode: WorkspaceMode,
 }
 
+/// One thing that must hold, by its name.
+type Promise = (&'static str, Test);
 type Test = fn(Subject) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A list of promises, from the names of functions.
+#[macro_export]
 macro_rules! tests {
-    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|subject| Box::pin($name(subject))) as Test)),*] };
+    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|subject| Box::pin($name(subject))) as $crate::Test)),*] };
 }
 
 fn main() {
@@ -52,6 +61,7 @@ fn main() {
         destroy_ends_everything_and_can_be_called_twice,
         nothing_runs_after_destroy,
     ];
+    let everywhere = [everywhere, files::everywhere(), archives::everywhere()].concat();
     let walled = tests![
         changes_of_an_overlay_are_listed_deletions_first,
         what_is_saved_and_applied_is_what_the_sandbox_saw,
@@ -61,6 +71,7 @@ fn main() {
         processes_over_the_limit_are_not_had,
         a_hundred_sandboxes_at_once_leave_nothing,
     ];
+    let walled = [walled, files::walled()].concat();
     let mut trials = Vec::new();
     for (subject, tests) in [(&jail, &everywhere), (&unconfined, &everywhere), (&jail, &walled)] {
         for (name, test) in tests.iter().copied() {
