@@ -21,6 +21,8 @@ pub struct ServerConfig {
     pub origins: Vec<String>,
     /// Bytes of a message with its attachments.
     pub message_bytes: usize,
+    /// Bytes of one file, or of all files of one archive, in or out.
+    pub file_bytes: u64,
     /// Bytes of a bundle that is taken in.
     pub bundle_bytes: u64,
     /// Where calls that change something are noted; nowhere when there is none.
@@ -43,6 +45,7 @@ impl ServerConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             message_bytes: 16 << 20,
+            file_bytes: 1 << 30,
             bundle_bytes: 1 << 30,
             audit: None,
             installer: None,

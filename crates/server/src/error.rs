@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use protocol::{Code, Problem};
+use sandbox::FilesError;
 use session::SessionError;
 
 use crate::request_id::RequestId;
@@ -34,6 +35,12 @@ impl ApiError {
 impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
         Self(Box::new(problem))
+    }
+}
+
+impl From<FilesError> for ApiError {
+    fn from(error: FilesError) -> Self {
+        Self::new(error.code(), chain(&error))
     }
 }
 

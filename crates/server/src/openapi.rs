@@ -20,6 +20,7 @@ use utoipa::{OpenApi, ToSchema};
         (name = "sessions", description = "Sessions and what they are told."),
         (name = "events", description = "What happened."),
         (name = "pending", description = "What agents ask, and the answers."),
+        (name = "fs", description = "Files of a session's workspace."),
         (name = "usage", description = "What model calls cost."),
     ),
 )]
@@ -80,7 +81,7 @@ fn failures(path: &str, method: &HttpMethod, operation: &Operation) -> Vec<u16> 
     if !OPEN.contains(&path) {
         statuses.extend([400, 401, 403]);
     }
-    if path.contains('{') {
+    if path.contains('{') || path.starts_with("/v1/fs/") {
         statuses.push(404);
     }
     if *method != HttpMethod::Get {

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::openapi::{Document, finish};
-use crate::routes::{agents, answers, bundles, events, grants, health, messages, openapi, sessions, usage};
+use crate::routes::{agents, answers, bundles, events, files, grants, health, messages, openapi, sessions, usage};
 use crate::state::AppState;
 use crate::{access, cors, error, host_guard, linger, request_id};
 
@@ -74,6 +74,9 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
+        .routes(routes!(files::entries))
+        .routes(routes!(files::read))
+        .routes(routes!(files::stat))
 }
 
 /// For who may make sessions and tell them what to do.
@@ -87,6 +90,11 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
+        .routes(routes!(files::write))
+        .routes(routes!(files::remove))
+        .routes(routes!(files::make_directory))
+        .routes(routes!(files::rename))
+        .routes(routes!(files::upload))
 }
 
 /// For who may answer in a person's place.

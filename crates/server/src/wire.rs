@@ -1,5 +1,7 @@
 //! Bodies and queries as they stand in JSON: camelCase outside of events.
 
+pub(crate) mod files;
+
 use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo};
 use serde::{Deserialize, Serialize};
 use session::{Message, PendingRequest, WhenBusy};

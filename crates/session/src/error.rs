@@ -44,6 +44,9 @@ pub enum SessionError {
         /// As the client named it.
         grant: PermissionId,
     },
+    /// Its workspace is in a sandbox, and it has none now.
+    #[error("session `{0}` sleeps: its agent and its sandbox do not run")]
+    Asleep(SessionId),
     /// What was sent cannot be taken in as a session.
     #[error("this is no bundle of a session: {0}")]
     Bundle(String),
@@ -133,6 +136,7 @@ impl SessionError {
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
             Self::NoGrant { .. } => Code::GrantNotFound,
+            Self::Asleep(_) => Code::SandboxGone,
             Self::Bundle(_) => Code::BundleInvalid,
             Self::BundleFile { .. } => Code::Internal,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
@@ -153,6 +157,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
             Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),
             Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),

@@ -10,7 +10,7 @@ use policy::Effective;
 use protocol::{
     CreateSession, EventBody, Grant, PermissionId, PermissionReply, PolicyEffective, QuestionId, SessionId, SessionInfo,
 };
-use sandbox::Backend;
+use sandbox::{Backend, Sandbox};
 use store::{By, Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord, UsageRow};
 use tokio::sync::oneshot;
 
@@ -189,6 +189,20 @@ impl Sessions {
     /// Takes back what was allowed for the rest of a session.
     pub async fn revoke(&self, id: &SessionId, grant: &PermissionId) -> Result<(), SessionError> {
         self.ask(id, |reply| Command::Revoke(grant.clone(), reply)).await
+    }
+
+    /// The sandbox of a session that runs here, for what is done to its files. One that sleeps has none: starting an
+    /// agent, and with it a sandbox that begins with the host's directory again, is for the client to say.
+    pub fn sandbox(&self, id: &SessionId) -> Result<Arc<dyn Sandbox>, SessionError> {
+        if let Some(sandbox) = self.host.seat(id).and_then(|seat| seat.sandbox()) {
+            return Ok(sandbox);
+        }
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() {
+            return Err(SessionError::Ended(id.clone()));
+        }
+        let elsewhere = record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)?;
+        Err(if elsewhere { SessionError::RunElsewhere(id.clone()) } else { SessionError::Asleep(id.clone()) })
     }
 
     /// What a session may do, and by what means: as it was told when its sandbox was made.

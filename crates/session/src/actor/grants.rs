@@ -4,8 +4,7 @@
 //! taken back. It covers the same action with the same input and nothing else. Both are on record, so that a session
 //! that is resumed knows them again.
 
-use agents::Output;
-use protocol::{EventBody, Grant, Permission, PermissionId, PermissionReply};
+use protocol::{EventBody, Grant, Permission, PermissionId};
 use serde_json::{Value, json};
 
 use super::Actor;
@@ -34,13 +33,8 @@ impl Actor {
         Ok(self.recorder.sync().await?)
     }
 
-    /// Answers what was allowed before; nothing when it was not.
-    pub(super) fn answer_by_grant(&mut self, asked: &Permission) -> Result<Option<Vec<Output>>, SessionError> {
-        let Some(grant) = self.granted(asked).map(|grant| grant.grant_id.to_string()) else { return Ok(None) };
-        self.resolve_permission(asked, PermissionReply::Once, Some(&format!("granted by {grant}"))).map(Some)
-    }
-
-    fn granted(&self, asked: &Permission) -> Option<&Grant> {
+    /// What allows it, if something does.
+    pub(super) fn granted(&self, asked: &Permission) -> Option<&Grant> {
         let wanted = matching(asked);
         self.grants.iter().find(|grant| grant.action == asked.action && grant.matching == wanted)
     }

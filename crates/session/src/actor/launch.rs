@@ -163,6 +163,8 @@ impl Actor {
                 return Err(error);
             }
         };
+        let sandbox: Arc<dyn Sandbox> = sandbox.into();
+        self.seat.house(&sandbox);
         let live = Live::new(dialogue, sandbox, doors, process, self.host.timing.exit_grace);
         let live = self.live.insert(live);
         self.woken = true;
