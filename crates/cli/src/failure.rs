@@ -86,6 +86,18 @@ impl Failure {
         }
     }
 
+    /// What a program may react to.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The same for a client of the API.
+    pub(crate) fn problem(&self) -> Problem {
+        let mut problem = Problem::new(self.code, self.sentence());
+        problem.hint = self.help.clone();
+        problem
+    }
+
     /// Writes it to stderr and gives the exit code.
     pub(crate) fn tell(&self, json: bool) -> ExitCode {
         if self.quiet {

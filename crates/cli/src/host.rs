@@ -17,8 +17,8 @@ use crate::args::{Arguments, Command};
 use crate::config::{Config, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, run, serve, sessions, upstream,
-    usage,
+    agent, agents, api, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, run, serve, sessions,
+    tokens, upstream, usage,
 };
 
 /// Carries out what was typed.
@@ -40,6 +40,10 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
         }
+        Command::Logs(arguments) => on_runtime(sessions::logs(arguments, config, json)),
+        Command::Perms(command) => on_runtime(perms::carry_out(command, config, json)),
+        Command::Api(arguments) => on_runtime(api::carry_out(arguments, config)),
+        Command::Tokens(command) => tokens::carry_out(command, &config, json),
         Command::Agents(command) => agents::carry_out(command, &config, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Usage(arguments) => usage::carry_out(&arguments, &config, json),

@@ -4,6 +4,7 @@
 
 mod agent;
 mod agents;
+mod api;
 mod args;
 mod client;
 mod config;
@@ -19,6 +20,7 @@ mod models;
 mod money;
 mod name;
 mod outlet;
+mod perms;
 mod policy;
 mod run;
 mod serve;
@@ -26,6 +28,7 @@ mod sessions;
 mod signals;
 mod table;
 mod timeline;
+mod tokens;
 mod typed;
 mod upstream;
 mod usage;
