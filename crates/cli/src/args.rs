@@ -67,7 +67,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Gateway(GatewayCommand),
     /// What works on this machine, and why the rest does not
-    Doctor,
+    Doctor(DoctorArguments),
     /// Lives as an agent inside the sandbox
     #[command(name = "__agent", hide = true)]
     Agent {
@@ -114,6 +114,13 @@ pub(crate) enum Permissions {
     Allow,
     /// Refuse each one
     Deny,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Try everything again, also what was found since this machine was started
+    #[arg(long)]
+    pub(crate) fresh: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::gateway::{Gateway, GatewayConfig, Limits};
 use ::policy::Effective;
 use egress::Egress;
-use jail::Spawner;
+use jail::{JailError, Spawner};
 use protocol::Code;
 use sandbox::JailBackend;
 use session::{Options, Parts, Roster, Sessions, Timing};
@@ -21,15 +21,15 @@ use crate::{
     tokens, upstream, usage,
 };
 
-/// Carries out what was typed.
-pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+/// Carries out what was typed. `early` is a spawner that was started before that was known in full.
+pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailError>>) -> Result<ExitCode, Failure> {
     if let Command::Agent { name, arguments } = &arguments.command {
         return agent::live(name, arguments);
     }
     let json = arguments.json;
     let config = Config::read(arguments.data_dir);
     if let Command::Exec(command) = arguments.command {
-        let ready = config.and_then(|config| Ok((config, Spawner::fork()?)));
+        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
         return exec::carry_out(command, &config, spawner, json);
     }
@@ -50,7 +50,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Models => models::carry_out(&config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
         Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
-        Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
+        Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))

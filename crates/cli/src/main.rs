@@ -35,13 +35,18 @@ mod usage;
 
 use std::process::ExitCode;
 
+use jail::Spawner;
+
 fn main() -> ExitCode {
-    let arguments = match typed::parse(std::env::args_os().collect()) {
+    let typed: Vec<_> = std::env::args_os().collect();
+    // The spawner makes a sandbox ahead: for a single command, while the rest of its line is read.
+    let early = typed::is_exec(&typed).then(Spawner::fork);
+    let arguments = match typed::parse(typed) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
     let json = arguments.json;
-    match host::dispatch(arguments) {
+    match host::dispatch(arguments, early) {
         Ok(code) => code,
         Err(failure) => failure.tell(json),
     }

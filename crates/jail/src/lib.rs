@@ -5,6 +5,8 @@
 //!
 //! Not here: which paths and limits a sandbox gets (`policy`), async, or anything about agents.
 
+mod blank;
+mod bpf;
 mod cgroup;
 mod error;
 mod host_user;
@@ -13,6 +15,7 @@ mod jail;
 mod landlock_rules;
 mod mask;
 mod plan;
+mod probe;
 mod root;
 mod seccomp;
 mod setup;
@@ -31,4 +34,5 @@ pub use plan::{
     Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
     WorkspacePlan,
 };
+pub use probe::{Probe, probe_kernel, probe_limits};
 pub use spawner::{Spawner, serve_spawner};
