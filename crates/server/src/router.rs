@@ -26,6 +26,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .route("/v1/pending", get(routes::answers::all_pending))
         .route("/v1/sessions", get(routes::sessions::list))
         .route("/v1/sessions/{session_id}", get(routes::sessions::show))
+        .route("/v1/sessions/{session_id}/changes", get(routes::changes::show))
         .route("/v1/sessions/{session_id}/events", get(routes::events::page))
         .route("/v1/sessions/{session_id}/events/sse", get(routes::events::stream))
         .route("/v1/sessions/{session_id}/pending", get(routes::answers::pending))
@@ -40,6 +41,8 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .route("/v1/sessions/{session_id}/resume", post(routes::sessions::resume))
         .route("/v1/sessions/{session_id}/interrupt", post(routes::sessions::interrupt))
         .route("/v1/sessions/{session_id}/terminate", post(routes::sessions::terminate))
+        .route("/v1/sessions/{session_id}/apply", post(routes::changes::apply))
+        .route("/v1/sessions/{session_id}/discard", post(routes::changes::discard))
         .route_layer(from_fn_with_state(state.clone(), access::may_drive));
     let answer = Router::new()
         .route("/v1/sessions/{session_id}/permissions/{permission_id}/reply", post(routes::answers::permission))

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod answers;
+pub(crate) mod changes;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod messages;

@@ -7,6 +7,7 @@
 //! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
 
 mod actor;
+mod changes;
 mod command;
 mod error;
 mod host;

@@ -54,7 +54,7 @@ pub struct Parts {
 /// Every session of a data directory. Cheap to clone: all clones are the same.
 #[derive(Clone)]
 pub struct Sessions {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
 }
 
 /// A part of the list of sessions.
