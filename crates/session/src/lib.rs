@@ -8,6 +8,7 @@
 
 mod actor;
 mod bundle;
+mod changes;
 mod client;
 mod command;
 mod doors;

@@ -272,7 +272,7 @@ impl Sessions {
     }
 
     /// Where what a session changed in its workspace is kept.
-    pub fn changes(&self, id: &SessionId) -> PathBuf {
+    pub fn changes_directory(&self, id: &SessionId) -> PathBuf {
         self.host.shelf.changes(id)
     }
 
