@@ -10,6 +10,7 @@ mod actor;
 mod client;
 mod command;
 mod doors;
+mod drift;
 mod error;
 mod host;
 mod left;
@@ -37,6 +38,7 @@ pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
     Failure, Goal, GoalError, Permissions, Reading,
 };
+pub use drift::Drift;
 pub use error::SessionError;
 pub use message::{Accepted, Message, Options, WhenBusy};
 pub use pending::{PendingRequest, Request};

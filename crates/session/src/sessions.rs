@@ -1,5 +1,6 @@
 //! Every session of a data directory, as its callers know them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Message, Options, SessionError, Timing};
+use crate::{Accepted, Drift, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -83,6 +84,11 @@ impl Sessions {
     /// The agents that can be started.
     pub fn roster(&self) -> &Roster {
         &self.host.roster
+    }
+
+    /// How often each version of an agent was not understood, since this process started.
+    pub fn drift(&self, agent: &str) -> BTreeMap<String, Drift> {
+        self.host.drift.of(agent)
     }
 
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.

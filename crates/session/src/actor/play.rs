@@ -74,6 +74,7 @@ impl Actor {
 
     /// Records an event of the agent; what it makes the dialogue do comes back.
     pub(super) fn event(&mut self, draft: Draft) -> Result<Vec<Output>, SessionError> {
+        self.host.drift.observe(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
         match &draft.body {
             EventBody::PermissionRequested(permission) => {
                 let permission = permission.clone();
