@@ -8,6 +8,7 @@ mod processes;
 mod server;
 mod terminal;
 
+mod commands;
 mod crash;
 mod demo;
 mod exec;
