@@ -81,7 +81,8 @@ impl Server {
         let line = BufReader::new(stdout).lines().next();
         let Some(Ok(line)) = line else { bail!("viv serve did not start") };
         let told: serde_json::Value = serde_json::from_str(&line).context("viv serve printed no JSON")?;
-        server.address = told["listening"].as_str().context("viv serve does not say where it listens")?.to_owned();
+        let address = told["listening"].as_str().context("viv serve does not say where it listens")?;
+        address.clone_into(&mut server.address);
         Ok(server)
     }
 }

@@ -82,10 +82,10 @@ impl Sessions {
         Ok(id)
     }
 
-    fn enter_ended(&self, info: &SessionInfo, ended: bool) -> Result<(), SessionError> {
-        let (shelf, id) = (&self.host.shelf, &info.session_id);
-        let (journal, _) = shelf.journal(id)?;
-        if !ended {
+    fn enter_ended(&self, info: &SessionInfo, has_ended: bool) -> Result<(), SessionError> {
+        let (kept, id) = (&self.host.shelf, &info.session_id);
+        let (journal, _) = kept.journal(id)?;
+        if !has_ended {
             journal.append(Draft::daemon(EventBody::SessionEnded(SessionEnded {
                 reason: SessionEndReason::Terminated,
                 terminated_by: TerminatedBy::Daemon,
@@ -95,8 +95,8 @@ impl Sessions {
             })))?;
         }
         journal.sync()?;
-        let new = NewSession::new(id.clone(), info.agent.clone(), shelf.owner.id().clone());
-        shelf.index.create(&NewSession {
+        let new = NewSession::new(id.clone(), info.agent.clone(), kept.owner.id().clone());
+        kept.index.create(&NewSession {
             agent_mode: info.agent_mode.clone(),
             permission_mode: info.permission_mode.clone(),
             model: info.model.clone(),
@@ -104,7 +104,7 @@ impl Sessions {
             ..new
         })?;
         let (event_count, outcome) = (Some(last(&*journal)), Some(SessionEndReason::Terminated.into()));
-        shelf.index.update(id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+        kept.index.update(id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
         Ok(())
     }
 }

@@ -171,10 +171,7 @@ impl Sessions {
     /// the ledger, and its id is never used again.
     pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
         self.terminate(id).await?;
-        match self.host.shelf.delete(id).await? {
-            true => Ok(()),
-            false => Err(SessionError::NotFound(id.clone())),
-        }
+        if self.host.shelf.delete(id).await? { Ok(()) } else { Err(SessionError::NotFound(id.clone())) }
     }
 
     /// What was allowed for the rest of a session.

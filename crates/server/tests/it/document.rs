@@ -50,7 +50,8 @@ async fn every_route_and_field_that_clients_were_written_for_is_there() {
             match &ours["paths"][path][method] {
                 Value::Null => drop(missing.insert(route)),
                 found => {
-                    wrong.extend(differences(&contract, operation, &ours, found).map(|what| format!("{route}: {what}")))
+                    wrong
+                        .extend(differences(&contract, operation, &ours, found).map(|what| format!("{route}: {what}")));
                 }
             }
         }

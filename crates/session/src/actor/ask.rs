@@ -25,7 +25,7 @@ impl Actor {
         let (phase, effect) = self.phase.step(Input::Asked);
         let grant = self.granted(&asked).filter(|_| effect == Effect::Keep).map(|grant| grant.grant_id.clone());
         if let Some(grant) = &grant {
-            asked.metadata = with("granted_by", asked.metadata.take(), grant.as_str());
+            asked.metadata = Some(with("granted_by", asked.metadata.take(), grant.as_str()));
             draft.body = EventBody::PermissionRequested(asked.clone());
         }
         let seat = self.seat.clone();
@@ -189,19 +189,19 @@ pub(crate) fn resolved_question(asked: &Question, answers: Option<Vec<Vec<String
 
 fn with_reason(metadata: Option<Value>, reason: Option<&str>) -> Option<Value> {
     match reason {
-        Some(reason) => with("reason", metadata, reason),
+        Some(reason) => Some(with("reason", metadata, reason)),
         None => metadata,
     }
 }
 
-fn with(name: &str, metadata: Option<Value>, text: &str) -> Option<Value> {
+fn with(name: &str, metadata: Option<Value>, text: &str) -> Value {
     let mut map = match metadata {
         Some(Value::Object(map)) => map,
         Some(other) => Map::from_iter([("asked".to_owned(), other)]),
         None => Map::new(),
     };
     map.insert(name.to_owned(), Value::String(text.to_owned()));
-    Some(Value::Object(map))
+    Value::Object(map)
 }
 
 fn told(event: &Event, patience: std::time::Duration, request: Request) -> PendingRequest {
