@@ -52,6 +52,8 @@ pub struct Exit {
     pub cpu_micros: u64,
     /// Largest resident size, when known.
     pub peak_rss_bytes: u64,
+    /// Whether the kernel ended it because the sandbox was out of memory.
+    pub out_of_memory: bool,
 }
 
 /// What came of a command.

@@ -29,6 +29,7 @@ use crate::{
 
 /// One file for so many bytes that can be written: what ext4 gives.
 const BYTES_PER_INODE: u64 = 16 * 1024;
+const SIGKILL: i32 = 9;
 
 /// Makes sandboxes with the kernel's own means.
 #[derive(Debug, Clone)]
@@ -38,6 +39,11 @@ pub struct JailBackend {
 }
 
 impl JailBackend {
+    /// Forks a spawner of its own from this process, which must have one thread: first thing in `main`.
+    pub fn fork() -> Result<Self, SandboxError> {
+        Self::new(Arc::new(Spawner::fork().map_err(refusal::explain)?))
+    }
+
     /// Uses `spawner`, which must have been started before the host had threads.
     pub fn new(spawner: Arc<Spawner>) -> Result<Self, SandboxError> {
         let limiter =
@@ -168,7 +174,7 @@ struct Jailed {
     /// When the last handle to it is gone, every sandbox it made ends.
     _spawner: Arc<Spawner>,
     jail: Arc<Jail>,
-    group: Mutex<Option<Cgroup>>,
+    group: Arc<Mutex<Option<Cgroup>>>,
     models: Mutex<Option<TcpListener>>,
     egress: Mutex<Option<TcpListener>>,
     files: FilesOnDisk,
@@ -204,7 +210,7 @@ impl Jailed {
             id: built.id,
             _spawner: built.spawner,
             jail,
-            group: Mutex::new(Some(built.group)),
+            group: Arc::new(Mutex::new(Some(built.group))),
             models: Mutex::new(Some(built.made.models)),
             egress: Mutex::new(Some(built.made.egress)),
             files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
@@ -243,7 +249,8 @@ impl Jailed {
             Ok(Err(errno)) => return Err(not_started(program, errno)),
             Err(_) => return Err(SandboxError::Gone),
         }
-        let jail = Arc::clone(&self.jail);
+        let (jail, group) = (Arc::clone(&self.jail), Arc::clone(&self.group));
+        let killed_before = oom_kills(&group);
         Ok(Process {
             stdin: Some(stdin),
             stdout,
@@ -253,7 +260,12 @@ impl Jailed {
                 // A sandbox that is gone has no command left to kill.
                 let _ = jail.kill_exec(exec);
             }),
-            exit: Box::pin(async move { on_exit.await.map_err(|_| SandboxError::Gone) }),
+            exit: Box::pin(async move {
+                let mut exit: Exit = on_exit.await.map_err(|_| SandboxError::Gone)?;
+                // The kernel kills the largest; that it was this one is told by how it ended.
+                exit.out_of_memory = exit.signal == Some(SIGKILL) && oom_kills(&group) > killed_before;
+                Ok(exit)
+            }),
         })
     }
 }
@@ -265,6 +277,11 @@ impl Jailed {
         let ends = made.flatten().and_then(|(master, slave)| Ends::terminal(master, slave));
         ends.map_err(|source| SandboxError::Exec { doing: "make a terminal for", source })
     }
+}
+
+/// How many processes of the group the kernel killed for want of memory; none when the group is gone.
+fn oom_kills(group: &Mutex<Option<Cgroup>>) -> u64 {
+    lock(group).as_ref().map_or(0, Cgroup::oom_kills)
 }
 
 /// What a command has in its environment when nobody said.
@@ -301,7 +318,7 @@ async fn hear(control: UnixStream, jail: Arc<Jail>, commands: Arc<Commands>, tel
     jail.kill();
     let _ = tokio::task::spawn_blocking(move || jail.wait()).await;
     for (_, waiting) in lock(&commands.waiting).drain() {
-        let _ = waiting.exited.send(Exit { signal: Some(9), ..Exit::default() });
+        let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
     }
     let _ = tell.send(true);
 }
@@ -322,7 +339,7 @@ impl Commands {
             }
             News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
                 if let Some(waiting) = waiting.remove(&exec) {
-                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes });
+                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes, ..Exit::default() });
                 }
             }
         }

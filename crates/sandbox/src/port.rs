@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use policy::Effective;
+use protocol::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{ExecSpec, Exit, Files, Layers, WindowSize};
@@ -113,6 +114,15 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
+    /// The gateway's address is taken, or cannot be listened on.
+    #[error("the gateway cannot listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// There is no such program inside.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
@@ -131,4 +141,14 @@ pub enum SandboxError {
     /// The sandbox is gone.
     #[error("the sandbox is gone")]
     Gone,
+}
+
+impl SandboxError {
+    /// Stable identifier for clients, of an error that came while the sandbox was made.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Bind { .. } => Code::ProxyBindError,
+            _ => Code::SandboxCreateError,
+        }
+    }
 }

@@ -5,6 +5,8 @@
 
 #[path = "contract/archives.rs"]
 mod archives;
+#[path = "contract/changes.rs"]
+mod changes;
 #[path = "contract/files.rs"]
 mod files;
 
@@ -71,10 +73,11 @@ fn main() {
         the_gateway_listener_is_passed_out_once,
         limits_are_enforced_or_refused,
         memory_over_the_limit_is_not_had,
+        a_command_that_ran_out_of_memory_is_told_apart,
         processes_over_the_limit_are_not_had,
         a_hundred_sandboxes_at_once_leave_nothing,
     ];
-    let walled = [walled, files::walled()].concat();
+    let walled = [walled, changes::walled(), files::walled()].concat();
     let mut trials = Vec::new();
     for (subject, tests) in [(&jail, &everywhere), (&unconfined, &everywhere), (&jail, &walled)] {
         for (name, test) in tests.iter().copied() {
@@ -416,6 +419,18 @@ async fn memory_over_the_limit_is_not_had(subject: Subject) {
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let result = shell(&*sandbox, "head -c 200000000 /dev/zero | tail -c 150000000 | wc -c").await;
     assert_ne!(text(&result.stdout).trim(), "150000000", "{result:?}");
+}
+
+async fn a_command_that_ran_out_of_memory_is_told_apart(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    // With a cgroup the kernel kills it; without one the allocation fails, and the program ends by itself.
+    let by_kernel = sandbox.effective()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"));
+    let greedy = shell(&*sandbox, "exec tail /dev/zero").await;
+    assert_eq!(greedy.exit.out_of_memory, by_kernel, "{greedy:?}");
+    let killed = shell(&*sandbox, "kill -9 $$").await;
+    assert_eq!((killed.exit.signal, killed.exit.out_of_memory), (Some(9), false), "{killed:?}");
 }
 
 async fn processes_over_the_limit_are_not_had(subject: Subject) {

@@ -10,70 +10,90 @@ use http::header::CONTENT_TYPE;
 use protocol::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::extract::{Json as Body, Path, Query};
+use crate::extract::{OptionalJson, Path, Query};
 use crate::state::AppState;
-
-/// Query of `GET …/changes`.
-#[derive(Deserialize)]
-pub(crate) struct ChangesQuery {
-    #[serde(default)]
-    format: Format,
-}
-
-/// How changes are told.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
-enum Format {
-    /// Each path, with what happened to it and how many lines.
-    #[default]
-    Json,
-    /// The same for people, a line a file.
-    Stat,
-    /// One patch.
-    Diff,
-}
+use crate::wire::{ChangesFormat, ChangesQuery};
 
 /// Body of `POST …/apply`.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApplyBody {
     /// Relative to the workspace; without any, everything.
     #[serde(default)]
+    #[schema(value_type = Vec<String>)]
     paths: Vec<PathBuf>,
 }
 
 /// Answer of `POST …/apply`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct AppliedList {
+    /// Each change that is on the host now.
+    #[schema(value_type = Vec<Object>)]
     applied: Value,
 }
 
+/// Answer of `GET …/changes`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChangeList {
+    /// Each path, what happened to it, and how many lines of it.
+    #[schema(value_type = Vec<Object>)]
+    changes: Value,
+}
+
 /// `GET /v1/sessions/{session_id}/changes`: as of the last turn.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/changes",
+    operation_id = "get_session_changes",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path), ChangesQuery),
+    responses((status = 200, description = "As JSON, a line a file, or a patch.", body = ChangeList)),
+)]
 pub(crate) async fn show(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
     Query(query): Query<ChangesQuery>,
 ) -> Result<Response, ApiError> {
     Ok(match query.format {
-        Format::Json => Json(json!({"changes": state.sessions.changes(&id).await?})).into_response(),
-        Format::Stat => text("text/plain; charset=utf-8", state.sessions.changes_as_lines(&id).await?),
-        Format::Diff => text("text/x-diff; charset=utf-8", state.sessions.changes_as_patch(&id).await?),
+        ChangesFormat::Json => {
+            Json(ChangeList { changes: json!(state.sessions.list_changes(&id).await?) }).into_response()
+        }
+        ChangesFormat::Stat => text("text/plain; charset=utf-8", state.sessions.changes_as_lines(&id).await?),
+        ChangesFormat::Diff => text("text/x-diff; charset=utf-8", state.sessions.changes_as_patch(&id).await?),
     })
 }
 
 /// `POST /v1/sessions/{session_id}/apply`: brings them to the workspace, all that were asked for or none.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/apply",
+    operation_id = "apply_session_changes",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = Option<ApplyBody>,
+    responses((status = 200, description = "They are on the host.", body = AppliedList)),
+)]
 pub(crate) async fn apply(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    Body(body): Body<ApplyBody>,
+    OptionalJson(body): OptionalJson<ApplyBody>,
 ) -> Result<Json<AppliedList>, ApiError> {
-    let applied = state.sessions.apply(&id, body.paths).await?;
+    let applied = state.sessions.apply(&id, body.unwrap_or_default().paths).await?;
     Ok(Json(AppliedList { applied: json!(applied.changes) }))
 }
 
 /// `POST /v1/sessions/{session_id}/discard`: forgets them.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/discard",
+    operation_id = "discard_session_changes",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "They are gone.")),
+)]
 pub(crate) async fn discard(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
     state.sessions.discard(&id).await?;
     Ok(StatusCode::NO_CONTENT)
