@@ -14,13 +14,13 @@ use crate::{SessionError, Sessions};
 
 impl Sessions {
     /// Every path a session changed, with how much of it.
-    pub async fn changes(&self, id: &SessionId) -> Result<Vec<ChangeStat>, SessionError> {
+    pub async fn list_changes(&self, id: &SessionId) -> Result<Vec<ChangeStat>, SessionError> {
         self.look(id, |saved| saved.map_or(Ok(Vec::new()), |saved| saved.stat())).await
     }
 
     /// The same, a line a file.
     pub async fn changes_as_lines(&self, id: &SessionId) -> Result<String, SessionError> {
-        Ok(render_stat(&self.changes(id).await?))
+        Ok(render_stat(&self.list_changes(id).await?))
     }
 
     /// The same, as one patch.

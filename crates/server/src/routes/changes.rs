@@ -9,7 +9,7 @@ use protocol::SessionId;
 use serde_json::json;
 
 use crate::error::ApiError;
-use crate::extract::{Json as Body, Path, Query};
+use crate::extract::{OptionalJson, Path, Query};
 use crate::state::AppState;
 use crate::wire::changes::{AppliedList, ApplyBody, ChangeList, ChangesFormat, ChangesQuery};
 
@@ -30,7 +30,9 @@ pub(crate) async fn show(
     Query(query): Query<ChangesQuery>,
 ) -> Result<Response, ApiError> {
     Ok(match query.format {
-        ChangesFormat::Json => Json(ChangeList { changes: json!(state.sessions.changes(&id).await?) }).into_response(),
+        ChangesFormat::Json => {
+            Json(ChangeList { changes: json!(state.sessions.list_changes(&id).await?) }).into_response()
+        }
         ChangesFormat::Stat => text("text/plain; charset=utf-8", state.sessions.changes_as_lines(&id).await?),
         ChangesFormat::Diff => text("text/x-diff; charset=utf-8", state.sessions.changes_as_patch(&id).await?),
     })
@@ -43,7 +45,7 @@ pub(crate) async fn show(
     operation_id = "apply_changes",
     tag = "changes",
     params(("session_id" = SessionId, Path)),
-    request_body = ApplyBody,
+    request_body = Option<ApplyBody>,
     responses(
         (status = 200, description = "They are on the host.", body = AppliedList),
         (status = 409, description = "Some may not be applied, and none was.", body = protocol::Problem, content_type = "application/problem+json"),
@@ -52,9 +54,9 @@ pub(crate) async fn show(
 pub(crate) async fn apply(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    Body(body): Body<ApplyBody>,
+    OptionalJson(body): OptionalJson<ApplyBody>,
 ) -> Result<Json<AppliedList>, ApiError> {
-    let applied = state.sessions.apply(&id, body.paths).await?;
+    let applied = state.sessions.apply(&id, body.unwrap_or_default().paths).await?;
     Ok(Json(AppliedList { applied: json!(applied.changes) }))
 }
 
