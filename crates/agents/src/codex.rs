@@ -43,6 +43,10 @@ impl Agent for CodexAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.codex/skills")
+    }
+
     fn takes_mcp(&self) -> bool {
         true
     }
