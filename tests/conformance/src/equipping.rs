@@ -60,8 +60,6 @@ pub(crate) async fn tools_of_a_server_reach_its_model(world: World) {
         std::fs::write(folder.join("workspace/server.sh"), SERVER).unwrap();
         let server = json!({"type": "local", "command": ["sh", "/workspace/server.sh"]});
         request.mcp = Some([("shop".to_owned(), server)].into());
-        // Codex tells the tools of servers only to models that it does not drive by code.
-        request.model = Some("gpt-5.5".to_owned());
     });
     assert!(heard.await, "the model never heard of the tool");
 }
