@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
+use crate::api::ApiArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
+use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
+use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -40,6 +43,16 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// What happened in a session, as a person reads it
+    Logs(LogsArguments),
+    /// What agents ask for, and the answers
+    #[command(subcommand)]
+    Perms(PermsCommand),
+    /// One call of the session API of the server on this data directory
+    Api(ApiArguments),
+    /// Make, list and revoke tokens of `viv serve`
+    #[command(subcommand)]
+    Tokens(TokensCommand),
     /// Install agents, and see which there are
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -101,6 +114,22 @@ pub(crate) struct RunArguments {
     /// What to answer when it asks for permission
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
+    /// What becomes of its changes when it is done
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "keep")]
+    pub(crate) on_finish: OnFinish,
+}
+
+/// What becomes of a session's changes when its turn is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFinish {
+    /// Keep them for `viv sessions diff` and `apply`
+    Keep,
+    /// Bring them to the workspace, if the turn was completed: all of them or none
+    Apply,
+    /// Forget them
+    Discard,
+    /// Show them, and ask on the terminal
+    Ask,
 }
 
 /// What to answer when an agent asks for permission.
@@ -135,6 +164,12 @@ pub(crate) struct ExecArguments {
     /// End the command after this long, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
+    /// End the command when it has said nothing for this long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) idle_timeout: Option<std::time::Duration>,
+    /// Give the command a terminal of its own, shown on this one
+    #[arg(long, short)]
+    pub(crate) tty: bool,
     /// Set a variable inside: NAME=VALUE
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
@@ -166,6 +201,24 @@ pub(crate) struct ServeArguments {
     /// Take calls without a token; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
+    /// A name this server answers to, beside those of the loopback; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArguments {
+    /// Id, name, the beginning of an id, or @last
+    pub(crate) session: String,
+    /// Wait for more until the session ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only events of this type, or of a family such as item or egress; may be given more than once
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) kind: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -221,6 +274,45 @@ pub(crate) enum SessionsCommand {
     Discard {
         /// Id, name, the beginning of an id, or @last
         session: String,
+    },
+    /// Watch it live, and answer what it asks; Ctrl-C leaves it running
+    Attach {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+    },
+    /// Hand it a message; it waits its turn when one is running
+    Send {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// What to tell it; `-` reads stdin
+        message: String,
+    },
+    /// A new session that goes on where it stands, in the server
+    Fork {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Title of the new session
+        #[arg(long)]
+        title: Option<String>,
+    },
+    /// Write everything about it to one file: record, bodies of model calls, diff, policy
+    Export {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// The file; `-` is stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Take in a session from such a file; it has ended and can be read
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+    /// End it if it runs, and forget all of it but what it cost
+    Rm {
+        /// Id, name, the beginning of an id, or @last; may be given more than once
+        #[arg(required = true)]
+        sessions: Vec<String>,
     },
     /// End it, and every process of it
     Stop {

@@ -4,6 +4,7 @@
 
 mod agent;
 mod agents;
+mod api;
 mod args;
 mod client;
 mod config;
@@ -21,6 +22,7 @@ mod models;
 mod money;
 mod name;
 mod outlet;
+mod perms;
 mod policy;
 mod run;
 mod serve;
@@ -29,6 +31,7 @@ mod signals;
 mod table;
 mod task;
 mod timeline;
+mod tokens;
 mod typed;
 mod upstream;
 mod usage;

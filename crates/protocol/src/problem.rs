@@ -52,12 +52,18 @@ codes! {
     SessionAlreadyExists = "session_already_exists", 409, 2;
     /// The session has ended.
     SessionEnded = "session_ended", 409, 2;
+    /// The session has not ended.
+    SessionOpen = "session_open", 409, 2;
     /// A turn is running.
     TurnRunning = "turn_running", 409, 2;
     /// The permission is unknown, or was answered.
     PermissionNotPending = "permission_not_pending", 409, 2;
     /// The question is unknown, or was answered.
     QuestionNotPending = "question_not_pending", 409, 2;
+    /// No grant of that id is in force.
+    GrantNotFound = "grant_not_found", 404, 3;
+    /// The bundle is damaged, or is none.
+    BundleInvalid = "bundle_invalid", 422, 2;
     /// The agent cannot keep that mode.
     ModeNotSupported = "mode_not_supported", 400, 2;
     /// The event stream broke.
@@ -128,6 +134,7 @@ codes! {
 
 /// A problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:viv:error:<code>`.
     #[serde(rename = "type")]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,15 +14,17 @@ use policy::WorkspaceMode;
 use serde_json::{Map, Value, json};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
+use crate::ends::Ends;
 use crate::files::FilesOnDisk;
+use crate::inside::as_user;
 use crate::refusal;
 use crate::system::System;
+use crate::terminal;
 use crate::{
-    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits,
-    masks,
+    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User,
+    WindowSize, limits, masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
@@ -176,6 +178,8 @@ struct Jailed {
     models: Mutex<Option<TcpListener>>,
     egress: Mutex<Option<TcpListener>>,
     files: FilesOnDisk,
+    /// Where its terminals are made.
+    terminals: Mutex<Option<Arc<OwnedFd>>>,
     layers: Option<Layers>,
     effective: Map<String, Value>,
     commands: Arc<Commands>,
@@ -210,6 +214,7 @@ impl Jailed {
             models: Mutex::new(Some(built.made.models)),
             egress: Mutex::new(Some(built.made.egress)),
             files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
+            terminals: Mutex::new(Some(Arc::new(built.made.terminals))),
             layers: built.layers,
             effective: built.effective,
             commands,
@@ -218,26 +223,27 @@ impl Jailed {
     }
 
     async fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        if spec.user == User::Root {
+            return Err(SandboxError::Unavailable {
+                missing: "a jail has one user inside, who is not root and cannot become it".to_owned(),
+                fix: "run the command as the ordinary user, or use a container backend".to_owned(),
+            });
+        }
         let program = spec.command.first().cloned().unwrap_or_default();
         let step = |doing| move |source| SandboxError::Exec { doing, source };
-        let (stdin, their_stdin) = pipe::pipe().map_err(step("connect"))?;
-        let (their_stdout, stdout) = pipe::pipe().map_err(step("connect"))?;
-        let (their_stderr, stderr) = pipe::pipe().map_err(step("connect"))?;
-        let theirs: [OwnedFd; 3] = [
-            their_stdin.into_blocking_fd().map_err(step("connect"))?,
-            their_stdout.into_blocking_fd().map_err(step("connect"))?,
-            their_stderr.into_blocking_fd().map_err(step("connect"))?,
-        ];
+        let ends = match spec.terminal {
+            Some(size) => self.terminal(size).await?,
+            None => Ends::pipes().map_err(step("connect"))?,
+        };
         let exec = self.commands.next.fetch_add(1, Ordering::Relaxed);
         let (started, on_start) = oneshot::channel();
         let (exited, on_exit) = oneshot::channel();
         lock(&self.commands.waiting).insert(exec, Waiting { started: Some(started), exited });
-        let fds = [theirs[0].as_fd(), theirs[1].as_fd(), theirs[2].as_fd()];
-        if self.jail.exec(exec_plan(exec, spec), fds).is_err() {
+        if self.jail.exec(exec_plan(exec, spec), ends.theirs()).is_err() {
             lock(&self.commands.waiting).remove(&exec);
             return Err(SandboxError::Gone);
         }
-        drop(theirs);
+        let (stdin, [stdout, stderr], resize) = ends.ours();
         match on_start.await {
             Ok(Ok(())) => {}
             Ok(Err(errno)) => return Err(not_started(program, errno)),
@@ -246,9 +252,10 @@ impl Jailed {
         let (jail, group) = (Arc::clone(&self.jail), Arc::clone(&self.group));
         let killed_before = oom_kills(&group);
         Ok(Process {
-            stdin: Some(Box::new(stdin)),
-            stdout: Box::new(stdout),
-            stderr: Box::new(stderr),
+            stdin: Some(stdin),
+            stdout,
+            stderr,
+            resize,
             kill: Box::new(move || {
                 // A sandbox that is gone has no command left to kill.
                 let _ = jail.kill_exec(exec);
@@ -260,6 +267,15 @@ impl Jailed {
                 Ok(exit)
             }),
         })
+    }
+}
+
+impl Jailed {
+    async fn terminal(&self, size: WindowSize) -> Result<Ends, SandboxError> {
+        let terminals = lock(&self.terminals).clone().ok_or(SandboxError::Gone)?;
+        let made = as_user(Some(HostUser::of_our_sandboxes()), move || terminal::open(&terminals, size)).await;
+        let ends = made.flatten().and_then(|(master, slave)| Ends::terminal(master, slave));
+        ends.map_err(|source| SandboxError::Exec { doing: "make a terminal for", source })
     }
 }
 
@@ -279,7 +295,7 @@ pub fn default_environment() -> BTreeMap<String, String> {
 fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
     let env = if spec.env.is_empty() { default_environment() } else { spec.env };
     let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
-    ExecPlan { exec, argv: spec.command, env, workdir, terminal: false }
+    ExecPlan { exec, argv: spec.command, env, workdir, terminal: spec.terminal.is_some() }
 }
 
 fn not_started(program: String, errno: i32) -> SandboxError {
@@ -360,8 +376,9 @@ impl Sandbox for Jailed {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
-            // Its mounts stay as long as the workspace is open.
+            // Its mounts stay as long as they are held open.
             self.files.close();
+            lock(&self.terminals).take();
             self.jail.kill();
             let mut ended = self.ended.clone();
             // A closed channel means that nobody is left to tell: the sandbox has ended.

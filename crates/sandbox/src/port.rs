@@ -11,7 +11,7 @@ use policy::Effective;
 use protocol::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, Exit, Files, Layers};
+use crate::{ExecSpec, Exit, Files, Layers, WindowSize};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -80,6 +80,8 @@ pub struct Process {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Its standard error.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    /// Says that the window of its terminal has another size; without a terminal this does nothing.
+    pub resize: Box<dyn Fn(WindowSize) + Send + Sync>,
     /// Ends the command and everything it started.
     pub kill: Box<dyn Fn() + Send + Sync>,
     /// Comes when it ended.

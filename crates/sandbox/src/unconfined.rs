@@ -22,7 +22,8 @@ use self::descent::{Dying, kill_family};
 use crate::beneath;
 use crate::files::FilesOnDisk;
 use crate::{
-    Backend, ExecSpec, Exit, Files, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    Backend, ExecSpec, Exit, Files, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture,
+    SandboxSpec, User,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -128,6 +129,18 @@ impl Open {
     }
 
     fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        if spec.user == User::Root && !rustix::process::geteuid().is_root() {
+            return Err(SandboxError::Unavailable {
+                missing: "without a sandbox a command runs as the user who started viv, who is not root".to_owned(),
+                fix: "run the command as that user, or start viv as root".to_owned(),
+            });
+        }
+        if spec.terminal.is_some() {
+            return Err(SandboxError::Unavailable {
+                missing: "without a sandbox there is no terminal for a command".to_owned(),
+                fix: "run it without a terminal, or in a sandbox".to_owned(),
+            });
+        }
         let (program, arguments) = spec.command.split_first().ok_or(SandboxError::NotFound(String::new()))?;
         let workdir = self.names.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
         let mut command = Command::new(self.names.on_host(program));
@@ -156,6 +169,7 @@ impl Open {
             stdin: Some(Box::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
+            resize: Box::new(|_| {}),
             kill: Box::new(move || drop(group.kill())),
             exit,
         })

@@ -7,11 +7,14 @@
 //! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
 
 mod actor;
+mod bundle;
+mod changes;
 mod client;
 mod command;
 mod doors;
 mod drift;
 mod error;
+mod fork;
 mod host;
 mod left;
 mod line;

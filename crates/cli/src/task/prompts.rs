@@ -48,7 +48,7 @@ pub(super) async fn carry_out(
         return Ok(Outcome::Stopped(stop));
     }
     outcome?;
-    let changes = sessions.changes(&id);
+    let changes = sessions.changes_directory(&id);
     for artifact in &file.artifacts {
         let path = Path::new(&artifact.path).strip_prefix("/workspace").unwrap_or(Path::new(&artifact.path));
         let content = SavedChanges::open(&changes).and_then(|saved| saved.read(path)).map_err(|error| {
