@@ -130,7 +130,7 @@ impl Client {
 
     /// Posts bytes as they are; the answer as JSON.
     pub(crate) async fn upload(&self, path: &str, bytes: Bytes) -> Result<Value, Failure> {
-        let response = self.exchange(Method::POST, path, Some("application/x-tar"), bytes).await?;
+        let response = self.exchange(Method::POST, path, Some("application/octet-stream"), bytes).await?;
         let answer = response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes();
         serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
     }

@@ -99,10 +99,8 @@ impl Failure {
     }
 
     /// The same for a client of the API.
-    pub(crate) fn problem(&self) -> Problem {
-        let mut problem = Problem::new(self.code, self.sentence());
-        problem.hint.clone_from(&self.help);
-        problem
+    pub(crate) fn problem(&self) -> Box<Problem> {
+        Box::new(Problem { hint: self.help.clone(), ..Problem::new(self.code, self.sentence()) })
     }
 
     /// Writes it to stderr and gives the exit code.

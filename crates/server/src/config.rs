@@ -61,7 +61,7 @@ impl ServerConfig {
 pub struct Installer(pub Arc<Install>);
 
 /// What an [`Installer`] does; it may take minutes.
-pub type Install = dyn Fn(&str, bool) -> Result<(), Problem> + Send + Sync;
+pub type Install = dyn Fn(&str, bool) -> Result<(), Box<Problem>> + Send + Sync;
 
 impl std::fmt::Debug for Installer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

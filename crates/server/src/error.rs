@@ -32,9 +32,9 @@ impl ApiError {
     }
 }
 
-impl From<Problem> for ApiError {
-    fn from(problem: Problem) -> Self {
-        Self(Box::new(problem))
+impl From<Box<Problem>> for ApiError {
+    fn from(problem: Box<Problem>) -> Self {
+        Self(problem)
     }
 }
 

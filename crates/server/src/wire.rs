@@ -4,7 +4,8 @@ pub(crate) mod changes;
 pub(crate) mod files;
 
 use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use session::{Message, PendingRequest, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
@@ -28,6 +29,7 @@ pub(crate) struct SessionList {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
     /// At most this many; all of them when not given.
+    #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
     /// `nextCursor` of the page before.
     pub(crate) cursor: Option<String>,
@@ -108,6 +110,7 @@ pub(crate) struct RawQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamQuery {
     /// Only what comes after this number.
+    #[serde(default, deserialize_with = "signed")]
     pub(crate) offset: Option<u64>,
     /// With what the agent printed itself.
     #[serde(default, alias = "includeRaw")]
@@ -119,8 +122,10 @@ pub(crate) struct StreamQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventsQuery {
     /// Only what comes after this number.
+    #[serde(default, deserialize_with = "signed")]
     pub(crate) offset: Option<u64>,
     /// At most this many.
+    #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
     /// With what the agent printed itself.
     #[serde(default, alias = "includeRaw")]
@@ -189,4 +194,13 @@ pub(crate) struct SessionPolicy {
     pub(crate) backend: String,
     /// Each key, whether it is enforced, and by what means.
     pub(crate) keys: serde_json::Value,
+}
+
+/// A number that a signed integer of 64 bits holds too: the document promises no more.
+fn signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let number = Option::<u64>::deserialize(from)?;
+    match number {
+        Some(number) if i64::try_from(number).is_err() => Err(D::Error::custom("the number is too large")),
+        number => Ok(number),
+    }
 }

@@ -82,10 +82,10 @@ impl Sessions {
         Ok(id)
     }
 
-    fn enter_ended(&self, info: &SessionInfo, ended: bool) -> Result<(), SessionError> {
+    fn enter_ended(&self, info: &SessionInfo, has_ended: bool) -> Result<(), SessionError> {
         let (kept, id) = (&self.host.shelf, &info.session_id);
         let (journal, _) = kept.journal(id)?;
-        if !ended {
+        if !has_ended {
             journal.append(Draft::daemon(EventBody::SessionEnded(SessionEnded {
                 reason: SessionEndReason::Terminated,
                 terminated_by: TerminatedBy::Daemon,

@@ -33,6 +33,14 @@ help! {
     sessions_events: "sessions" "events";
     sessions_diff: "sessions" "diff";
     sessions_stop: "sessions" "stop";
+    sessions_attach: "sessions" "attach";
+    sessions_export: "sessions" "export";
+    sessions_rm: "sessions" "rm";
+    logs: "logs";
+    perms: "perms";
+    api: "api";
+    tokens: "tokens";
+    tokens_create: "tokens" "create";
     policy: "policy";
     credentials: "credentials";
 }

@@ -61,6 +61,12 @@ impl Client {
         read(self.agent.get(format!("{}{path}", self.base)).call().ok()?)
     }
 
+    /// The status of a `GET` that shows `token`.
+    pub(crate) fn status_with(&self, path: &str, token: &str) -> u16 {
+        let request = self.agent.get(format!("{}{path}", self.base)).header("authorization", format!("Bearer {token}"));
+        request.call().unwrap().status().as_u16()
+    }
+
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         self.try_post(path, body).unwrap()

@@ -9,6 +9,7 @@ mod server;
 mod terminal;
 
 mod changes;
+mod commands;
 mod crash;
 mod demo;
 mod exec;

@@ -20,7 +20,19 @@ impl Server {
     /// Starts a server and waits until it listens.
     #[track_caller]
     pub(crate) fn start(place: &Place) -> Self {
-        let mut server = Self::launch(place);
+        Self::listening(Self::launch(place))
+    }
+
+    /// Starts `viv` with arguments that make it listen, and waits until it does.
+    #[track_caller]
+    pub(crate) fn start_as(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.viv(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::listening(Self { child, base: None })
+    }
+
+    #[track_caller]
+    fn listening(mut server: Self) -> Self {
         let stdout = server.child.stdout.take().unwrap();
         let line = BufReader::new(stdout).lines().next();
         let Some(Ok(line)) = line else {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use protocol::{Code, Problem};
+use protocol::Code;
 
 use crate::agent_list::{AgentList, ModeList, ModelList};
 use crate::error::ApiError;
@@ -70,10 +70,10 @@ pub(crate) async fn install(
     Path(name): Path<String>,
     OptionalJson(body): OptionalJson<InstallBody>,
 ) -> Result<StatusCode, ApiError> {
-    let install = state.config.installer.clone();
-    let install = install.ok_or_else(|| ApiError::new(Code::InstallFailed, "this server installs no agents"))?;
+    let installer = state.config.installer.clone();
+    let installer = installer.ok_or_else(|| ApiError::new(Code::InstallFailed, "this server installs no agents"))?;
     let again = body.unwrap_or_default().reinstall.unwrap_or(false);
-    let installed = tokio::task::spawn_blocking(move || (install.0)(&name, again)).await;
-    installed.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the installation broke off")))?;
+    let outcome = tokio::task::spawn_blocking(move || (installer.0)(&name, again)).await;
+    outcome.map_err(|_| ApiError::new(Code::Internal, "the installation broke off"))??;
     Ok(StatusCode::NO_CONTENT)
 }

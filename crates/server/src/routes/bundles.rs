@@ -43,7 +43,7 @@ pub(crate) async fn export(State(state): State<AppState>, Path(id): Path<Session
     path = "/v1/import",
     operation_id = "import_session",
     tag = "sessions",
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, description = "The session.", body = SessionInfo)),
 )]
 pub(crate) async fn import(State(state): State<AppState>, request: Request) -> Result<Json<SessionInfo>, ApiError> {

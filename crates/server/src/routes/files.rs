@@ -5,7 +5,6 @@
 
 use std::io;
 use std::path::Path as FilePath;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
@@ -13,8 +12,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::TryStreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use protocol::{Code, SessionId};
-use sandbox::{ArchiveCap, ByteRange, ByteStream, Depth, Existing, Sandbox};
+use sandbox::{ArchiveCap, ByteRange, ByteStream, Depth, Existing};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::error::ApiError;
@@ -41,7 +39,7 @@ pub(crate) async fn entries(
     State(state): State<AppState>,
     Query(query): Query<MaybePath>,
 ) -> Result<EntryList, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     let path = query.path.unwrap_or_default();
     let listing = sandbox.files().list(FilePath::new(&path), MOST_ENTRIES).await?;
     Ok(Json(listing.entries.into_iter().map(FsEntry::from).collect()))
@@ -57,7 +55,7 @@ pub(crate) async fn entries(
     responses((status = 200, description = "Its bytes.", body = Vec<u8>, content_type = "application/octet-stream")),
 )]
 pub(crate) async fn read(State(state): State<AppState>, Query(query): Query<OnePath>) -> Result<Response, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     let range = ByteRange::first(state.config.file_bytes);
     let content = sandbox.files().read(FilePath::new(&query.path), range).await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_LENGTH, content.length.to_string())];
@@ -79,7 +77,7 @@ pub(crate) async fn write(
     Query(query): Query<OnePath>,
     body: Body,
 ) -> Result<Json<FsWritten>, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     let path = FilePath::new(&query.path);
     let bytes_written = sandbox.files().write(path, stream(body), state.config.file_bytes).await?;
     Ok(Json(FsWritten { path: query.path, bytes_written }))
@@ -98,7 +96,7 @@ pub(crate) async fn remove(
     State(state): State<AppState>,
     Query(query): Query<RemoveQuery>,
 ) -> Result<Json<FsAction>, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     let depth = if query.recursive.unwrap_or(false) { Depth::Recursive } else { Depth::Single };
     sandbox.files().remove(FilePath::new(&query.path), depth).await?;
     Ok(Json(FsAction { path: query.path }))
@@ -117,7 +115,7 @@ pub(crate) async fn make_directory(
     State(state): State<AppState>,
     Query(query): Query<OnePath>,
 ) -> Result<Json<FsAction>, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     sandbox.files().make_directory(FilePath::new(&query.path)).await?;
     Ok(Json(FsAction { path: query.path }))
 }
@@ -137,7 +135,7 @@ pub(crate) async fn rename(
     Query(query): Query<InSession>,
     JsonBody(body): JsonBody<FsMoveBody>,
 ) -> Result<Json<FsMoved>, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     let existing = if body.overwrite.unwrap_or(false) { Existing::Replace } else { Existing::Keep };
     sandbox.files().rename(FilePath::new(&body.from), FilePath::new(&body.to), existing).await?;
     Ok(Json(FsMoved { from: body.from, to: body.to }))
@@ -156,7 +154,7 @@ pub(crate) async fn stat(
     State(state): State<AppState>,
     Query(query): Query<OnePath>,
 ) -> Result<Json<FsStat>, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     Ok(Json(sandbox.files().stat(FilePath::new(&query.path)).await?.into()))
 }
 
@@ -175,16 +173,10 @@ pub(crate) async fn upload(
     Query(query): Query<MaybePath>,
     body: Body,
 ) -> Result<Json<FsUploaded>, ApiError> {
-    let sandbox = of(&state, query.session_id.as_ref())?;
+    let sandbox = state.sessions.sandbox(&query.session_id)?;
     let cap = ArchiveCap { bytes: state.config.file_bytes, ..ArchiveCap::default() };
     let path = query.path.unwrap_or_default();
     Ok(Json(sandbox.files().unpack(FilePath::new(&path), stream(body), cap).await?.into()))
-}
-
-/// The sandbox whose files are meant. No file of the host can be, so one must be named.
-fn of(state: &AppState, session: Option<&SessionId>) -> Result<Arc<dyn Sandbox>, ApiError> {
-    let unnamed = || ApiError::new(Code::InvalidRequest, "`session_id` is missing: files are those of a session");
-    Ok(state.sessions.sandbox(session.ok_or_else(unnamed)?)?)
 }
 
 fn stream(body: Body) -> ByteStream {

@@ -21,9 +21,9 @@ pub(crate) type EntryList = axum::Json<Vec<FsEntry>>;
 pub(crate) struct OnePath {
     /// Relative to the workspace, or absolute and inside `/workspace`.
     pub(crate) path: String,
-    /// Whose workspace; it must be named.
+    /// Whose workspace: no file of the host can be meant.
     #[serde(alias = "sessionId")]
-    pub(crate) session_id: Option<SessionId>,
+    pub(crate) session_id: SessionId,
 }
 
 /// A path that may be left out.
@@ -32,18 +32,18 @@ pub(crate) struct OnePath {
 pub(crate) struct MaybePath {
     /// Relative to the workspace, or absolute and inside `/workspace`; the workspace itself when not given.
     pub(crate) path: Option<String>,
-    /// Whose workspace; it must be named.
+    /// Whose workspace: no file of the host can be meant.
     #[serde(alias = "sessionId")]
-    pub(crate) session_id: Option<SessionId>,
+    pub(crate) session_id: SessionId,
 }
 
 /// Only a session.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct InSession {
-    /// Whose workspace; it must be named.
+    /// Whose workspace: no file of the host can be meant.
     #[serde(alias = "sessionId")]
-    pub(crate) session_id: Option<SessionId>,
+    pub(crate) session_id: SessionId,
 }
 
 /// Query of `DELETE /v1/fs/entry`.
@@ -54,9 +54,9 @@ pub(crate) struct RemoveQuery {
     pub(crate) path: String,
     /// Also what is in a directory.
     pub(crate) recursive: Option<bool>,
-    /// Whose workspace; it must be named.
+    /// Whose workspace: no file of the host can be meant.
     #[serde(alias = "sessionId")]
-    pub(crate) session_id: Option<SessionId>,
+    pub(crate) session_id: SessionId,
 }
 
 /// What kind of thing a name stands for.

@@ -15,9 +15,9 @@ async fn modes_and_models_are_told() {
     let modes = stage.client.get("/v1/agents/mock/modes").await.json();
     let ids: Vec<_> = modes["modes"].as_array().unwrap().iter().map(|mode| mode["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["default", "plan"]);
-    let models = stage.client.get("/v1/agents/mock/models").await.json();
-    let first = models["models"][0]["id"].as_str().unwrap();
-    assert_eq!(models["defaultModel"], first);
+    let served = stage.client.get("/v1/agents/mock/models").await.json();
+    let first = served["models"][0]["id"].as_str().unwrap();
+    assert_eq!(served["defaultModel"], first);
     let unknown = stage.client.get("/v1/agents/nobody/modes").await;
     assert_eq!((unknown.status, &unknown.json()["code"]), (400, &"unsupported_agent".into()));
     let missing = stage.client.get("/v1/agents/claude/models").await;
@@ -37,7 +37,7 @@ async fn an_agent_is_installed_by_who_can() {
     let noted = asked.clone();
     let installer = Installer(Arc::new(move |name: &str, again: bool| {
         noted.lock().unwrap().push((name.to_owned(), again));
-        if name == "amp" { Err(Problem::new(Code::UnsupportedAgent, "not this one")) } else { Ok(()) }
+        if name == "amp" { Err(Box::new(Problem::new(Code::UnsupportedAgent, "not this one"))) } else { Ok(()) }
     }));
     let stage = Stage::with(ServerConfig { installer: Some(installer), ..config() });
     assert_eq!(stage.client.post("/v1/agents/claude/install", "").await.status, 204);

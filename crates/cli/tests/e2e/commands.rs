@@ -1,0 +1,87 @@
+//! What is typed about sessions that somebody else runs: messages, answers, logs, files, tokens.
+
+use serde_json::Value;
+
+use crate::place::{Place, Ran, eventually};
+use crate::server::Server;
+
+#[track_caller]
+fn good(ran: Ran) -> String {
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.out
+}
+
+fn session(place: &Place, id: &str) {
+    let path = format!("/v1/sessions/{id}");
+    good(place.run(&["api", "POST", &path, "--data", r#"{"agent":"mock"}"#]));
+}
+
+#[test]
+fn what_an_agent_asks_is_answered_from_another_terminal() {
+    let place = Place::new();
+    let _server = Server::start(&place);
+    session(&place, "s1");
+    good(place.run(&["sessions", "send", "s1", "/run echo hello"]));
+    let mut waiting = String::new();
+    eventually("a permission that waits", || {
+        waiting = good(place.run(&["perms", "ls"]));
+        !waiting.is_empty()
+    });
+    assert!(waiting.starts_with("s1/per_") && waiting.contains("run_command"), "{waiting}");
+    let id = waiting.split('\t').next().unwrap();
+    assert_eq!(place.run(&["perms", "answer", id, "yes"]).code, 2, "a permission is no question");
+    good(place.run(&["perms", "allow", id, "--always"]));
+    assert_eq!(place.run(&["perms", "allow", id]).code, 2, "it was answered before");
+    let turn_ended = || good(place.run(&["logs", "s1", "--kind", "turn", "--json"])).lines().count() == 2;
+    eventually("the end of the turn", turn_ended);
+    let grants: Value = serde_json::from_str(&good(place.run(&["api", "GET", "/v1/sessions/s1/grants"]))).unwrap();
+    assert_eq!(grants["grants"].as_array().unwrap().len(), 1);
+    for line in good(place.run(&["logs", "@last", "--kind", "permission", "--json"])).lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert!(event["type"].as_str().unwrap().starts_with("permission."));
+    }
+}
+
+#[test]
+fn a_session_is_forked_exported_removed_and_taken_in_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    session(&place, "s1");
+    let forked = good(place.run(&["sessions", "fork", "s1", "--title", "Another way"]));
+    assert!(good(place.run(&["sessions", "show", forked.trim()])).contains("Another way"));
+    good(place.run(&["sessions", "export", "s1", "--output", "s1.tar"]));
+    good(place.run(&["sessions", "rm", "s1", forked.trim()]));
+    assert_eq!(place.run(&["sessions", "show", "s1"]).code, 3);
+    server.stop();
+    // Without a server the same is done here; an id that was used is never used again.
+    let refused = place.run(&["sessions", "import", "s1.tar"]);
+    assert!(refused.code == 2 && refused.people.contains("session_already_exists"), "{refused:?}");
+    let other = Place::new();
+    let bundle = place.workspace().parent().unwrap().join("s1.tar");
+    let taken = good(other.run(&["sessions", "import", bundle.to_str().unwrap()]));
+    assert!(taken.contains("ended"), "{taken}");
+    assert!(good(other.run(&["logs", "s1"])).contains("session"));
+    assert_eq!(other.run(&["sessions", "send", "s1", "hello"]).code, 7, "nobody runs it");
+}
+
+#[test]
+fn a_token_of_the_api_and_a_key_of_the_gateway_open_one_door_each() {
+    let place = Place::new();
+    let made = |arguments: &[&str], field: &str| {
+        let told: Value = serde_json::from_str(&good(place.run(arguments))).unwrap();
+        (told["id"].as_str().unwrap().to_owned(), told[field].as_str().unwrap().to_owned())
+    };
+    let (token_id, token) = made(&["--json", "tokens", "create", "--scope", "read"], "token");
+    let (_, key) = made(&["--json", "keys", "create", "--account", "a"], "key");
+    let kept = std::fs::read(place.data().join("viv.db")).unwrap();
+    assert!(!String::from_utf8_lossy(&kept).contains(&token), "the token itself is kept");
+    let (api, gateway) = (Server::start_as(&place, &["serve"]), Server::start_as(&place, &["gateway", "serve"]));
+    assert_eq!(api.client().status_with("/v1/sessions", &token), 200);
+    assert_eq!(api.client().status_with("/v1/sessions", &key), 401);
+    assert_eq!(gateway.client().status_with("/v1/models", &key), 200);
+    let refused = gateway.client().status_with("/v1/models", &token);
+    assert!(matches!(refused, 401 | 403), "the gateway answered {refused} to a token of the API");
+    good(place.run(&["tokens", "revoke", &token_id]));
+    assert_eq!(api.client().status_with("/v1/sessions", &token), 401, "a revoked token opened something");
+    assert!(good(place.run(&["tokens", "ls"])).contains("revoked"));
+}
