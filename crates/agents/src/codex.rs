@@ -43,8 +43,8 @@ impl Agent for CodexAgent {
         Some(&PACKAGE)
     }
 
-    fn takes_mcp(&self) -> bool {
-        true
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.codex/skills")
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
@@ -64,8 +64,6 @@ impl Agent for CodexAgent {
         ];
         let mut arguments = vec!["app-server"];
         arguments.extend(settings.iter().flat_map(|setting| ["-c", *setting]));
-        let servers = context.mcp.for_codex();
-        arguments.extend(servers.iter().flat_map(|setting| ["-c", setting.as_str()]));
         // Without a network it would wait five seconds for its plugins.
         arguments.extend(["--disable", "plugins"]);
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;

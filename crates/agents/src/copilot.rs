@@ -30,6 +30,10 @@ impl Agent for CopilotAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.copilot/skills")
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let (argv, mounts) = PACKAGE.start(self.id(), context, &["--acp"])?;

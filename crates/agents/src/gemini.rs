@@ -39,6 +39,10 @@ impl Agent for GeminiAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.gemini/skills")
+    }
+
     fn takes_mcp(&self) -> bool {
         true
     }

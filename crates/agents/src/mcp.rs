@@ -130,28 +130,6 @@ impl McpServers {
         })
     }
 
-    /// Settings of Codex, one a server. A string of JSON is one of TOML as well.
-    pub(crate) fn for_codex(&self) -> Vec<String> {
-        let quoted = |text: &str| Value::String(text.to_owned()).to_string();
-        let table = |pairs: &BTreeMap<String, String>| {
-            let pairs = pairs.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value)));
-            format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
-        };
-        let settings = self.0.iter().map(|(name, server)| match server {
-            McpServer::Local { command, args, env } => {
-                let words: Vec<String> = command.with(args).iter().map(|word| quoted(word)).collect();
-                let (program, rest) =
-                    words.split_first().map(|(first, rest)| (first.as_str(), rest)).unwrap_or_default();
-                let rest = rest.join(",");
-                format!("mcp_servers.{name}={{command={program},args=[{rest}],env={}}}", table(env))
-            }
-            McpServer::Remote { url, headers, .. } => {
-                format!("mcp_servers.{name}={{url={},http_headers={}}}", quoted(url), table(headers))
-            }
-        });
-        settings.collect()
-    }
-
     fn map(&self, shape: impl Fn(&McpServer) -> Value) -> Value {
         Value::Object(self.0.iter().map(|(name, server)| (name.clone(), shape(server))).collect::<Map<_, _>>())
     }
@@ -186,10 +164,6 @@ mod tests {
     fn every_agent_is_told_in_its_own_words() {
         insta::assert_snapshot!(both().standard().to_string(), @r#"{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}"#);
         insta::assert_snapshot!(both().for_opencode().to_string(), @r#"{"here":{"command":["python3","x.py","\"q\""],"enabled":true,"environment":{"A":"1"},"type":"local"},"there":{"enabled":true,"headers":{"X":"y"},"type":"remote","url":"https://mcp.example.com"}}"#);
-        insta::assert_snapshot!(both().for_codex().join("\n"), @r#"
-        mcp_servers.here={command="python3",args=["x.py","\"q\""],env={"A"="1"}}
-        mcp_servers.there={url="https://mcp.example.com",http_headers={"X"="y"}}
-        "#);
     }
 
     #[test]

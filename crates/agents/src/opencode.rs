@@ -32,6 +32,10 @@ impl Agent for OpencodeAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.local/config/opencode/skills")
+    }
+
     fn takes_mcp(&self) -> bool {
         true
     }

@@ -39,6 +39,10 @@ impl Agent for PiAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.pi/agent/skills")
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), &[PermissionMode::Bypass])?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);

@@ -11,6 +11,7 @@ mod ability;
 mod asking;
 mod cast;
 mod ending;
+mod equipping;
 mod failing;
 mod script;
 mod shape;
@@ -78,6 +79,8 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         failing::a_model_that_talks_nonsense_ends_the_turn,
         failing::a_model_that_hangs_up_ends_the_turn,
         failing::a_model_that_hangs_ends_with_silence,
+        equipping::skills_reach_its_model,
+        equipping::tools_of_a_server_reach_its_model,
         ending::a_crash_is_told,
         ending::every_process_is_dead_when_it_is_terminated,
     ]

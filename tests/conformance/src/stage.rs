@@ -1,6 +1,6 @@
 //! A data directory, one agent in the real sandbox, and ways to wait for what happens.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,16 +50,27 @@ impl World {
     }
 
     pub(crate) async fn open_with(self, mode: &str, timing: Timing) -> Stage {
+        self.open_as(mode, timing, |_, _| {}).await
+    }
+
+    /// The same, with a request that is completed for the folder in which the workspace is.
+    pub(crate) async fn open_as(
+        self,
+        mode: &str,
+        timing: Timing,
+        complete: impl FnOnce(&Path, &mut CreateSession),
+    ) -> Stage {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
         let sessions = sessions(&self.player, &self.backend, &directory, timing);
         let id = SessionId::new("conformance").unwrap();
-        let request = CreateSession {
+        let mut request = CreateSession {
             agent: self.player.agent.to_owned(),
             directory: Some(directory.path().join("workspace").to_str().unwrap().to_owned()),
             permission_mode: Some(mode.to_owned()),
             ..CreateSession::default()
         };
+        complete(directory.path(), &mut request);
         sessions.create(id.clone(), request, Options::default()).await.unwrap();
         Stage { player: self.player, backend: self.backend, directory, sessions, id }
     }
@@ -150,6 +161,22 @@ impl Stage {
     /// Everything that is on record.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.sessions.journal(&self.id).unwrap().after(0, usize::MAX).unwrap()
+    }
+
+    /// Everything that models were sent and answered, as it is kept.
+    pub(crate) fn bodies(&self) -> Vec<u8> {
+        fn read(folder: &Path, all: &mut Vec<u8>) {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() {
+                    read(&entry.path(), all);
+                } else {
+                    all.extend(std::fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+        let mut all = Vec::new();
+        read(&self.directory.path().join("data/bodies"), &mut all);
+        all
     }
 
     /// A file of the workspace as the host sees it.
