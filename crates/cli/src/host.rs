@@ -71,6 +71,9 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
 }
 
 fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    if let policy::PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) = &command {
+        return sessions::explain(session, config, json);
+    }
     let setting = policy::Setting::of(config, json);
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }

@@ -14,14 +14,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::SessionInfo;
-use store::{SessionIndex, SystemClock};
+use protocol::{Code, Event, EventBody, PolicyEffective, SessionInfo};
+use store::{JournalReader, SessionIndex, SystemClock};
 
 use crate::args::{LogsArguments, SessionsCommand};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::table::print;
+
+/// Events are read so many at a time.
+const PAGE: usize = 1000;
 
 /// Carries out `viv sessions …`.
 pub(crate) async fn carry_out(
@@ -88,6 +91,34 @@ pub(crate) async fn carry_out(
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out `viv policy explain --session S`: what held when its sandbox was last made.
+pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let directory = host::data_dir(config)?;
+    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+    let session = index.find(reference)?.info.session_id;
+    let reader = JournalReader::open(directory.journal(&session), session.clone())?;
+    let (mut effective, mut seen) = (None, 0);
+    loop {
+        let page = reader.after(seen, PAGE)?;
+        let Some(last) = page.last() else { break };
+        seen = last.sequence;
+        effective = page.into_iter().rev().find_map(told_policy).or(effective);
+    }
+    let effective = effective.ok_or_else(|| {
+        let why = format!("session `{session}` never had a sandbox");
+        Failure::new(Code::InvalidRequest, why).help(format!("viv logs {session}"))
+    })?;
+    print(&crate::policy::explain::session(&effective, json))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told_policy(event: Event) -> Option<PolicyEffective> {
+    match event.draft.body {
+        EventBody::PolicyEffective(effective) => Some(effective),
+        _ => None,
+    }
 }
 
 /// Carries out `viv logs`.

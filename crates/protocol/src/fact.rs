@@ -107,6 +107,20 @@ pub struct PolicyEffective {
     pub backend: String,
     /// Key → `{state: enforced|weaker|absent, by, value}`.
     pub keys: Value,
+    /// What that lets the session do, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sentences: Vec<PolicySentence>,
+}
+
+/// One thing a session may do or not, and who said so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicySentence {
+    /// The sentence.
+    pub text: String,
+    /// The layer it comes from.
+    pub layer: String,
+    /// The rule, with its file and line.
+    pub rule: String,
 }
 
 /// `egress.allowed`, written when the connection is over, and `egress.denied`.

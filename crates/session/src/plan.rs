@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use agents::{Agent, LaunchContext, McpServers, Mount, PlacedFile};
 use policy::Effective;
-use protocol::{CreateSession, SessionId, SessionStarted};
-use sandbox::{MODEL_URL, SandboxSpec};
+use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
+use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
@@ -163,6 +163,21 @@ impl Plan {
             mounts: mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
             files: files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
             policy: self.policy.clone(),
+        }
+    }
+
+    /// What `sandbox` keeps of the policy, and what that lets the session do.
+    pub(crate) fn effective(&self, host: &Host, sandbox: &dyn Sandbox) -> PolicyEffective {
+        let told = policy::explain(&self.policy).into_iter();
+        let sentences = told.map(|sentence| PolicySentence {
+            text: sentence.text,
+            layer: sentence.layer.to_string(),
+            rule: sentence.rule.location(),
+        });
+        PolicyEffective {
+            backend: host.backend.name().to_owned(),
+            keys: sandbox.effective(),
+            sentences: sentences.collect(),
         }
     }
 

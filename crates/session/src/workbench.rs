@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use gateway::SessionToken;
 use protocol::{
-    EventBody, PolicyEffective, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished,
-    TerminatedBy,
+    EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
 use sandbox::{ExecResult, OutputListener, Process, Sandbox, SandboxError, SavedChanges};
 use store::{Journal, SessionChange};
@@ -142,8 +141,7 @@ impl Workbench {
         // The seat is new, so nothing was set before.
         let _ = seat.journal.set(journal.clone());
         let recorder = Recorder::new(journal);
-        let (backend, keys) = (host.backend.name().to_owned(), sandbox.effective());
-        recorder.daemon(EventBody::PolicyEffective(PolicyEffective { backend, keys }))?;
+        recorder.daemon(EventBody::PolicyEffective(plan.effective(host, sandbox)))?;
         recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
             session_id: plan.id.clone(),
             sandbox_id: sandbox.id().to_owned(),

@@ -1,7 +1,11 @@
-//! `viv policy explain [FILE|PRESET]`.
+//! `viv policy explain [FILE|PRESET] [--session S]`.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
+
+use protocol::{PolicyEffective, PolicySentence};
+use serde_json::{Value, json};
 
 use super::{Failure, Setting, load, print_json};
 
@@ -10,6 +14,9 @@ use super::{Failure, Setting, load, print_json};
 pub(crate) struct Args {
     /// A policy file or a preset; what would hold in this directory when absent
     policy: Option<String>,
+    /// What holds in this session instead, and by what it is kept there
+    #[arg(long, value_name = "SESSION", conflicts_with = "policy")]
+    pub(crate) session: Option<String>,
 }
 
 /// Prints one sentence a line, each with its layer and rule.
@@ -35,4 +42,21 @@ pub(super) fn run(
             .map_err(Failure::Output)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what `effective` says of a session: the sentences, then how each key is kept.
+pub(crate) fn session(effective: &PolicyEffective, json: bool) -> String {
+    if json {
+        return format!("{}\n", json!(effective));
+    }
+    let mut text = String::new();
+    for PolicySentence { text: sentence, layer, rule } in &effective.sentences {
+        let _ = writeln!(text, "{sentence}  [{layer}: {rule}]");
+    }
+    let _ = writeln!(text, "\nkept by the {} backend:", effective.backend);
+    for (key, row) in effective.keys.as_object().into_iter().flatten() {
+        let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
+        let _ = writeln!(text, "  {key:<14} {:<9} {}", word("state"), word("by"));
+    }
+    text
 }

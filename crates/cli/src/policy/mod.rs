@@ -5,7 +5,7 @@
 
 mod check;
 mod diff;
-mod explain;
+pub(crate) mod explain;
 mod failure;
 pub(crate) mod load;
 mod preset;

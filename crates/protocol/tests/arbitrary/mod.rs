@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use protocol::{
     AgentUnparsed, BodyRef, BudgetExceeded, Connection, ContentPart, Draft, ErrorData, Event, EventBody, EventSource,
     ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus, LlmCall,
-    ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyEffective, Question, QuestionStatus,
-    ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered, SessionStarted,
-    StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError, Usage,
-    WorkspaceChanged,
+    ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyEffective, PolicySentence, Question,
+    QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered,
+    SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError,
+    Usage, WorkspaceChanged,
 };
 use serde_json::{Map, Value};
 
@@ -243,7 +243,12 @@ fn agent_unparsed() -> impl Strategy<Value = AgentUnparsed> {
 }
 
 fn policy_effective() -> impl Strategy<Value = PolicyEffective> {
-    (text(), json()).prop_map(|(backend, keys)| PolicyEffective { backend, keys })
+    let sentence = (text(), text(), text()).prop_map(|(text, layer, rule)| PolicySentence { text, layer, rule });
+    (text(), json(), vec(sentence, 0..3)).prop_map(|(backend, keys, sentences)| PolicyEffective {
+        backend,
+        keys,
+        sentences,
+    })
 }
 
 fn session_registered() -> impl Strategy<Value = SessionRegistered> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agents::{Dialogue as _, Normalized};
 use gateway::SessionToken;
-use protocol::{EventBody, PolicyEffective, SessionRegistered};
+use protocol::{EventBody, SessionRegistered};
 use sandbox::{ExecSpec, Sandbox};
 use store::FileJournal;
 use tokio::sync::mpsc;
@@ -177,8 +177,7 @@ impl Actor {
         sandbox: &dyn Sandbox,
         token: String,
     ) -> Result<(Normalized, Doors, sandbox::Process), SessionError> {
-        let (backend, keys) = (self.host.backend.name().to_owned(), sandbox.effective());
-        self.recorder.daemon(EventBody::PolicyEffective(PolicyEffective { backend, keys }))?;
+        self.recorder.daemon(EventBody::PolicyEffective(self.plan.effective(&self.host, sandbox)))?;
         self.recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
             session_id: self.plan.id.clone(),
             sandbox_id: sandbox.id().to_owned(),
