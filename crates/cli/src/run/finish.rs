@@ -56,11 +56,10 @@ impl Left<'_> {
     }
 
     async fn ask(&self) -> Result<Settled, Failure> {
-        let stat = diff::stat(self.config, &self.session.session_id)?;
-        if stat.is_empty() {
+        if diff::open(self.config, &self.session.session_id)?.changes().len() == 0 {
             return Ok(Settled::Kept);
         }
-        anstream::eprint!("{stat}");
+        anstream::eprint!("{}", diff::stat(self.config, &self.session.session_id)?);
         match ask("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
             "a" | "apply" => self.apply(),
             "d" | "discard" => self.discard(),

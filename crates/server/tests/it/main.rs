@@ -8,6 +8,7 @@
 mod access;
 mod agents;
 mod answers;
+mod changes;
 mod child;
 mod client;
 mod document;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         answers::trials(),
         sockets::trials(),
         usage::trials(),
+        changes::trials(),
         killing::trials(),
         full_disk::trials(),
     ];
