@@ -14,7 +14,7 @@ use crate::host_user::HostUser;
 use crate::init::{self, HouseRules, InitReport};
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
-use crate::setup::{self, Given};
+use crate::setup::{self, Finished, Given};
 use crate::source::Sources;
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
@@ -116,7 +116,8 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, filters: &Filters) -> i32 
             return 1;
         }
     };
-    let mut fds = vec![finished.models.as_fd(), finished.egress.as_fd(), finished.workspace.as_fd()];
+    let Finished { models, egress, workspace, terminals, .. } = &finished;
+    let mut fds = vec![models.as_fd(), egress.as_fd(), workspace.as_fd(), terminals.as_fd()];
     fds.extend(finished.upper.as_ref().map(AsFd::as_fd));
     if wire::send(&control, &InitReport::Ready, &fds).is_err() {
         return 1;

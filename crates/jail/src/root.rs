@@ -20,10 +20,10 @@ use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
 
-/// Where the writable space is attached while the root is built in it: in the host's tree, of which nothing
-/// is looked up any more, and which goes as a whole when the root is entered. To unmount anything waits for
-/// every processor, so it is done once.
-const SCRATCH: &str = "/tmp";
+/// Where the writable space is attached while the root is built in it: in the host's tree, which goes as a whole
+/// when the root is entered. To unmount anything waits for every processor, so it is done once. It is over the
+/// host's /proc, where nobody's workspace is: without root, what a plan names is opened after this.
+const SCRATCH: &str = "/proc";
 /// Devices that give nothing away; everything else of /dev does not exist inside.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Parts of /proc that speak of the host: its keys, its memory, its boot, what its people type.
@@ -190,6 +190,12 @@ impl Root {
     pub(crate) fn open_workspace(&self) -> Result<OwnedFd, Failure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty()).during(Step::MountWorkspace, WORKSPACE)
+    }
+
+    /// Where terminals inside are made, for the host.
+    pub(crate) fn open_terminals(&self) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.top, "dev/pts", flags, Mode::empty()).during(Step::MountDevices, "pts")
     }
 
     /// `mask : workspace` below, a directory of the scratch space above.

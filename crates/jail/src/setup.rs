@@ -45,6 +45,8 @@ pub(crate) struct Finished {
     pub(crate) egress: TcpListener,
     /// The workspace as it is seen inside.
     pub(crate) workspace: OwnedFd,
+    /// Its own instance of devpts.
+    pub(crate) terminals: OwnedFd,
     /// The layer that holds the workspace's changes.
     pub(crate) upper: Option<OwnedFd>,
 }
@@ -87,7 +89,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     root.resize(plan)?;
     root.fill(plan, &sources)?;
     let upper = root.mount_workspace(&plan.workspace, &sources)?;
-    let workspace = root.open_workspace()?;
+    let (workspace, terminals) = (root.open_workspace()?, root.open_terminals()?);
     drop(sources);
     root.enter()?;
 
@@ -101,7 +103,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
     landlock_rules::restrict(plan).during(Step::Landlock, "")?;
     given.filters.install().during(Step::Seccomp, "")?;
-    Ok(Finished { models, egress, workspace, upper })
+    Ok(Finished { models, egress, workspace, terminals, upper })
 }
 
 /// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.

@@ -52,6 +52,8 @@ codes! {
     SessionAlreadyExists = "session_already_exists", 409, 2;
     /// The session has ended.
     SessionEnded = "session_ended", 409, 2;
+    /// The session has not ended.
+    SessionOpen = "session_open", 409, 2;
     /// A turn is running.
     TurnRunning = "turn_running", 409, 2;
     /// The permission is unknown, or was answered.

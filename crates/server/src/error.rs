@@ -48,6 +48,7 @@ impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         let mut problem = Problem::new(error.code(), chain(&error));
         problem.hint = error.hint();
+        problem.extensions = error.details();
         if problem.status >= 500 {
             tracing::error!(code = problem.code, detail = problem.detail, "a call failed");
         }

@@ -20,6 +20,7 @@ use utoipa::{OpenApi, ToSchema};
         (name = "sessions", description = "Sessions and what they are told."),
         (name = "events", description = "What happened."),
         (name = "pending", description = "What agents ask, and the answers."),
+        (name = "changes", description = "What sessions changed, and what becomes of it."),
         (name = "fs", description = "Files of a session's workspace."),
         (name = "usage", description = "What model calls cost."),
     ),

@@ -14,7 +14,9 @@ use utoipa_axum::routes;
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::openapi::{Document, finish};
-use crate::routes::{agents, answers, bundles, events, files, grants, health, messages, openapi, sessions, usage};
+use crate::routes::{
+    agents, answers, bundles, changes, events, files, grants, health, messages, openapi, sessions, usage,
+};
 use crate::state::AppState;
 use crate::{access, cors, error, host_guard, linger, request_id};
 
@@ -71,6 +73,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::pending))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
+        .routes(routes!(changes::show))
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
@@ -90,6 +93,8 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
+        .routes(routes!(changes::apply))
+        .routes(routes!(changes::discard))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))

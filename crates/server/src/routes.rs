@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod answers;
 pub(crate) mod bundles;
+pub(crate) mod changes;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod grants;

@@ -1,5 +1,6 @@
 //! Bodies and queries as they stand in JSON: camelCase outside of events.
 
+pub(crate) mod changes;
 pub(crate) mod files;
 
 use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo};

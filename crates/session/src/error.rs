@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use agents::AgentError;
+use agents::{AgentError, McpError};
 use protocol::{Code, PermissionId, QuestionId, SessionId};
-use sandbox::SandboxError;
+use sandbox::{ApplyError, SandboxError};
+use serde_json::{Map, Value, json};
 use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
+
+use crate::skills::SkillError;
 
 /// Why a command to a session was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +96,12 @@ pub enum SessionError {
     /// The agent cannot be started like this.
     #[error("the agent cannot be started like this")]
     Agent(#[from] AgentError),
+    /// The MCP servers cannot be used like this.
+    #[error("the MCP servers cannot be used")]
+    Mcp(#[from] McpError),
+    /// The skills cannot be had.
+    #[error("the skills cannot be had")]
+    Skills(#[from] SkillError),
     /// The sandbox could not be made, or a command in it could not be started.
     #[error("the sandbox failed")]
     Sandbox(#[from] SandboxError),
@@ -111,6 +120,12 @@ pub enum SessionError {
     /// What the agent changed could not be kept.
     #[error("cannot keep the changes of the workspace")]
     Changes(#[source] std::io::Error),
+    /// Its agent may still write what is to be applied or forgotten.
+    #[error("session `{0}` has not ended")]
+    StillOpen(SessionId),
+    /// What the agent changed was not applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
@@ -133,6 +148,8 @@ impl SessionError {
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
+            Self::StillOpen(_) => Code::SessionOpen,
+            Self::Apply(error) => error.code(),
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
             Self::NoGrant { .. } => Code::GrantNotFound,
@@ -140,10 +157,15 @@ impl SessionError {
             Self::Bundle(_) => Code::BundleInvalid,
             Self::BundleFile { .. } => Code::Internal,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
-            Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
+            Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
+            Self::NotSupported { .. }
+            | Self::DirectoryNotAbsolute(_)
+            | Self::Directory { .. }
+            | Self::Mcp(_)
+            | Self::Skills(_) => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
-            Self::Sandbox(_) => Code::SandboxCreateError,
+            Self::Sandbox(error) => error.code(),
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
@@ -164,9 +186,22 @@ impl SessionError {
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
             }
+            Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
             _ => None,
+        }
+    }
+}
+
+impl SessionError {
+    /// What a program may want to know beside the code: for changes that were refused, each path and why.
+    pub fn details(&self) -> Map<String, Value> {
+        match self {
+            Self::Apply(ApplyError::Refused(refusals)) => {
+                [("refusals".to_owned(), json!(refusals))].into_iter().collect()
+            }
+            _ => Map::new(),
         }
     }
 }

@@ -23,6 +23,7 @@ help! {
     viv:;
     demo: "demo";
     run: "run";
+    task: "task";
     exec: "exec";
     serve: "serve";
     doctor: "doctor";
@@ -41,4 +42,5 @@ help! {
     tokens: "tokens";
     tokens_create: "tokens" "create";
     policy: "policy";
+    credentials: "credentials";
 }

@@ -8,6 +8,7 @@ mod processes;
 mod server;
 mod terminal;
 
+mod changes;
 mod commands;
 mod crash;
 mod demo;
@@ -17,4 +18,5 @@ mod help;
 mod reconnect;
 mod refusals;
 mod run;
+mod tty;
 mod users;

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jail::HostUser;
 use policy::Effective;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::oneshot;
 
 use super::bridge::bridge;
 use super::error::About;
@@ -17,6 +16,7 @@ use super::{
     ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileStat, Files, FilesError, FilesFuture, Listing,
     Unpacked, archive,
 };
+use crate::inside::as_user;
 
 /// The workspace behind an open directory, until it is let go of.
 pub(crate) struct FilesOnDisk {
@@ -48,18 +48,7 @@ impl FilesOnDisk {
         work: impl FnOnce(&View) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<T, FilesError> {
         let view = self.view()?;
-        // A thread that was somebody else is never anybody again: it ends with its work.
-        let Some(user) = self.user else {
-            return tokio::task::spawn_blocking(move || work(&view)).await.map_err(|_| FilesError::Gone)?;
-        };
-        let (tell, told) = oneshot::channel();
-        let start = move || {
-            let done = user.take_over_thread().about(Path::new("")).and_then(|()| work(&view));
-            // Nobody waits any more.
-            let _ = tell.send(done);
-        };
-        std::thread::Builder::new().name("viv-files".to_owned()).spawn(start).about(Path::new(""))?;
-        told.await.map_err(|_| FilesError::Gone)?
+        as_user(self.user, move || work(&view)).await.about(Path::new(""))?
     }
 
     async fn open(&self, path: &Path, range: ByteRange) -> Result<Content, FilesError> {

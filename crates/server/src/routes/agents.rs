@@ -20,7 +20,7 @@ use crate::wire::InstallBody;
     responses((status = 200, description = "Every agent there is.", body = AgentList)),
 )]
 pub(crate) async fn list(State(state): State<AppState>) -> Json<AgentList> {
-    Json(AgentList::of(state.sessions.roster()))
+    Json(AgentList::of(&state.sessions))
 }
 
 /// `GET /v1/agents/{agent}/modes`: the modes it can keep.
@@ -70,10 +70,10 @@ pub(crate) async fn install(
     Path(name): Path<String>,
     OptionalJson(body): OptionalJson<InstallBody>,
 ) -> Result<StatusCode, ApiError> {
-    let installer = state.config.installer.clone();
-    let installer = installer.ok_or_else(|| ApiError::new(Code::InstallFailed, "this server installs no agents"))?;
+    let install = state.config.installer.clone();
+    let install = install.ok_or_else(|| ApiError::new(Code::InstallFailed, "this server installs no agents"))?;
     let again = body.unwrap_or_default().reinstall.unwrap_or(false);
-    let outcome = tokio::task::spawn_blocking(move || (installer.0)(&name, again)).await;
+    let outcome = tokio::task::spawn_blocking(move || (install.0)(&name, again)).await;
     outcome.map_err(|_| ApiError::new(Code::Internal, "the installation broke off"))??;
     Ok(StatusCode::NO_CONTENT)
 }
