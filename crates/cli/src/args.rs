@@ -6,6 +6,7 @@ use crate::agents::AgentsCommand;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
 use crate::policy::PolicyCommand;
+use crate::replay::ReplayArguments;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// One command in a sandbox, with no agent
     Exec(ExecArguments),
+    /// A recorded session once more, offline: the real agent, and the model as it was recorded
+    Replay(ReplayArguments),
     /// Serve the session API
     Serve(ServeArguments),
     /// See and end sessions

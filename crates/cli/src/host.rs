@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::gateway::{Gateway, GatewayConfig, Limits};
+use ::gateway::{Gateway, GatewayConfig, Limits, Upstream};
 use ::policy::Effective;
 use egress::Egress;
 use jail::Spawner;
@@ -17,8 +17,8 @@ use crate::args::{Arguments, Command};
 use crate::config::{Config, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, run, serve, sessions, upstream,
-    usage,
+    agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, replay, run, serve, sessions,
+    upstream, usage,
 };
 
 /// Carries out what was typed.
@@ -55,6 +55,10 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
             let spawner = Spawner::fork()?;
             on_runtime(run::carry_out(run, config, spawner, json))
         }
+        Command::Replay(replay) => {
+            let spawner = Spawner::fork()?;
+            on_runtime(replay::carry_out(replay, config, spawner, json))
+        }
         Command::Serve(serve) => {
             let spawner = Spawner::fork()?;
             on_runtime(serve::carry_out(serve, config, spawner, json))
@@ -89,6 +93,16 @@ pub(crate) async fn open_sessions(
     policy: Arc<Effective>,
     spawner: Spawner,
 ) -> Result<Sessions, Failure> {
+    open_sessions_behind(config, policy, spawner, upstream::chosen(config)?).await
+}
+
+/// The same with another model than the configured one.
+pub(crate) async fn open_sessions_behind(
+    config: &Config,
+    policy: Arc<Effective>,
+    spawner: Spawner,
+    upstream: Arc<dyn Upstream>,
+) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
     let sessions = Sessions::open(Parts {
         directory: data_dir(config)?,
@@ -97,7 +111,7 @@ pub(crate) async fn open_sessions(
         backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
         gateway: gateway(config)?,
         egress: Egress::default(),
-        upstream: upstream::chosen(config)?,
+        upstream,
         limits: Limits::default(),
         policy,
         timing: Timing::default(),

@@ -20,6 +20,7 @@ mod money;
 mod name;
 mod outlet;
 mod policy;
+mod replay;
 mod run;
 mod serve;
 mod sessions;

@@ -30,6 +30,7 @@ pub(crate) struct Stage {
     backend: Arc<JailBackend>,
     directory: TempDir,
     pub(crate) sessions: Sessions,
+    pub(crate) ledger: Arc<SqliteLedger>,
     pub(crate) id: SessionId,
 }
 
@@ -52,7 +53,7 @@ impl World {
     pub(crate) async fn open_with(self, mode: &str, timing: Timing) -> Stage {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let sessions = sessions(&self.player, &self.backend, &directory, timing);
+        let (sessions, ledger) = sessions(&self.player, &self.backend, &directory, timing);
         let id = SessionId::new("conformance").unwrap();
         let request = CreateSession {
             agent: self.player.agent.to_owned(),
@@ -61,35 +62,38 @@ impl World {
             ..CreateSession::default()
         };
         sessions.create(id.clone(), request, Options::default()).await.unwrap();
-        Stage { player: self.player, backend: self.backend, directory, sessions, id }
+        Stage { player: self.player, backend: self.backend, directory, sessions, ledger, id }
     }
 }
 
-fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, timing: Timing) -> Sessions {
+fn sessions(
+    player: &Player,
+    backend: &Arc<JailBackend>,
+    directory: &TempDir,
+    timing: Timing,
+) -> (Sessions, Arc<SqliteLedger>) {
     let roster =
         Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
     let data = DataDir::open(directory.path().join("data")).unwrap();
     let opened = SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Sessions::open(Parts {
+    let ledger = Arc::new(opened.ledger);
+    let sessions = Sessions::open(Parts {
         directory: data,
         clock: Arc::new(SystemClock),
         roster,
         backend: backend.clone(),
-        gateway: Gateway::new(GatewayConfig {
-            prices: Prices::default(),
-            ledger: Arc::new(opened.ledger),
-            budgets: Vec::new(),
-        }),
+        gateway: Gateway::new(GatewayConfig { prices: Prices::default(), ledger: ledger.clone(), budgets: Vec::new() }),
         limits: Limits::default(),
         upstream: Arc::new(script::model(player)),
         policy: policy(),
         egress: egress::Egress::default(),
         timing,
     })
-    .unwrap()
+    .unwrap();
+    (sessions, ledger)
 }
 
-fn policy() -> Arc<Effective> {
+pub(crate) fn policy() -> Arc<Effective> {
     // An agent that asks without end is ended by its budget.
     let text = Preset::Balanced.source().text().replace("max_requests: 1000", "max_requests: 60");
     let base = Base::read(&Source::new("conformance", text)).unwrap();
@@ -99,13 +103,13 @@ fn policy() -> Arc<Effective> {
 impl Stage {
     /// Ends everything and opens the same data directory again, as after a restart of the host.
     pub(crate) async fn restart(self) -> Self {
-        let Self { player, backend, directory, sessions: before, id } = self;
+        let Self { player, backend, directory, sessions: before, ledger, id } = self;
         before.close_all().await;
-        // While it is there it owns its sessions.
-        drop(before);
-        let sessions = sessions(&player, &backend, &directory, Timing::default());
+        // While they are there they own its sessions and its calls.
+        drop((before, ledger));
+        let (sessions, ledger) = sessions(&player, &backend, &directory, Timing::default());
         sessions.recover().await.unwrap();
-        Self { player, backend, directory, sessions, id }
+        Self { player, backend, directory, sessions, ledger, id }
     }
 
     pub(crate) async fn send(&self, text: &str) -> Accepted {
@@ -150,6 +154,11 @@ impl Stage {
     /// Everything that is on record.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.sessions.journal(&self.id).unwrap().after(0, usize::MAX).unwrap()
+    }
+
+    /// Where everything is kept.
+    pub(crate) fn data(&self) -> DataDir {
+        DataDir::open(self.directory.path().join("data")).unwrap()
     }
 
     /// A file of the workspace as the host sees it.

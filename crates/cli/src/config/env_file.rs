@@ -26,6 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<UpstreamSection, Failure> {
         key_env: None,
         aliases: std::collections::BTreeMap::new(),
         model: Some(model),
+        session: None,
         script: None::<PathBuf>,
         retries: None,
         connect_timeout: None,

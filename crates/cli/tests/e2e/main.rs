@@ -15,5 +15,6 @@ mod forbidden;
 mod help;
 mod reconnect;
 mod refusals;
+mod replay;
 mod run;
 mod users;
