@@ -14,7 +14,7 @@ use protocol::Code;
 
 use crate::failure::Failure;
 
-pub(crate) use file::{BudgetsSection, ConfigFile, DurabilityWord, Kind, PriceSection, UpstreamSection};
+pub(crate) use file::{BudgetsSection, ConfigFile, ContentWord, DurabilityWord, Kind, PriceSection, UpstreamSection};
 
 /// What the environment and the configuration file say.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::gateway::{Gateway, GatewayConfig, Limits, Upstream};
+use ::gateway::{Gateway, GatewayConfig, Keep, Limits, Redaction, Upstream};
 use ::policy::Effective;
 use egress::Egress;
 use jail::Spawner;
@@ -14,7 +14,7 @@ use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Arguments, Command};
-use crate::config::{Config, DurabilityWord};
+use crate::config::{Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
     agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, replay, run, serve, sessions,
@@ -112,13 +112,30 @@ pub(crate) async fn open_sessions_behind(
         gateway: gateway(config)?,
         egress: Egress::default(),
         upstream,
-        limits: Limits::default(),
+        limits: limits(config)?,
         policy,
         timing: Timing::default(),
     })?;
     // What a host that was killed left behind is put in order by whoever comes next.
     sessions.recover().await?;
     Ok(sessions)
+}
+
+/// What a session may use of the gateway, and what is kept of its calls.
+pub(crate) fn limits(config: &Config) -> Result<Limits, Failure> {
+    let section = &config.file.record;
+    let keep = match section.content {
+        ContentWord::Full => Keep::Full,
+        ContentWord::Redacted => Keep::Redacted(redaction(config)?),
+        ContentWord::None => Keep::Nothing,
+    };
+    Ok(Limits { keep, compress: section.zstd, ..Limits::default() })
+}
+
+/// What is a secret in the body of a model call.
+pub(crate) fn redaction(config: &Config) -> Result<Redaction, Failure> {
+    let redaction = Redaction::new(&config.file.record.redact);
+    redaction.map_err(|error| config.wrong("record.redact", &error.to_string()).because(&error.source))
 }
 
 /// The gateway of this process, with the prices in force and the ledger of the data directory.

@@ -7,7 +7,7 @@ use gateway::{Normal, Replay, Script, Scripted, Timeouts, Upstream, Vendor, Vend
 use protocol::Code;
 use store::{SessionIndex, SystemClock};
 
-use crate::config::{Config, Kind, UpstreamSection};
+use crate::config::{Config, ContentWord, Kind, UpstreamSection};
 use crate::failure::Failure;
 use crate::host;
 
@@ -62,10 +62,21 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
         ..VendorConfig::new(name, kind, base_url)
     };
     let retries = section.retries.unwrap_or(vendor.retries);
-    let vendor = Vendor::new(VendorConfig { retries, ..vendor });
+    let mut vendor = VendorConfig { retries, ..vendor };
+    if let Some(roots) = &section.roots {
+        trust(config, name, roots, &mut vendor)?;
+    }
+    let vendor = Vendor::new(vendor);
     Ok(Arc::new(vendor.map_err(|error| {
         Failure::of(Code::ConfigInvalid, &error).help(format!("edit {}", config.data_dir.join("viv.toml").display()))
     })?))
+}
+
+fn trust(config: &Config, name: &str, roots: &Path, vendor: &mut VendorConfig) -> Result<(), Failure> {
+    let wrong = |why: &str| config.wrong(&format!("upstreams.{name}.roots"), why);
+    let pem = std::fs::read(config.path(roots))
+        .map_err(|error| wrong(&format!("`{}` cannot be read", roots.display())).because(&error))?;
+    vendor.trust(&pem).map_err(|error| wrong(&error.to_string()))
 }
 
 /// Whose API it is, and the vendor's own address where there is one.
@@ -93,7 +104,11 @@ fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<Re
 /// What is put aside when a request is looked up in a recording.
 pub(crate) fn normal(config: &Config) -> Result<Normal, Failure> {
     let normal = Normal::new(&config.file.replay.ignore);
-    normal.map_err(|error| config.wrong("replay.ignore", &error.to_string()).because(&error.source))
+    let normal = normal.map_err(|error| config.wrong("replay.ignore", &error.to_string()).because(&error.source))?;
+    Ok(match config.file.record.content {
+        ContentWord::Redacted => normal.with_redaction(host::redaction(config)?),
+        ContentWord::Full | ContentWord::None => normal,
+    })
 }
 
 fn scripted(config: &Config, script: Option<&Path>) -> Result<Scripted, Failure> {

@@ -73,6 +73,8 @@ struct Kept {
 
 impl Replay {
     /// The calls of `session`, as they were recorded in `directory`.
+    ///
+    /// Where secrets were left out of the record, `normal` must leave out the same.
     pub fn of(directory: &DataDir, session: &SessionId, normal: Normal) -> Result<Self, ReplayError> {
         let mut takes = Vec::new();
         let mut waiting: HashMap<Digest, VecDeque<usize>> = HashMap::new();

@@ -108,8 +108,8 @@ impl Shelf {
         self.directory.memory(id)
     }
 
-    pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {
-        Arc::new(Bodies::new(&self.directory))
+    pub(crate) fn bodies(&self, compress: bool) -> Arc<dyn BodyStore> {
+        Arc::new(Bodies::new(&self.directory).compressed(compress))
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn read(path: &Path) -> Result<UpstreamSection, Failure> {
         model: Some(model),
         session: None,
         script: None::<PathBuf>,
+        roots: None,
         retries: None,
         connect_timeout: None,
         first_byte_timeout: None,

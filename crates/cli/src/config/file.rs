@@ -25,6 +25,8 @@ pub(crate) struct ConfigFile {
     pub(crate) ledger: LedgerSection,
     /// What all calls of the data directory must fit into, whatever their session may spend.
     pub(crate) budgets: BudgetsSection,
+    /// What is kept of model calls.
+    pub(crate) record: RecordSection,
     /// What is put aside when a recorded session is played again.
     pub(crate) replay: ReplaySection,
     /// Where agents come from.
@@ -46,6 +48,31 @@ pub(crate) struct BudgetsSection {
     pub(crate) account_day_usd: Option<u64>,
     /// Calls of a session in a minute.
     pub(crate) session_requests_per_minute: Option<u64>,
+}
+
+/// What is kept of model calls.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RecordSection {
+    /// How much of their bodies.
+    pub(crate) content: ContentWord,
+    /// Regular expressions of what is a secret, beside the built-in ones.
+    pub(crate) redact: Vec<String>,
+    /// Whether what is kept is compressed.
+    pub(crate) zstd: bool,
+}
+
+/// How much of the bodies of model calls is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ContentWord {
+    /// Every byte.
+    #[default]
+    Full,
+    /// Everything but secrets.
+    Redacted,
+    /// Length and hash alone.
+    None,
 }
 
 /// What is put aside when a recorded session is played again.
@@ -121,6 +148,8 @@ pub(crate) struct UpstreamSection {
     pub(crate) session: Option<String>,
     /// A script, for kind `scripted`.
     pub(crate) script: Option<PathBuf>,
+    /// A file of certificates in PEM that are trusted beside the system's.
+    pub(crate) roots: Option<PathBuf>,
     /// How often a connection that could not be made is tried again.
     pub(crate) retries: Option<u32>,
     /// Until the connection stands.

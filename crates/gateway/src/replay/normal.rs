@@ -8,6 +8,8 @@ use std::{borrow::Cow, fmt};
 use regex::Regex;
 use serde_json::Value;
 
+use crate::keep::Redaction;
+
 /// Fields of a request that name the run, not what is asked.
 const OF_THE_RUN: [&str; 6] =
     ["metadata", "user", "prompt_cache_key", "safety_identifier", "client_metadata", "session_id"];
@@ -54,6 +56,7 @@ pub struct NormalError {
 #[derive(Clone)]
 pub struct Normal {
     rules: Vec<(Cow<'static, str>, Regex)>,
+    redaction: Option<Redaction>,
 }
 
 impl fmt::Debug for Normal {
@@ -70,7 +73,13 @@ impl Normal {
             Ok(rule) => Ok((Cow::from(mark), rule)),
             Err(source) => Err(NormalError { pattern: pattern.to_owned(), source }),
         });
-        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+        Ok(Self { rules: rules.collect::<Result<_, _>>()?, redaction: None })
+    }
+
+    /// The same for a record from which secrets were left out.
+    #[must_use]
+    pub fn with_redaction(self, redaction: Redaction) -> Self {
+        Self { redaction: Some(redaction), ..self }
     }
 
     /// A text without what differs.
@@ -96,6 +105,8 @@ impl Normal {
 
     /// What a request says.
     pub(super) fn request(&self, body: &[u8]) -> Value {
+        let redacted = self.redaction.as_ref().map(|redaction| redaction.apply(body));
+        let body = redacted.as_deref().unwrap_or(body);
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             return Value::String(self.text(&String::from_utf8_lossy(body)));
         };

@@ -220,7 +220,7 @@ impl Actor {
             run: self.plan.id.to_string(),
             attempt: self.plan.epoch,
             journal: self.recorder.journal().clone(),
-            bodies: self.host.shelf.bodies(),
+            bodies: self.host.shelf.bodies(self.host.limits.compress),
             turn: self.recorder.turn.clone(),
             upstream: options.replay.as_ref().map_or(&self.host.upstream, |rerun| &rerun.upstream).clone(),
             policy: Some(self.plan.policy.clone()),

@@ -5,11 +5,11 @@ use crate::Digest;
 use super::delta;
 
 const MAGIC: &[u8; 5] = b"vivb1";
-const HEAD: usize = MAGIC.len() + 1 + 1 + 8 + 8 + 32;
+const HEAD: usize = MAGIC.len() + 1 + 8 + 8 + 32;
 const IS_DELTA: u8 = 1;
 const IS_ZSTD: u8 = 2;
 /// Beyond this a new body stands on its own: reading one back must not mean reading a whole history.
-pub(super) const DEEPEST: u8 = 64;
+pub(super) const DEEPEST: usize = 64;
 /// Less than this is not worth the processor.
 const WORTH_COMPRESSING: usize = 512;
 
@@ -17,8 +17,6 @@ const WORTH_COMPRESSING: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     flags: u8,
-    /// How many bodies it stands on.
-    pub(super) depth: u8,
     /// Of the body itself.
     pub(super) length: u64,
     /// Of what follows the head.
@@ -30,12 +28,12 @@ impl Head {
     /// Reads the beginning of a file.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let ([flags, depth], rest) = rest.split_first_chunk()?;
+        let (flags, rest) = rest.split_first()?;
         let (length, rest) = rest.split_first_chunk()?;
         let (payload, rest) = rest.split_first_chunk()?;
         let (base, _) = rest.split_first_chunk()?;
         let (length, payload) = (u64::from_le_bytes(*length), u64::from_le_bytes(*payload));
-        Some(Self { flags: *flags, depth: *depth, length, payload, base: Digest::from_bytes(*base) })
+        Some(Self { flags: *flags, length, payload, base: Digest::from_bytes(*base) })
     }
 
     /// How long a whole file with this head is.
@@ -51,7 +49,7 @@ impl Head {
     fn write(&self, payload: &[u8]) -> Vec<u8> {
         let mut file = Vec::with_capacity(HEAD + payload.len());
         file.extend_from_slice(MAGIC);
-        file.extend_from_slice(&[self.flags, self.depth]);
+        file.push(self.flags);
         file.extend_from_slice(&self.length.to_le_bytes());
         file.extend_from_slice(&self.payload.to_le_bytes());
         file.extend_from_slice(&self.base.to_bytes());
@@ -64,22 +62,24 @@ impl Head {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Base<'a> {
     pub(super) digest: Digest,
-    pub(super) depth: u8,
+    pub(super) below: &'a [Digest],
     pub(super) bytes: &'a [u8],
 }
 
-/// `body` as a file of less than its size; none: it is best kept as it is.
-pub(super) fn pack(body: &[u8], bases: &[Base<'_>], compress: bool) -> Option<(Vec<u8>, u8)> {
+/// `body` as a file of less than its size, and which others that stands on; none: it is best kept as it is.
+pub(super) fn pack(body: &[u8], bases: &[Base<'_>], compress: bool) -> Option<(Vec<u8>, Vec<Digest>)> {
     let length = body.len() as u64;
-    let deltas = bases.iter().filter(|base| base.depth < DEEPEST);
+    let deltas = bases.iter().filter(|base| base.below.len() < DEEPEST);
     let deltas = deltas.filter_map(|base| Some((delta::encode(base.bytes, body)?, base)));
     let best = deltas.min_by_key(|(delta, _)| delta.len()).filter(|(delta, _)| delta.len() < body.len() / 2);
+    let mut below = Vec::new();
     let (mut payload, mut head) = match best {
         Some((delta, base)) => {
-            let depth = base.depth + 1;
-            (delta, Head { flags: IS_DELTA, depth, length, payload: 0, base: base.digest })
+            below.push(base.digest);
+            below.extend_from_slice(base.below);
+            (delta, Head { flags: IS_DELTA, length, payload: 0, base: base.digest })
         }
-        None if compress => (body.to_vec(), Head { flags: 0, depth: 0, length, payload: 0, base: Digest::ZERO }),
+        None if compress => (body.to_vec(), Head { flags: 0, length, payload: 0, base: Digest::ZERO }),
         None => return None,
     };
     if compress && payload.len() >= WORTH_COMPRESSING {
@@ -90,7 +90,7 @@ pub(super) fn pack(body: &[u8], bases: &[Base<'_>], compress: bool) -> Option<(V
         }
     }
     head.payload = payload.len() as u64;
-    (head.flags != 0).then(|| (head.write(&payload), head.depth))
+    (head.flags != 0).then(|| (head.write(&payload), below))
 }
 
 /// The body in `file`, which may stand on another that `base` finds; none: it is damaged.
