@@ -89,6 +89,11 @@ impl Config {
     }
 }
 
+/// What is to be logged.
+pub(crate) fn log_filter() -> Option<String> {
+    std::env::var("VIV_LOG").ok().filter(|filter| !filter.is_empty())
+}
+
 /// A variable that an agent's process inside the sandbox was given.
 pub(crate) fn agent_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()

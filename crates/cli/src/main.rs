@@ -15,6 +15,7 @@ mod front;
 mod gateway;
 mod host;
 mod keys;
+mod log;
 mod models;
 mod money;
 mod name;
@@ -34,6 +35,7 @@ mod usage;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    log::start();
     let arguments = match typed::parse(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(code) => return code,

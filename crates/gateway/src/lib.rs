@@ -18,6 +18,8 @@ mod keep;
 mod meter;
 mod outcome;
 mod price;
+#[cfg(any(test, feature = "probe"))]
+pub mod probe;
 mod reach;
 mod reconcile;
 mod record;

@@ -3,6 +3,7 @@
 
 mod dialects;
 mod door;
+mod garbage;
 mod messages;
 mod misfortune;
 mod money;
