@@ -96,7 +96,7 @@ fn a_workspace_that_is_not_as_it_was_is_refused_and_another_is_taken_in_its_plac
 #[test]
 fn a_request_that_was_not_recorded_is_told_with_the_nearest_one() {
     let place = Place::new();
-    // The agent sends what it saw: the number of its processors here stands for anything that is new.
+    // The agent sends what it saw, and sees something else.
     let script = json!({"version": 1, "rules": [
         {"when": {"step": 1}, "answer": [{"tool": {"name": "run_command", "input": {"command": ["cat", "word"]}}}]},
         {"when": {"step": 2}, "answer": [{"text": "Thanks."}]},
@@ -120,16 +120,13 @@ fn a_request_that_was_not_recorded_is_told_with_the_nearest_one() {
 fn a_replay_that_does_something_else_ends_with_nine() {
     let place = Place::new();
     let session = record(&place, "Do it.", Some(&script()));
-    // The record says that somebody refused what was allowed then.
-    let path = journal::path(&place.data(), &session);
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("First a file.", "First a fish.")).unwrap();
-    let index = path.with_extension("idx");
-    let _ = std::fs::remove_file(index);
+    // The agent says and asks the same, and does something else: what it adds there, it changes here.
+    std::fs::write(place.workspace().join("new.txt"), "old\n").unwrap();
+    std::fs::remove_dir_all(place.data().join("origins")).unwrap();
     let ran = place.run(&["replay", &session, "--diff"]);
     check_code(&ran, 9);
     assert!(ran.people.contains("error[replay_differs]"), "{}", ran.people);
-    assert!(ran.out.contains("First a fish.") && ran.out.contains("First a file."), "{}", ran.out);
+    assert!(ran.out.contains("- workspace.changed") && ran.out.contains("+ workspace.changed"), "{}", ran.out);
 }
 
 #[test]
