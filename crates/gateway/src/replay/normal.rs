@@ -29,7 +29,7 @@ const RULES: [(&str, &str); 10] = [
     ("<time>", r"\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?(?: ?[AP]M)?"),
     (
         "<id>",
-        r"\b(?:toolu|srvtoolu|call|chatcmpl|msg|req|resp|rs|fc|ctc|item|ses|sess|session|thread|conv|prt|exec)[_-][A-Za-z0-9_-]{6,}",
+        r"\b(?:toolu|srvtoolu|call|chatcmpl|msg|req|resp|rs|fc|ctc|item|ses|sess|session|thread|conv|prt|exec)[_-][A-Za-z0-9_-]{6,}|\b[Cc]hunk ID: [0-9a-f]{4,}\b",
     ),
     ("<hex>", r"\b(?:[0-9a-f]{16,}|[0-9A-F]{16,})\b"),
     // A name of letters alone is somebody's choice; one with a number in it, or one of mktemp's, is chance.
@@ -155,6 +155,7 @@ mod tests {
         check("in /tmp/claude-100000/-workspace/tasks, ok", "in /tmp/<name>, ok");
         check("/tmp/tmp.AbCdEfGhIj", "/tmp/<name>");
         check("Wall time: 0.0512 seconds; took 12ms", "Wall time: <duration>; took <duration>");
+        check("Chunk ID: b71d9d", "<id>");
         check("pid:[4026532345]", "<process>");
         check("sha 0123456789abcdef0123", "sha <hex>");
     }

@@ -132,7 +132,7 @@ async fn eight_mebibytes_without_a_line_end_are_an_error_and_an_unknown_call() {
     let desk = limited(config(VendorKind::Anthropic, &vendor), Limits::default());
     let answer = desk.post("/v1/messages", prompt("x", true)).await;
     assert!(answer.text().ends_with("\"type\":\"error\"}\n\n"));
-    assert!((8 << 20..10 << 20).contains(&answer.body.len()), "{} bytes came", answer.body.len());
+    assert!((7 << 20..10 << 20).contains(&answer.body.len()), "{} bytes came", answer.body.len());
     assert!(sent.load(Ordering::SeqCst) < 64 << 20);
     desk.event("llm.call").await;
     let books = desk.close().await;
@@ -166,10 +166,11 @@ fn any_bytes_end_the_call() {
             let desk = limited(config(VendorKind::Anthropic, &vendor), modest());
             let mut client = crate::support::Client::connect(desk.address).await;
             let request = desk.request(http::Method::POST, "/v1/messages", prompt("x", stream));
-            let response = tokio::time::timeout(Duration::from_secs(60), client.send(request)).await.unwrap();
+            let sent = tokio::time::timeout(Duration::from_secs(60), client.try_send(request)).await.unwrap();
+            // A document that broke off ends in a broken connection: that is how HTTP says so.
+            let Ok(response) = sent else { return check_settled(desk).await };
             let (status, mut body) = (response.status(), response.into_body());
             let mut text = Vec::new();
-            // A document that broke off ends in a broken connection: that is how HTTP says so.
             while let Some(Ok(frame)) = http_body_util::BodyExt::frame(&mut body).await {
                 text.extend_from_slice(&frame.into_data().unwrap());
             }

@@ -7,6 +7,7 @@ mod garbage;
 mod messages;
 mod misfortune;
 mod money;
+mod replay;
 mod script;
 mod support;
 mod translation;
