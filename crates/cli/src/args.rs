@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
+use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
 use crate::policy::PolicyCommand;
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Demo,
     /// One prompt to an agent in a sandbox, shown as it happens
     Run(RunArguments),
+    /// Carry out a task: commands or prompts in a sandbox, expectations, artifacts
+    Task(TaskArguments),
     /// One command in a sandbox, with no agent
     Exec(ExecArguments),
     /// A recorded session once more, offline: the real agent, and the model as it was recorded
@@ -50,6 +53,8 @@ pub(crate) enum Command {
     Usage(UsageArguments),
     /// What models cost, and where the prices come from
     Models,
+    /// Which credentials this host has for models, and whether they are good
+    Credentials(CredentialsArguments),
     /// Make, list and revoke keys of `viv gateway serve`
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -57,7 +62,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Gateway(GatewayCommand),
     /// What works on this machine, and why the rest does not
-    Doctor,
+    Doctor(DoctorArguments),
     /// Lives as an agent inside the sandbox
     #[command(name = "__agent", hide = true)]
     Agent {
@@ -90,9 +95,31 @@ pub(crate) struct RunArguments {
     /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    /// Skills for this session: a directory, OWNER/NAME at GitHub, or the address of a git repository
+    #[arg(long = "skills", value_name = "SOURCE")]
+    pub(crate) skills: Vec<String>,
+    /// A JSON file with MCP servers for this session, by name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp: Option<PathBuf>,
     /// What to answer when it asks for permission
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
+    /// What becomes of its changes when it is done
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "keep")]
+    pub(crate) on_finish: OnFinish,
+}
+
+/// What becomes of a session's changes when its turn is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFinish {
+    /// Keep them for `viv sessions diff` and `apply`
+    Keep,
+    /// Bring them to the workspace, if the turn was completed: all of them or none
+    Apply,
+    /// Forget them
+    Discard,
+    /// Show them, and ask on the terminal
+    Ask,
 }
 
 /// What to answer when an agent asks for permission.
@@ -104,6 +131,13 @@ pub(crate) enum Permissions {
     Allow,
     /// Refuse each one
     Deny,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Try everything again, also what was found since this machine was started
+    #[arg(long)]
+    pub(crate) fresh: bool,
 }
 
 #[derive(Debug, Args)]
@@ -120,12 +154,30 @@ pub(crate) struct ExecArguments {
     /// End the command after this long, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
+    /// End the command when it has said nothing for this long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) idle_timeout: Option<std::time::Duration>,
+    /// Give the command a terminal of its own, shown on this one
+    #[arg(long, short)]
+    pub(crate) tty: bool,
     /// Set a variable inside: NAME=VALUE
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskArguments {
+    /// The task's file
+    pub(crate) file: PathBuf,
+    /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Option<PathBuf>,
+    /// Put another value into the task: KEY=VALUE, e.g. sandbox.backend=unconfined
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 //!
 //! Reading needs no server: the store is the same whoever runs the session.
 
-mod apply;
+pub(crate) mod apply;
 pub(crate) mod diff;
 mod list;
 pub(crate) mod stop;

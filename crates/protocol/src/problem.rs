@@ -104,6 +104,28 @@ codes! {
     ArtifactReadError = "artifact_read_error", 404, 3;
     /// A host file changed since the session began.
     ApplyConflict = "apply_conflict", 409, 2;
+    /// The path leads out of the workspace.
+    FileOutsideWorkspace = "file_outside_workspace", 400, 2;
+    /// There is no such file in the workspace.
+    FileNotFound = "file_not_found", 404, 3;
+    /// There is a file of that name.
+    FileExists = "file_exists", 409, 2;
+    /// There is something of another kind, or a directory that is not empty.
+    FileWrongKind = "file_wrong_kind", 409, 2;
+    /// The user inside may not do that to the file.
+    FilePermissionDenied = "file_permission_denied", 403, 4;
+    /// The file or archive is larger than the caller takes.
+    FileTooLarge = "file_too_large", 413, 2;
+    /// The disk limit of the sandbox is reached.
+    WorkspaceFull = "workspace_full", 507, 1;
+    /// A command inside holds on to the file.
+    FileBusy = "file_busy", 409, 1;
+    /// The archive holds what is never unpacked.
+    ArchiveRefused = "archive_refused", 422, 2;
+    /// The system could not reach the file.
+    FileUnavailable = "file_unavailable", 500, 1;
+    /// The sandbox was destroyed.
+    SandboxGone = "sandbox_gone", 409, 2;
     /// The record could not be kept, so nothing else was done.
     JournalUnavailable = "journal_unavailable", 503, 1;
     /// A defect of ours.

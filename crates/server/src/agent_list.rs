@@ -1,8 +1,10 @@
 //! What clients are told about the agents that can be started.
 
+use std::collections::BTreeMap;
+
 use agents::{Agent, Capabilities};
 use serde::Serialize;
-use session::{Enlisted, Roster};
+use session::{Drift, Enlisted, Sessions};
 
 /// `GET /v1/agents`.
 #[derive(Serialize)]
@@ -22,16 +24,19 @@ struct AgentInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     capabilities: Capabilities,
+    /// What was not understood of it since the server started, by version.
+    drift: BTreeMap<String, Drift>,
 }
 
 impl AgentList {
-    pub(crate) fn of(roster: &Roster) -> Self {
-        Self { agents: roster.all().into_iter().map(AgentInfo::of).collect() }
+    pub(crate) fn of(sessions: &Sessions) -> Self {
+        let known = sessions.roster().all().into_iter();
+        Self { agents: known.map(|(agent, enlisted)| AgentInfo::of(agent, enlisted, sessions)).collect() }
     }
 }
 
 impl AgentInfo {
-    fn of((agent, enlisted): (&dyn Agent, Option<Enlisted>)) -> Self {
+    fn of(agent: &dyn Agent, enlisted: Option<Enlisted>, sessions: &Sessions) -> Self {
         let path = enlisted.as_ref().and_then(|enlisted| enlisted.program.to_str().map(str::to_owned));
         Self {
             id: agent.id(),
@@ -40,6 +45,7 @@ impl AgentInfo {
             version: enlisted.and_then(|enlisted| enlisted.version),
             path,
             capabilities: Capabilities::of(agent.id()),
+            drift: sessions.drift(agent.id()),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use agents::AgentError;
+use agents::{AgentError, McpError};
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::SandboxError;
 use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
+
+use crate::skills::SkillError;
 
 /// Why a command to a session was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +72,12 @@ pub enum SessionError {
     /// The agent cannot be started like this.
     #[error("the agent cannot be started like this")]
     Agent(#[from] AgentError),
+    /// The MCP servers cannot be used like this.
+    #[error("the MCP servers cannot be used")]
+    Mcp(#[from] McpError),
+    /// The skills cannot be had.
+    #[error("the skills cannot be had")]
+    Skills(#[from] SkillError),
     /// The sandbox could not be made, or a command in it could not be started.
     #[error("the sandbox failed")]
     Sandbox(#[from] SandboxError),
@@ -116,10 +124,15 @@ impl SessionError {
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
-            Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
+            Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
+            Self::NotSupported { .. }
+            | Self::DirectoryNotAbsolute(_)
+            | Self::Directory { .. }
+            | Self::Mcp(_)
+            | Self::Skills(_) => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
-            Self::Sandbox(_) => Code::SandboxCreateError,
+            Self::Sandbox(error) => error.code(),
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),

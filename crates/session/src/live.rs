@@ -14,29 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::doors::Doors;
 use crate::line::{LINE_CAP, Line, LineReader};
 use crate::stderr::Stderr;
-
-/// The two ways out of a sandbox, while somebody serves them.
-#[derive(Default)]
-pub(crate) struct Doors {
-    /// To models.
-    pub(crate) models: Option<gateway::Attachment>,
-    /// To everything else that is allowed.
-    pub(crate) egress: Option<egress::Attachment>,
-}
-
-impl Doors {
-    /// Closes both; returns when what was under way is settled and on record.
-    async fn close(self) {
-        if let Some(models) = self.models {
-            models.close().await;
-        }
-        if let Some(egress) = self.egress {
-            egress.close().await;
-        }
-    }
-}
 
 /// An agent's process, its sandbox and its ways out.
 pub(crate) struct Live {

@@ -10,12 +10,14 @@ mod compare;
 mod origin;
 mod part;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gateway::Upstream;
 use policy::{Effective, Narrowing};
 use protocol::{CreateSession, Event, SessionId, SessionInfo};
+use serde_json::Value;
 use store::{DataDir, JournalReader, Tail};
 
 use crate::{Options, SessionError, Sessions};
@@ -54,6 +56,8 @@ pub struct Recording {
     agent_mode: Option<String>,
     permission_mode: Option<String>,
     model: Option<String>,
+    mcp: Option<BTreeMap<String, Value>>,
+    skills: Option<Value>,
     parts: Vec<Part>,
     /// Everything that was recorded.
     pub events: Vec<Event>,
@@ -102,6 +106,8 @@ impl Recording {
             agent_mode: started.agent_mode,
             permission_mode: started.permission_mode,
             model: started.model,
+            mcp: info.mcp.clone(),
+            skills: info.skills.clone(),
             policy: started.policy,
             directory: info.directory.clone().map(PathBuf::from),
             origin: Origin::load(&directory.origin(&id)),
@@ -155,6 +161,8 @@ impl Sessions {
             agent_mode: recording.agent_mode.clone(),
             permission_mode: recording.permission_mode.clone(),
             model: recording.model.clone(),
+            mcp: recording.mcp.clone(),
+            skills: recording.skills.clone(),
             directory: directory.map(|path| path.to_string_lossy().into_owned()),
             title: Some(format!("replay of {}", recording.id)),
             ..CreateSession::default()

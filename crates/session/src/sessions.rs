@@ -1,5 +1,7 @@
 //! Every session of a data directory, as its callers know them.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +24,8 @@ use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
-use crate::{Accepted, Message, Options, SessionError, Timing};
+use crate::workbench::Workbench;
+use crate::{Accepted, Drift, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -83,6 +86,11 @@ impl Sessions {
         &self.host.roster
     }
 
+    /// How often each version of an agent was not understood, since this process started.
+    pub fn drift(&self, agent: &str) -> BTreeMap<String, Drift> {
+        self.host.drift.of(agent)
+    }
+
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
     pub async fn create(
         &self,
@@ -101,6 +109,18 @@ impl Sessions {
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
         made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
         self.get(&id)
+    }
+
+    /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
+    /// with none where `request` names no agent.
+    pub async fn workbench(
+        &self,
+        id: SessionId,
+        request: CreateSession,
+        options: Options,
+    ) -> Result<Workbench, SessionError> {
+        let plan = Plan::check_commands(&self.host, id, request, options)?;
+        Workbench::open(&self.host, plan).await
     }
 
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
@@ -188,6 +208,11 @@ impl Sessions {
         }
         let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
         Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
+    }
+
+    /// Where what a session changed in its workspace is kept.
+    pub fn changes(&self, id: &SessionId) -> PathBuf {
+        self.host.shelf.changes(id)
     }
 
     /// What a session waits for, oldest first.

@@ -84,8 +84,7 @@ impl Shelf {
         .await
     }
 
-    /// Puts what an earlier sandbox of a session changed aside: a new one begins with the host's directory again,
-    /// and what it saves must not take the place of work nobody has looked at.
+    /// Puts what an earlier sandbox of a session changed aside.
     pub(crate) async fn set_changes_aside(self: &Arc<Self>, id: &SessionId, epoch: u32) -> Result<(), SessionError> {
         let (from, to) = (self.directory.changes(id), self.directory.earlier_changes(id, epoch));
         blocking(move || {

@@ -8,5 +8,5 @@ use crate::state::AppState;
 
 /// `GET /v1/agents`
 pub(crate) async fn list(State(state): State<AppState>) -> Json<AgentList> {
-    Json(AgentList::of(state.sessions.roster()))
+    Json(AgentList::of(&state.sessions))
 }

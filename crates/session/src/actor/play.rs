@@ -48,6 +48,7 @@ impl Actor {
         debug_assert_eq!(effect, Effect::Start, "a turn was started in the middle of another");
         self.recorder.turn_started(&turn, &message)?;
         self.phase = phase;
+        self.turn_by = Instant::now() + self.plan.policy.limits().timeout;
         self.heard();
         let Some(live) = &mut self.live else { return Ok(()) };
         let outputs = live.dialogue.prompt(&Prompt { text: message.text, attachments: message.attachments });
@@ -74,6 +75,7 @@ impl Actor {
 
     /// Records an event of the agent; what it makes the dialogue do comes back.
     pub(super) fn event(&mut self, draft: Draft) -> Result<Vec<Output>, SessionError> {
+        self.host.drift.observe(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
         match &draft.body {
             EventBody::PermissionRequested(permission) => {
                 let permission = permission.clone();
