@@ -11,6 +11,7 @@ mod fuzz;
 mod identity;
 mod install;
 mod markdown;
+mod session_api;
 mod source;
 mod step;
 mod tidy;

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
+use crate::api::ApiArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
+use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
+use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -43,6 +46,16 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// What happened in a session, as a person reads it
+    Logs(LogsArguments),
+    /// What agents ask for, and the answers
+    #[command(subcommand)]
+    Perms(PermsCommand),
+    /// One call of the session API of the server on this data directory
+    Api(ApiArguments),
+    /// Make, list and revoke tokens of `viv serve`
+    #[command(subcommand)]
+    Tokens(TokensCommand),
     /// Install agents, and see which there are
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -191,6 +204,24 @@ pub(crate) struct ServeArguments {
     /// Take calls without a token; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
+    /// A name this server answers to, beside those of the loopback; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArguments {
+    /// Id, name, the beginning of an id, or @last
+    pub(crate) session: String,
+    /// Wait for more until the session ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only events of this type, or of a family such as item or egress; may be given more than once
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) kind: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -246,6 +277,45 @@ pub(crate) enum SessionsCommand {
     Discard {
         /// Id, name, the beginning of an id, or @last
         session: String,
+    },
+    /// Watch it live, and answer what it asks; Ctrl-C leaves it running
+    Attach {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+    },
+    /// Hand it a message; it waits its turn when one is running
+    Send {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// What to tell it; `-` reads stdin
+        message: String,
+    },
+    /// A new session that goes on where it stands, in the server
+    Fork {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Title of the new session
+        #[arg(long)]
+        title: Option<String>,
+    },
+    /// Write everything about it to one file: record, bodies of model calls, diff, policy
+    Export {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// The file; `-` is stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Take in a session from such a file; it has ended and can be read
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+    /// End it if it runs, and forget all of it but what it cost
+    Rm {
+        /// Id, name, the beginning of an id, or @last; may be given more than once
+        #[arg(required = true)]
+        sessions: Vec<String>,
     },
     /// End it, and every process of it
     Stop {

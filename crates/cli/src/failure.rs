@@ -98,6 +98,13 @@ impl Failure {
         self.code
     }
 
+    /// The same for a client of the API.
+    pub(crate) fn problem(&self) -> Problem {
+        let mut problem = Problem::new(self.code, self.sentence());
+        problem.hint.clone_from(&self.help);
+        problem
+    }
+
     /// Writes it to stderr and gives the exit code.
     pub(crate) fn tell(&self, json: bool) -> ExitCode {
         if self.quiet {

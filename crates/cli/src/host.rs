@@ -16,8 +16,8 @@ use crate::args::{Arguments, Command};
 use crate::config::{Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, agents, credentials, demo, doctor, exec, gateway as alone, keys, models, money, policy, replay, run, serve,
-    sessions, task, upstream, usage,
+    agent, agents, api, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, replay,
+    run, serve, sessions, task, tokens, upstream, usage,
 };
 
 /// Carries out what was typed. `early` is a spawner that was started before that was known in full.
@@ -39,6 +39,10 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
         }
+        Command::Logs(arguments) => on_runtime(sessions::logs(arguments, config, json)),
+        Command::Perms(command) => on_runtime(perms::carry_out(command, config, json)),
+        Command::Api(arguments) => on_runtime(api::carry_out(arguments, config)),
+        Command::Tokens(command) => tokens::carry_out(command, &config, json),
         Command::Agents(command) => agents::carry_out(command, &config, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Usage(arguments) => usage::carry_out(&arguments, &config, json),

@@ -4,6 +4,7 @@
 
 mod agent;
 mod agents;
+mod api;
 mod args;
 mod client;
 mod config;
@@ -22,6 +23,7 @@ mod models;
 mod money;
 mod name;
 mod outlet;
+mod perms;
 mod policy;
 mod replay;
 mod run;
@@ -31,6 +33,7 @@ mod signals;
 mod table;
 mod task;
 mod timeline;
+mod tokens;
 mod typed;
 mod upstream;
 mod usage;

@@ -136,14 +136,14 @@ fn refused(name: &str, error: RerunError) -> Failure {
 }
 
 fn show_difference(lines: &[String], name: &str, json: bool) -> Result<ExitCode, Failure> {
-    let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     if json {
         crate::table::print_json(&serde_json::json!({"differences": lines}))?;
-    } else {
-        crate::table::print(&text)?;
     }
     if lines.is_empty() {
         return Ok(ExitCode::SUCCESS);
+    }
+    if !json {
+        crate::table::print(&(lines.join("\n") + "\n"))?;
     }
     let what = format!("the replay differs from what was recorded in {} lines", lines.len());
     Err(Failure::new(Code::ReplayDiffers, what).help(format!("viv sessions events {name}")))

@@ -176,7 +176,7 @@ impl<'a> Conversation<'a> {
             let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
             self.show(&event)?;
             match &event.draft.body {
-                EventBody::PermissionRequested(permission) => self.decide(permission).await?,
+                EventBody::PermissionRequested(permission) if is_open(permission) => self.decide(permission).await?,
                 EventBody::QuestionRequested(question) => self.answer(question).await?,
                 EventBody::TurnEnded(turn) => return Ok(turn.outcome.unwrap_or(TurnOutcome::Completed)),
                 EventBody::SessionEnded(ended) => return Ok(outcome_of(ended)),
@@ -259,8 +259,13 @@ fn outcome_of(ended: &SessionEnded) -> TurnOutcome {
     }
 }
 
+/// Whether somebody must answer; what was allowed for the rest of the session is answered already.
+pub(crate) fn is_open(permission: &Permission) -> bool {
+    permission.metadata.as_ref().is_none_or(|metadata| metadata["granted_by"].is_null())
+}
+
 /// Asks the person at the terminal; an empty answer when there is none.
-async fn ask(question: &'static str) -> String {
+pub(crate) async fn ask(question: &'static str) -> String {
     let read = tokio::task::spawn_blocking(move || {
         anstream::eprint!("{:>22}\x1b[33m{question}\x1b[0m", "");
         let mut line = String::new();

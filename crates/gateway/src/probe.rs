@@ -255,7 +255,9 @@ mod tests {
         for (name, target) in TARGETS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
             let seeds = corpus(name);
             assert!(!seeds.is_empty(), "`{name}` has a corpus");
-            seeds.iter().for_each(|seed| target(seed));
+            for seed in &seeds {
+                target(seed);
+            }
             let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
             for run in 0..runs {
                 let input = mutated(&seeds, &mut dice);

@@ -58,6 +58,10 @@ codes! {
     PermissionNotPending = "permission_not_pending", 409, 2;
     /// The question is unknown, or was answered.
     QuestionNotPending = "question_not_pending", 409, 2;
+    /// No grant of that id is in force.
+    GrantNotFound = "grant_not_found", 404, 3;
+    /// The bundle is damaged, or is none.
+    BundleInvalid = "bundle_invalid", 422, 2;
     /// The agent cannot keep that mode.
     ModeNotSupported = "mode_not_supported", 400, 2;
     /// The event stream broke.
@@ -134,6 +138,7 @@ codes! {
 
 /// A problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:viv:error:<code>`.
     #[serde(rename = "type")]

@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use protocol::{Code, Problem};
+use sandbox::FilesError;
 use session::SessionError;
 
 use crate::request_id::RequestId;
@@ -28,6 +29,18 @@ impl ApiError {
     #[cfg(test)]
     pub(crate) fn status(&self) -> u16 {
         self.0.status
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl From<FilesError> for ApiError {
+    fn from(error: FilesError) -> Self {
+        Self::new(error.code(), chain(&error))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod ask;
 mod changes;
+mod grants;
 mod launch;
 mod leave;
 mod memory;
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use protocol::{ErrorData, EventBody, MessageQueued, TurnId, TurnOutcome};
+use protocol::{ErrorData, EventBody, Grant, MessageQueued, TurnId, TurnOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -50,6 +51,8 @@ pub(crate) struct Actor {
     queue: VecDeque<Queued>,
     receipts: Receipts,
     pending: Pending,
+    /// What was allowed for the rest of the session.
+    grants: Vec<Grant>,
     quiet: Quiet,
     /// When an agent that was asked to stop must have stopped.
     stop_by: Option<Instant>,
@@ -132,6 +135,10 @@ impl Actor {
             }
             Command::Question(id, answers, reply) => {
                 let outcome = self.reply_question(&id, answers).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Revoke(grant, reply) => {
+                let outcome = self.revoke(&grant).await;
                 self.answer(reply, outcome).await;
             }
             Command::Terminate(reply) => {
@@ -296,7 +303,7 @@ impl Actor {
 
     /// Lets others see how it stands.
     fn show(&self) {
-        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told());
+        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told(), &self.grants);
     }
 }
 

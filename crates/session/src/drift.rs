@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// How often a version of an agent was not understood, since this process started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Drift {
     /// Lines that could not be read.
     pub unparsed: u64,

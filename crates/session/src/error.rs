@@ -38,6 +38,29 @@ pub enum SessionError {
     /// Unknown, answered, or resolved when its turn ended.
     #[error("question `{0}` is not waiting for an answer")]
     QuestionNotPending(QuestionId),
+    /// Unknown, or revoked before.
+    #[error("session `{id}` has no grant `{grant}`")]
+    NoGrant {
+        /// The session.
+        id: SessionId,
+        /// As the client named it.
+        grant: PermissionId,
+    },
+    /// Its workspace is in a sandbox, and it has none now.
+    #[error("session `{0}` sleeps: its agent and its sandbox do not run")]
+    Asleep(SessionId),
+    /// What was sent cannot be taken in as a session.
+    #[error("this is no bundle of a session: {0}")]
+    Bundle(String),
+    /// The bundle of a session could not be written or read.
+    #[error("cannot {doing} the bundle")]
+    BundleFile {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// No agent of that name.
     #[error("there is no agent `{0}`")]
     UnknownAgent(String),
@@ -123,6 +146,10 @@ impl SessionError {
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
+            Self::NoGrant { .. } => Code::GrantNotFound,
+            Self::Asleep(_) => Code::SandboxGone,
+            Self::Bundle(_) => Code::BundleInvalid,
+            Self::BundleFile { .. } => Code::Internal,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
             Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
             Self::NotSupported { .. }
@@ -146,6 +173,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
             Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),
             Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),

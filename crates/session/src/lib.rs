@@ -7,11 +7,13 @@
 //! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
 
 mod actor;
+mod bundle;
 mod client;
 mod command;
 mod doors;
 mod drift;
 mod error;
+mod fork;
 mod host;
 mod left;
 mod line;

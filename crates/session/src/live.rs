@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Normalized;
@@ -21,7 +22,7 @@ use crate::stderr::Stderr;
 /// An agent's process, its sandbox and its ways out.
 pub(crate) struct Live {
     pub(crate) dialogue: Normalized,
-    sandbox: Box<dyn Sandbox>,
+    sandbox: Arc<dyn Sandbox>,
     doors: Doors,
     stdin: mpsc::UnboundedSender<String>,
     stdout: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
@@ -61,7 +62,7 @@ pub(crate) struct Remains {
 impl Live {
     pub(crate) fn new(
         dialogue: Normalized,
-        sandbox: Box<dyn Sandbox>,
+        sandbox: Arc<dyn Sandbox>,
         doors: Doors,
         process: Process,
         exit_grace: Duration,

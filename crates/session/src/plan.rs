@@ -38,12 +38,24 @@ pub(crate) struct Plan {
     pub(crate) native_session_id: Option<String>,
     pub(crate) mcp: McpServers,
     pub(crate) skills: Skills,
+    /// The session it goes on from, and how far that was.
+    pub(crate) forked_from: Option<ForkedFrom>,
     /// What it may do now.
     pub(crate) policy: Arc<Effective>,
     /// Digest of the policy it was made under.
     pub(crate) policy_digest: String,
     /// It was a replay: what its model had to say is gone, and another one must not speak in its place.
     pub(crate) replay_is_over: bool,
+}
+
+/// Where a fork begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ForkedFrom {
+    /// The session.
+    pub(crate) session_id: SessionId,
+    /// Number of its last event then.
+    pub(crate) sequence: u64,
 }
 
 /// The metadata of `session.started`: what a resumed session must know again.
@@ -67,6 +79,8 @@ pub(crate) struct Metadata {
     /// The recorded session it plays.
     #[serde(skip_serializing_if = "Option::is_none")]
     replay_of: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkedFrom>,
 }
 
 impl Plan {
@@ -123,6 +137,7 @@ impl Plan {
 
     fn read(host: &Host, id: SessionId, request: CreateSession, options: Options) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
+        let permission_mode = permission_mode(&request)?;
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
         let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
         Ok(Self {
@@ -132,7 +147,7 @@ impl Plan {
             agent: request.agent,
             agent_version: request.agent_version,
             agent_mode: request.agent_mode,
-            permission_mode: request.permission_mode,
+            permission_mode,
             model: request.model,
             title: request.title,
             directory,
@@ -142,6 +157,7 @@ impl Plan {
             replay_is_over: false,
             mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
             skills: Skills::read(request.skills)?,
+            forked_from: None,
         })
     }
 
@@ -185,7 +201,14 @@ impl Plan {
             // They were read when the session was made.
             mcp: McpServers::read(&info.mcp.clone().unwrap_or_default()).unwrap_or_default(),
             skills: Skills::read(info.skills.clone()).unwrap_or_default(),
+            forked_from: None,
         }
+    }
+
+    /// A new session that goes on where this one stands.
+    pub(crate) fn fork(&self, id: SessionId, title: Option<String>, sequence: u64) -> Self {
+        let forked_from = Some(ForkedFrom { session_id: self.id.clone(), sequence });
+        Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
     }
 
     pub(crate) fn enlisted(&self, roster: &Roster) -> Result<Enlisted, SessionError> {
@@ -243,6 +266,7 @@ impl Plan {
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
             replay_of: self.options.replay.as_ref().map(|rerun| rerun.of.clone()),
+            forked_from: self.forked_from.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
@@ -264,6 +288,16 @@ fn refuse_unkept(request: &CreateSession) -> Result<(), SessionError> {
 
 fn as_map(value: serde_json::Value) -> Option<BTreeMap<String, serde_json::Value>> {
     serde_json::from_value(value).ok()
+}
+
+/// The agent's own mode is a permission mode under another name: `plan` changes nothing.
+fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionError> {
+    match (request.agent_mode.as_deref(), &request.permission_mode) {
+        (None | Some("default"), mode) => Ok(mode.clone()),
+        (Some("plan"), None) => Ok(Some("plan".to_owned())),
+        (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
+        _ => Err(SessionError::NotSupported { field: "agentMode", why: "an agent's modes are `default` and `plan`" }),
+    }
 }
 
 fn workspace(path: &Path) -> Result<PathBuf, SessionError> {

@@ -9,14 +9,17 @@ use std::time::Duration;
 use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
-use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
-use sandbox::Backend;
+use protocol::{
+    CreateSession, EventBody, Grant, PermissionId, PermissionReply, PolicyEffective, QuestionId, SessionId, SessionInfo,
+};
+use sandbox::{Backend, Sandbox};
 use store::{By, Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
 use crate::command::{Command, Reply};
 use crate::host::Host;
+use crate::left::Left;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
 use crate::recovery;
@@ -57,7 +60,7 @@ pub struct Parts {
 /// Every session of a data directory. Cheap to clone: all clones are the same.
 #[derive(Clone)]
 pub struct Sessions {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
 }
 
 /// A part of the list of sessions.
@@ -99,6 +102,10 @@ impl Sessions {
         options: Options,
     ) -> Result<SessionInfo, SessionError> {
         let plan = Plan::check(&self.host, id.clone(), request, options)?;
+        self.begin(id, plan).await
+    }
+
+    pub(crate) async fn begin(&self, id: SessionId, plan: Plan) -> Result<SessionInfo, SessionError> {
         let (seat, commands) = Seat::new(id.clone());
         self.host.sit(&seat)?;
         if self.host.shelf.index.get(&id).is_ok() {
@@ -178,6 +185,60 @@ impl Sessions {
             Err(SessionError::Ended(_)) => Ok(()),
             outcome => outcome,
         }
+    }
+
+    /// Ends a session if it runs, and forgets it: its record, its changes, its agent's memory. What it cost stays in
+    /// the ledger, and its id is never used again.
+    pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.terminate(id).await?;
+        if self.host.shelf.delete(id).await? { Ok(()) } else { Err(SessionError::NotFound(id.clone())) }
+    }
+
+    /// What was allowed for the rest of a session.
+    pub async fn grants(&self, id: &SessionId) -> Result<Vec<Grant>, SessionError> {
+        if let Some(seat) = self.host.seat(id) {
+            return Ok(seat.grants());
+        }
+        let journal = self.journal(id)?;
+        blocking(move || Ok(Left::read(&*journal)?.grants)).await
+    }
+
+    /// Takes back what was allowed for the rest of a session.
+    pub async fn revoke(&self, id: &SessionId, grant: &PermissionId) -> Result<(), SessionError> {
+        self.ask(id, |reply| Command::Revoke(grant.clone(), reply)).await
+    }
+
+    /// The sandbox of a session that runs here, for what is done to its files. One that sleeps has none: starting an
+    /// agent, and with it a sandbox that begins with the host's directory again, is for the client to say.
+    pub fn sandbox(&self, id: &SessionId) -> Result<Arc<dyn Sandbox>, SessionError> {
+        if let Some(sandbox) = self.host.seat(id).and_then(|seat| seat.sandbox()) {
+            return Ok(sandbox);
+        }
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() {
+            return Err(SessionError::Ended(id.clone()));
+        }
+        let elsewhere = record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)?;
+        Err(if elsewhere { SessionError::RunElsewhere(id.clone()) } else { SessionError::Asleep(id.clone()) })
+    }
+
+    /// What a session may do, and by what means: as it was told when its sandbox was made.
+    pub async fn policy(&self, id: &SessionId) -> Result<PolicyEffective, SessionError> {
+        let (journal, id) = (self.journal(id)?, id.clone());
+        blocking(move || {
+            let first = journal.after(0, 1)?.pop().map(|event| event.draft.body);
+            match first {
+                Some(EventBody::PolicyEffective(policy)) => Ok(policy),
+                _ => Err(SessionError::Unreadable(id)),
+            }
+        })
+        .await
+    }
+
+    /// The models an agent can be given: those that are served and that the policy allows.
+    pub fn models(&self) -> Vec<String> {
+        let allowed = |model: &String| self.host.policy.decide(&policy::Action::Model(model.clone())).is_allowed();
+        self.host.upstream.models().into_iter().filter(allowed).collect()
     }
 
     /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
@@ -302,7 +363,7 @@ impl Sessions {
         Ok(seat)
     }
 
-    fn told(&self, record: SessionRecord) -> SessionInfo {
+    pub(crate) fn told(&self, record: SessionRecord) -> SessionInfo {
         let mut info = record.info;
         if let Some(seat) = self.host.seat(&info.session_id) {
             seat.refresh(&mut info);

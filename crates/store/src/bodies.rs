@@ -111,18 +111,14 @@ impl Bodies {
             packed::pack(bytes, &bases, self.compress)
         };
         let mut writer = self.writer()?;
-        match packed {
-            Some((file, below)) => {
-                writer.write(&file)?;
-                writer.stand_at(&self.packed_path(digest))?;
-                Ok(below)
-            }
-            None => {
-                writer.write(bytes)?;
-                writer.finish()?;
-                Ok(Vec::new())
-            }
+        if let Some((file, below)) = packed {
+            writer.write(&file)?;
+            writer.stand_at(&self.packed_path(digest))?;
+            return Ok(below);
         }
+        writer.write(bytes)?;
+        writer.finish()?;
+        Ok(Vec::new())
     }
 
     /// Has `bytes` ready for the next body to be compared with; `below` is none for one that was there before.

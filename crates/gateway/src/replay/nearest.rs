@@ -89,7 +89,7 @@ pub(super) fn compare<'a>(asked: &Outline, recorded: impl Iterator<Item = (&'a s
 }
 
 fn difference(recorded: &Outline, asked: &Outline) -> String {
-    let lines = |outline: &Outline| outline.lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let lines = |outline: &Outline| outline.lines.join("\n") + "\n";
     let (old, new) = (lines(recorded), lines(asked));
     let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&old, &new);
     let changes = diff.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);

@@ -61,7 +61,7 @@ pub struct Normal {
 
 impl fmt::Debug for Normal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Normal").field("rules", &self.rules.len()).finish()
+        f.debug_struct("Normal").field("rules", &self.rules.len()).finish_non_exhaustive()
     }
 }
 

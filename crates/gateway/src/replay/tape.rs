@@ -55,7 +55,9 @@ pub(super) fn read(directory: &DataDir, session: &SessionId) -> Result<Vec<Take>
         let page = reader.after(seen, PAGE).map_err(journal)?;
         let Some(last) = page.last() else { break };
         seen = last.sequence;
-        page.into_iter().for_each(|event| traces.observe(event));
+        for event in page {
+            traces.observe(event);
+        }
     }
     let bodies = Bodies::new(directory);
     let get = |body: &BodyRef| match bodies.get(body) {

@@ -111,6 +111,7 @@ impl Actor {
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
         actor.queue = left.queued;
+        actor.grants = left.grants;
         Ok(actor)
     }
 
@@ -127,6 +128,7 @@ impl Actor {
             queue: VecDeque::new(),
             receipts: Receipts::default(),
             pending: Pending::default(),
+            grants: Vec::new(),
             quiet: Quiet { since: Instant::now(), last: 0 },
             stop_by: None,
             turn_by: Instant::now(),
@@ -163,6 +165,8 @@ impl Actor {
                 return Err(error);
             }
         };
+        let sandbox: Arc<dyn Sandbox> = sandbox.into();
+        self.seat.house(&sandbox);
         let live = Live::new(dialogue, sandbox, doors, process, self.host.timing.exit_grace);
         let live = self.live.insert(live);
         self.woken = true;
@@ -190,7 +194,8 @@ impl Actor {
         let context = self.plan.context(&enlisted, token);
         let mut launch = enlisted.agent.plan(&context)?;
         launch.env.extend(doors.environment());
-        if self.plan.epoch > 1 {
+        // The first start of a fork goes on where another session stood.
+        if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
             self.restore_memory(sandbox, launch.memory).await;
         }

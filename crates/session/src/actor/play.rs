@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use agents::{Dialogue as _, Output, Prompt};
-use protocol::{AgentUnparsed, Draft, EventBody, PermissionReply, TurnId};
+use protocol::{AgentUnparsed, Draft, EventBody, TurnId};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -79,25 +79,11 @@ impl Actor {
         match &draft.body {
             EventBody::PermissionRequested(permission) => {
                 let permission = permission.clone();
-                let event = self.recorder.record(draft)?;
-                let (phase, effect) = self.phase.step(Input::Asked);
-                self.phase = phase;
-                if effect == Effect::Keep {
-                    self.keep_permission(permission, &event);
-                    return Ok(Vec::new());
-                }
-                self.resolve_permission(&permission, PermissionReply::Reject, Some("no_turn"))
+                self.permission_asked(permission, draft)
             }
             EventBody::QuestionRequested(question) => {
                 let question = question.clone();
-                let event = self.recorder.record(draft)?;
-                let (phase, effect) = self.phase.step(Input::Asked);
-                self.phase = phase;
-                if effect == Effect::Keep {
-                    self.keep_question(question, &event);
-                    return Ok(Vec::new());
-                }
-                self.resolve_question(&question, None, Some("no_turn"))
+                self.question_asked(question, draft)
             }
             EventBody::PermissionResolved(permission) => {
                 let was_open = self.pending.remove_permission(&permission.permission_id);

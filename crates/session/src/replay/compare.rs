@@ -58,11 +58,11 @@ impl Lines {
         let (mut conversation, mut beside) = (String::new(), Vec::new());
         let mut names = Names::default();
         for event in events {
-            let Some(lane) = lane(&event.draft.body) else { continue };
-            let line = line(&event.draft.body, normal, &mut names);
-            match lane {
-                Lane::Conversation => conversation.push_str(&line),
-                Lane::Beside => beside.push(line),
+            let Some(where_to) = lane(&event.draft.body) else { continue };
+            let text = line(&event.draft.body, normal, &mut names);
+            match where_to {
+                Lane::Conversation => conversation.push_str(&text),
+                Lane::Beside => beside.push(text),
             }
         }
         beside.sort();
@@ -74,9 +74,12 @@ impl Lines {
 fn lane(body: &EventBody) -> Option<Lane> {
     match body {
         // What an item became is in its completion; how it was cut on the way is chance.
-        EventBody::ItemStarted(_) | EventBody::ItemDelta(_) | EventBody::MessageQueued(_) => None,
-        EventBody::SessionEnded(ended) if ended.reason != SessionEndReason::Error => None,
-        EventBody::SessionRegistered(_) | EventBody::SessionRecovered(_) => None,
+        EventBody::ItemStarted(_)
+        | EventBody::ItemDelta(_)
+        | EventBody::MessageQueued(_)
+        | EventBody::SessionRegistered(_)
+        | EventBody::SessionRecovered(_) => None,
+        EventBody::SessionEnded(ended) => (ended.reason == SessionEndReason::Error).then_some(Lane::Conversation),
         EventBody::AnthropicRequest(_)
         | EventBody::AnthropicResponse(_)
         | EventBody::OpenaiRequest(_)

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_moved_and_what_was_put_in_between_is_found() {
-        let part = |seed: u8| (0..2_000_u32).map(|n| (n * 7 + n / 13) as u8 ^ seed).collect::<Vec<u8>>();
+        let part = |seed: u8| (0..2_000_u32).map(|n| (n * 7 + n / 13).to_le_bytes()[0] ^ seed).collect::<Vec<u8>>();
         let base = [part(1), part(2), part(3)].concat();
         let new = [part(1), b"something new".to_vec(), part(3), part(2), part(3)].concat();
         let delta = encode(&base, &new).unwrap();
