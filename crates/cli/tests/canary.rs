@@ -94,7 +94,17 @@ fn repeat(number: usize, key: &str) -> Vec<Vec<u8>> {
         6 => vec![
             format!("HTTP/1.1 307 Go\r\nlocation: http://{key}/\r\ncontent-length: 0\r\n{closing}\r\n").into_bytes(),
         ],
-        _ => vec![whole("200 OK", "", &message("hello")).into_bytes()],
+        7 => vec![whole("200 OK", "", &message("hello")).into_bytes()],
+        _ => {
+            let start = r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":3,"output_tokens":1}}}"#;
+            let end = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#;
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: {key}\r\n{closing}\r\n");
+            let events =
+                [("message_start", start), ("message_delta", end), ("message_stop", r#"{"type":"message_stop"}"#)];
+            let events = events.map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).concat();
+            vec![head.into_bytes(), events.into_bytes()]
+        }
     }
 }
 

@@ -34,5 +34,7 @@ help! {
     sessions_diff: "sessions" "diff";
     sessions_stop: "sessions" "stop";
     policy: "policy";
+    replay: "replay";
+    usage_settle: "usage" "settle";
     credentials: "credentials";
 }
