@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{bench, checks, install, tidy};
+use crate::{bench, checks, fuzz, install, tidy};
 
 /// One command of `cargo xtask`.
 pub(crate) struct Command {
@@ -22,6 +22,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
     Command { name: "tidy", usage: "tidy", about: "the rules of the repository", run: tidy },
     Command { name: "bench", usage: "bench [NAME]", about: "measures and records; lists without a name", run: bench },
+    Command {
+        name: "fuzz",
+        usage: "fuzz [TARGET] [--runs=N]",
+        about: "a million inputs for each reader and translator of the gateway",
+        run: fuzz::run,
+    },
     Command { name: "install", usage: "install", about: "what `test` needs on this machine", run: install },
 ];
 

@@ -7,6 +7,7 @@
 mod bench;
 mod checks;
 mod command;
+mod fuzz;
 mod identity;
 mod install;
 mod markdown;

@@ -9,6 +9,7 @@ use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
+use crate::replay::ReplayArguments;
 use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Task(TaskArguments),
     /// One command in a sandbox, with no agent
     Exec(ExecArguments),
+    /// A recorded session once more, offline: the real agent, and the model as it was recorded
+    Replay(ReplayArguments),
     /// Serve the session API
     Serve(ServeArguments),
     /// See and end sessions

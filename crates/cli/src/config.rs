@@ -16,7 +16,7 @@ use protocol::Code;
 use crate::failure::Failure;
 
 pub(crate) use credentials::{Credential, Form, Provider};
-pub(crate) use file::{BudgetsSection, ConfigFile, DurabilityWord, Kind, PriceSection, UpstreamSection};
+pub(crate) use file::{BudgetsSection, ConfigFile, ContentWord, DurabilityWord, Kind, PriceSection, UpstreamSection};
 
 /// What the environment and the configuration file say.
 #[derive(Debug, Clone)]
@@ -96,6 +96,11 @@ impl Config {
     }
 }
 
+/// What is to be logged.
+pub(crate) fn log_filter() -> Option<String> {
+    std::env::var("VIV_LOG").ok().filter(|filter| !filter.is_empty())
+}
+
 /// Every credential this host has.
 pub(crate) fn credentials() -> Vec<Credential> {
     credentials::find(|name| std::env::var(name).ok(), variable("HOME").map(PathBuf::from).as_deref())
@@ -107,7 +112,7 @@ fn found_key(kind: Kind) -> Option<Secret> {
         Kind::Anthropic => Provider::Anthropic,
         Kind::Openai => Provider::Openai,
         Kind::Gemini => Provider::Gemini,
-        Kind::OpenaiCompatible | Kind::Litellm | Kind::Scripted => return None,
+        Kind::OpenaiCompatible | Kind::Litellm | Kind::Scripted | Kind::Replay => return None,
     };
     let mut keys = credentials().into_iter().filter(|found| found.form == Form::Key);
     keys.find(|found| found.provider == provider).map(|found| found.secret)

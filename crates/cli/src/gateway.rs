@@ -7,7 +7,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::gateway::Limits;
 use clap::{Args, Subcommand};
 use protocol::Code;
 
@@ -49,9 +48,9 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     };
     let listener = TcpListener::bind(arguments.listen).map_err(not_bound)?;
     let address = listener.local_addr().map_err(not_bound)?;
-    let door = Arc::new(Door::open(directory, upstream)?);
+    let door = Arc::new(Door::open(directory, upstream, host::limits(&config)?)?);
     let admit = Arc::new(move |token: &str| door.admit(token));
-    let attachment = gateway.serve(listener, Limits::default(), admit).map_err(not_bound)?;
+    let attachment = gateway.serve(listener, host::limits(&config)?, admit).map_err(not_bound)?;
     announce(address, json);
     host::stopped().await;
     attachment.close().await;

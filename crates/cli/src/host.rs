@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::gateway::Gateway;
+use ::gateway::{Gateway, Keep, Limits, Redaction, Upstream};
 use ::policy::Effective;
 use jail::{JailError, Spawner};
 use protocol::Code;
@@ -13,11 +13,11 @@ use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Arguments, Command};
-use crate::config::{Config, DurabilityWord};
+use crate::config::{Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, agents, api, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, run,
-    serve, sessions, task, tokens, upstream, usage,
+    agent, agents, api, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, replay,
+    run, serve, sessions, task, tokens, upstream, usage,
 };
 
 /// Carries out what was typed. `early` is a spawner that was started before that was known in full.
@@ -58,6 +58,10 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
         Command::Run(run) => {
             let spawner = Spawner::fork()?;
             on_runtime(run::carry_out(run, config, spawner, json))
+        }
+        Command::Replay(replay) => {
+            let spawner = Spawner::fork()?;
+            on_runtime(replay::carry_out(replay, config, spawner, json))
         }
         Command::Task(task) => {
             let spawner = Spawner::fork()?;
@@ -109,12 +113,31 @@ pub(crate) async fn open_sessions_in(
     policy: Arc<Effective>,
     backend: Arc<dyn Backend>,
 ) -> Result<Sessions, Failure> {
+    open(config, policy, backend, upstream::chosen(config)?).await
+}
+
+/// The same, with another model than the configured one.
+pub(crate) async fn open_sessions_behind(
+    config: &Config,
+    policy: Arc<Effective>,
+    spawner: Spawner,
+    upstream: Arc<dyn Upstream>,
+) -> Result<Sessions, Failure> {
+    open(config, policy, Arc::new(JailBackend::new(Arc::new(spawner))?), upstream).await
+}
+
+async fn open(
+    config: &Config,
+    policy: Arc<Effective>,
+    backend: Arc<dyn Backend>,
+    upstream: Arc<dyn Upstream>,
+) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
     let setup = Setup {
         data_dir: config.data_dir.clone(),
         mock_program: Some(program),
         backend,
-        upstream: upstream::chosen(config)?,
+        upstream,
         policy,
         accounts: accounts(config)?,
         timing: Timing::default(),
@@ -125,6 +148,23 @@ pub(crate) async fn open_sessions_in(
     Ok(sessions)
 }
 
+/// What a session may use of the gateway, and what is kept of its calls.
+pub(crate) fn limits(config: &Config) -> Result<Limits, Failure> {
+    let section = &config.file.record;
+    let keep = match section.content {
+        ContentWord::Full => Keep::Full,
+        ContentWord::Redacted => Keep::Redacted(redaction(config)?),
+        ContentWord::None => Keep::Nothing,
+    };
+    Ok(Limits { keep, compress: section.zstd, ..Limits::default() })
+}
+
+/// What is a secret in the body of a model call.
+pub(crate) fn redaction(config: &Config) -> Result<Redaction, Failure> {
+    let redaction = Redaction::new(&config.file.record.redact);
+    redaction.map_err(|error| config.wrong("record.redact", &error.to_string()).because(&error.source))
+}
+
 /// The gateway of this process, with the prices in force and the ledger of the data directory.
 pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
     Ok(accounts(config)?.gateway(&data_dir(config)?)?)
@@ -133,7 +173,7 @@ pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
 /// How calls are counted in the data directory.
 fn accounts(config: &Config) -> Result<Accounts, Failure> {
     let (prices, budgets) = (money::prices(config)?, money::budgets(&config.file.budgets));
-    Ok(Accounts { prices, budgets, durability: durability(config) })
+    Ok(Accounts { prices, budgets, durability: durability(config), limits: limits(config)? })
 }
 
 fn durability(config: &Config) -> Durability {

@@ -18,12 +18,14 @@ mod front;
 mod gateway;
 mod host;
 mod keys;
+mod log;
 mod models;
 mod money;
 mod name;
 mod outlet;
 mod perms;
 mod policy;
+mod replay;
 mod run;
 mod serve;
 mod sessions;
@@ -41,6 +43,7 @@ use std::process::ExitCode;
 use jail::Spawner;
 
 fn main() -> ExitCode {
+    log::start();
     let typed: Vec<_> = std::env::args_os().collect();
     // The spawner makes a sandbox ahead: for a single command, while the rest of its line is read.
     let early = typed::is_exec(&typed).then(Spawner::fork);

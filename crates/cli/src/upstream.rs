@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gateway::{Script, Scripted, Timeouts, Upstream, Vendor, VendorConfig, VendorKind};
+use gateway::{Normal, Replay, Script, Scripted, Timeouts, Upstream, Vendor, VendorConfig, VendorKind};
 use protocol::Code;
+use store::{SessionIndex, SystemClock};
 
-use crate::config::{Config, Kind, UpstreamSection};
+use crate::config::{Config, ContentWord, Kind, UpstreamSection};
 use crate::failure::Failure;
+use crate::host;
 
 /// The upstream that sessions talk to: of the `--env-file`, else the configured one, else the built-in model.
 pub(crate) fn chosen(config: &Config) -> Result<Arc<dyn Upstream>, Failure> {
@@ -31,6 +33,12 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Arc<dyn Upstream>, Fa
 }
 
 fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<Arc<dyn Upstream>, Failure> {
+    if section.kind == Kind::Replay {
+        return Ok(Arc::new(recorded(config, name, section)?));
+    }
+    if section.session.is_some() {
+        return Err(config.wrong(&format!("upstreams.{name}.session"), "only kind `replay` speaks from a session"));
+    }
     let Some((kind, address)) = vendor(section.kind) else {
         return Ok(Arc::new(scripted(config, section.script.as_deref())?));
     };
@@ -54,10 +62,21 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
         ..VendorConfig::new(name, kind, base_url)
     };
     let retries = section.retries.unwrap_or(vendor.retries);
-    let vendor = Vendor::new(VendorConfig { retries, ..vendor });
+    let mut vendor = VendorConfig { retries, ..vendor };
+    if let Some(roots) = &section.roots {
+        trust(config, name, roots, &mut vendor)?;
+    }
+    let vendor = Vendor::new(vendor);
     Ok(Arc::new(vendor.map_err(|error| {
         Failure::of(Code::ConfigInvalid, &error).help(format!("edit {}", config.data_dir.join("viv.toml").display()))
     })?))
+}
+
+fn trust(config: &Config, name: &str, roots: &Path, vendor: &mut VendorConfig) -> Result<(), Failure> {
+    let wrong = |why: &str| config.wrong(&format!("upstreams.{name}.roots"), why);
+    let pem = std::fs::read(config.path(roots))
+        .map_err(|error| wrong(&format!("`{}` cannot be read", roots.display())).because(&error))?;
+    vendor.trust(&pem).map_err(|error| wrong(&error.to_string()))
 }
 
 /// Whose API it is, and the vendor's own address where there is one.
@@ -68,7 +87,27 @@ pub(crate) fn vendor(kind: Kind) -> Option<(VendorKind, Option<&'static str>)> {
         Kind::Gemini => (VendorKind::Gemini, Some("https://generativelanguage.googleapis.com")),
         Kind::OpenaiCompatible => (VendorKind::OpenaiCompatible, None),
         Kind::Litellm => (VendorKind::Litellm, None),
-        Kind::Scripted => return None,
+        Kind::Scripted | Kind::Replay => return None,
+    })
+}
+
+/// A recorded session as an upstream: each of its answers once.
+fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<Replay, Failure> {
+    let key = format!("upstreams.{name}.session");
+    let reference = section.session.as_deref().ok_or_else(|| config.wrong(&key, "kind `replay` needs a session"))?;
+    let directory = host::data_dir(config)?;
+    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+    let session = index.find(reference)?.info.session_id;
+    Replay::of(&directory, &session, normal(config)?).map_err(|error| Failure::of(Code::ReplayImpossible, &error))
+}
+
+/// What is put aside when a request is looked up in a recording.
+pub(crate) fn normal(config: &Config) -> Result<Normal, Failure> {
+    let normal = Normal::new(&config.file.replay.ignore);
+    let normal = normal.map_err(|error| config.wrong("replay.ignore", &error.to_string()).because(&error.source))?;
+    Ok(match config.file.record.content {
+        ContentWord::Redacted => normal.with_redaction(host::redaction(config)?),
+        ContentWord::Full | ContentWord::None => normal,
     })
 }
 

@@ -1,5 +1,7 @@
 //! `viv usage`: what model calls cost, by session, account, user, agent, model or day.
 
+mod settle;
+
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -12,9 +14,13 @@ use crate::failure::Failure;
 use crate::host;
 use crate::money::usd;
 use crate::table::{Table, print, print_json};
+use settle::SettleCommand;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct UsageArguments {
+    #[command(subcommand)]
+    command: Option<SettleCommand>,
     /// What to sum by
     #[arg(long, value_name = "WHAT", default_value = "session", value_parser = by)]
     by: By,
@@ -46,6 +52,9 @@ fn by(name: &str) -> Result<By, String> {
 /// Carries out `viv usage`.
 pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let ledger = host::ledger(config)?;
+    if let Some(command) = &arguments.command {
+        return settle::carry_out(command, &ledger, config, json);
+    }
     if arguments.unknown {
         return list_unknown(&ledger.unknowns()?, arguments.format, json);
     }

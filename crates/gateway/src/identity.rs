@@ -9,7 +9,7 @@ use policy::Effective;
 use protocol::{SessionId, TurnId};
 use store::{Journal, Limit};
 
-use crate::{bodies::BodyStore, token::SessionToken, upstream::Upstream};
+use crate::{bodies::BodyStore, keep::Keep, token::SessionToken, upstream::Upstream};
 
 /// Whoever a call belongs to. Nothing a client sends can change it.
 #[derive(Clone)]
@@ -75,6 +75,10 @@ pub struct Limits {
     pub drain: Duration,
     /// How long running calls may take to end once the attachment is closed.
     pub close_grace: Duration,
+    /// How much of the bodies of its calls is kept.
+    pub keep: Keep,
+    /// Whether what is kept is compressed.
+    pub compress: bool,
 }
 
 impl Default for Limits {
@@ -85,6 +89,8 @@ impl Default for Limits {
             connections: 256,
             drain: Duration::from_secs(120),
             close_grace: Duration::from_millis(500),
+            keep: Keep::Full,
+            compress: false,
         }
     }
 }

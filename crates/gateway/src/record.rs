@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use protocol::{CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, TurnId, UpstreamError};
+use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, TurnId, UpstreamError};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -133,7 +133,7 @@ impl Drop for CallRecord {
 
 impl OpenCall {
     fn write_request(&self, path: String, stream: bool, body: &[u8]) -> Result<(), Refusal> {
-        let body = self.identity.bodies.put(body).map_err(|error| {
+        let body = self.keep(body).map_err(|error| {
             tracing::error!(%error, "cannot keep the body of a request");
             Refusal::NotRecorded
         })?;
@@ -208,10 +208,15 @@ impl OpenCall {
             stream: answer.stream,
             usage: answer.reading.usage,
             stop_reason: answer.reading.stop_reason.clone(),
-            body: self.identity.bodies.put(&answer.body)?,
+            body: self.keep(&answer.body)?,
         };
         self.identity.journal.append(self.draft(self.endpoint.dialect().response_event(response)))?;
         Ok(answer.reading.clone())
+    }
+
+    /// Keeps of a body what is to be kept of it.
+    fn keep(&self, bytes: &[u8]) -> std::io::Result<BodyRef> {
+        self.identity.limits.keep.put(&*self.identity.bodies, bytes)
     }
 
     fn draft(&self, body: EventBody) -> Draft {

@@ -76,7 +76,11 @@ impl From<LedgerError> for Refusal {
 impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::TokenInvalid | Self::SessionEnded | Self::ModelDenied { .. } => StatusCode::FORBIDDEN,
+            // A request that is not in a recording never will be: of all statuses, agents give up soonest at this one.
+            Self::TokenInvalid
+            | Self::SessionEnded
+            | Self::ModelDenied { .. }
+            | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
             Self::RouteNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
@@ -105,6 +109,7 @@ impl Refusal {
         match self {
             Self::BudgetSpent(_) | Self::TooDear(_) => Some(Code::BudgetExceeded),
             Self::ModelDenied { .. } => Some(Code::PolicyDenied),
+            Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(Code::ReplayMiss),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! The port to whoever answers: a vendor, a script, a recording.
 
-use std::pin::Pin;
+use std::{fmt, pin::Pin};
 
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
@@ -29,6 +29,12 @@ pub trait Upstream: Send + Sync {
     }
     /// Sends one call.
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>>;
+}
+
+impl fmt::Debug for dyn Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Upstream").field(&self.name()).finish()
+    }
 }
 
 /// One call, as it came from the agent, without what must not leave.
@@ -74,7 +80,10 @@ pub struct UpstreamAnswer {
 impl UpstreamFailure {
     /// Whether the request may have reached the vendor before it failed, so that it may have cost something.
     pub(crate) fn may_have_been_served(&self) -> bool {
-        !matches!(self, Self::Unreachable { .. } | Self::Unsupported { .. } | Self::Untranslatable(_))
+        !matches!(
+            self,
+            Self::Unreachable { .. } | Self::Unsupported { .. } | Self::Untranslatable(_) | Self::NotRecorded(_)
+        )
     }
 }
 
@@ -99,6 +108,9 @@ pub enum UpstreamFailure {
     /// The request cannot be put into the upstream's words.
     #[error("the request cannot be translated for its upstream: {0}")]
     Untranslatable(String),
+    /// A recording holds no answer to this request.
+    #[error("{0}")]
+    NotRecorded(String),
     /// Nothing came for too long.
     #[error("the upstream was silent for {0} seconds")]
     Silent(u64),

@@ -115,9 +115,12 @@ impl Vendor {
     fn cover(&self, mut headers: HeaderMap, frames: Frames) -> (HeaderMap, Frames) {
         let Some(key) = &self.config.key else { return (headers, frames) };
         let Some(veil) = Veil::over(key) else { return (headers, frames) };
-        let repeats = |value: &HeaderValue| veil.covers(value.as_bytes());
+        // Names are told in lower case, whichever the server used.
+        let lowered = key.expose().to_ascii_lowercase();
+        let repeats =
+            |name: &HeaderName, value: &HeaderValue| veil.covers(value.as_bytes()) || name.as_str().contains(&lowered);
         let telling: Vec<HeaderName> =
-            headers.iter().filter(|(_, value)| repeats(value)).map(|(name, _)| name.clone()).collect();
+            headers.iter().filter(|(name, value)| repeats(name, value)).map(|(name, _)| name.clone()).collect();
         for name in telling {
             headers.remove(name);
         }

@@ -98,6 +98,12 @@ codes! {
     UpstreamError = "upstream_error", 502, 7;
     /// The budget is used up.
     BudgetExceeded = "budget_exceeded", 402, 8;
+    /// A recording holds no answer to a request of its replay.
+    ReplayMiss = "replay_miss", 403, 9;
+    /// A replay did not do what the recorded session did.
+    ReplayDiffers = "replay_differs", 409, 9;
+    /// A session cannot be replayed as it was recorded.
+    ReplayImpossible = "replay_impossible", 409, 2;
     /// A command in the sandbox failed.
     RuntimeError = "runtime_error", 500, 1;
     /// An artifact is not there or cannot be read.

@@ -135,6 +135,9 @@ pub enum SessionError {
     /// Another process of this data directory runs it.
     #[error("session `{0}` is run by another process")]
     RunElsewhere(SessionId),
+    /// A replay has no model to go on with.
+    #[error("session `{0}` was a replay, and a replay does not go on")]
+    ReplayOver(SessionId),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     ShuttingDown,
@@ -146,7 +149,7 @@ impl SessionError {
         match self {
             Self::NotFound(_) => Code::SessionNotFound,
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
-            Self::Ended(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
+            Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
             Self::StillOpen(_) => Code::SessionOpen,
             Self::Apply(error) => error.code(),

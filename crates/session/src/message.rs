@@ -5,6 +5,8 @@ use std::sync::Arc;
 use policy::Effective;
 use protocol::{Attachment, TurnId};
 
+use crate::replay::Rerun;
+
 /// How a session is made, beyond what the wire contract knows.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -16,6 +18,8 @@ pub struct Options {
     pub user: Option<String>,
     /// The task it belongs to.
     pub task_name: Option<String>,
+    /// It plays a recorded session again.
+    pub replay: Option<Rerun>,
 }
 
 /// One message for the agent.

@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) policy: Arc<Effective>,
     /// Digest of the policy it was made under.
     pub(crate) policy_digest: String,
+    /// It was a replay: what its model had to say is gone, and another one must not speak in its place.
+    pub(crate) replay_is_over: bool,
 }
 
 /// Where a fork begins.
@@ -59,21 +61,24 @@ pub(crate) struct ForkedFrom {
 /// The metadata of `session.started`: what a resumed session must know again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    agent: String,
+pub(crate) struct Metadata {
+    pub(crate) agent: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    agent_version: Option<String>,
-    agent_mode: Option<String>,
-    permission_mode: Option<String>,
-    model: Option<String>,
+    pub(crate) agent_version: Option<String>,
+    pub(crate) agent_mode: Option<String>,
+    pub(crate) permission_mode: Option<String>,
+    pub(crate) model: Option<String>,
     /// Digest of the policy it was made under: it never goes on under another.
-    policy: String,
+    pub(crate) policy: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
+    /// The recorded session it plays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay_of: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forked_from: Option<ForkedFrom>,
 }
@@ -149,6 +154,7 @@ impl Plan {
             options,
             epoch: 1,
             native_session_id: None,
+            replay_is_over: false,
             mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
             skills: Skills::read(request.skills)?,
             forked_from: None,
@@ -202,7 +208,9 @@ impl Plan {
                 account: metadata.account,
                 user: metadata.user,
                 task_name: metadata.task_name,
+                replay: None,
             },
+            replay_is_over: metadata.replay_of.is_some(),
             epoch: epoch(record),
             native_session_id: info.native_session_id.clone(),
             // They were read when the session was made.
@@ -272,6 +280,7 @@ impl Plan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            replay_of: self.options.replay.as_ref().map(|rerun| rerun.of.clone()),
             forked_from: self.forked_from.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }

@@ -23,6 +23,8 @@ pub struct Accounts {
     pub budgets: Vec<Limit>,
     /// What an entry in the ledger survives.
     pub durability: Durability,
+    /// What one session may use of the gateway, and what is kept of its calls.
+    pub limits: Limits,
 }
 
 impl Accounts {
@@ -62,6 +64,7 @@ impl Setup {
             Some(program) => roster.with(&MockAgent, program),
             None => roster,
         };
+        let limits = self.accounts.limits.clone();
         Sessions::open(Parts {
             clock: Arc::new(SystemClock),
             roster,
@@ -70,7 +73,7 @@ impl Setup {
             directory,
             egress: Egress::default(),
             upstream: self.upstream,
-            limits: Limits::default(),
+            limits,
             policy: self.policy,
             timing: self.timing,
         })

@@ -107,6 +107,10 @@ impl Shelf {
         self.directory.memory(id)
     }
 
+    pub(crate) fn bodies(&self, compress: bool) -> Arc<dyn BodyStore> {
+        Arc::new(Bodies::new(&self.directory).compressed(compress))
+    }
+
     /// Drops everything a session that has ended left, but for what it cost; whether it was there.
     pub(crate) async fn delete(self: &Arc<Self>, id: &SessionId) -> Result<bool, SessionError> {
         let (this, id) = (self.clone(), id.clone());
@@ -118,7 +122,7 @@ impl Shelf {
             this.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             let directory = &this.directory;
             let journal = directory.journal(&id);
-            for file in [journal.with_extension("idx"), journal, directory.memory(&id)] {
+            for file in [journal.with_extension("idx"), journal, directory.memory(&id), directory.origin(&id)] {
                 gone(std::fs::remove_file(file))?;
             }
             for folder in [directory.changes(&id), directory.all_earlier_changes(&id)] {
@@ -133,10 +137,6 @@ impl Shelf {
     pub(crate) async fn copy_memory(self: &Arc<Self>, from: &SessionId, to: &SessionId) -> Result<(), SessionError> {
         let (from, to) = (self.directory.memory(from), self.directory.memory(to));
         blocking(move || gone(std::fs::copy(from, to).map(drop))).await
-    }
-
-    pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {
-        Arc::new(Bodies::new(&self.directory))
     }
 }
 

@@ -1,18 +1,32 @@
 //! Bodies of model calls, each under the name of its content.
 //!
 //! A body is written beside its place and renamed into it, so what stands under a name is whole; and
-//! it is read back only if it still has the digest it is named by. The same bytes are kept once.
+//! it is read back only if it still has the digest it is named by. The same bytes are kept once, and what a body
+//! has in common with one that was kept shortly before is not kept again: an agent sends its whole conversation at
+//! every turn, and room is taken only by what is new in it.
 
+mod delta;
+mod packed;
+
+use std::collections::VecDeque;
 use std::fs::{DirBuilder, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use protocol::BodyRef;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::guard::lock;
 use crate::{DataDir, Digest, lock_file};
+use packed::{Base, Head};
+
+/// Bodies to compare the next one with: a conversation, and one beside it.
+const RECENT: usize = 2;
+/// A smaller body is cheaper to keep than to compare, a larger one too large to hold.
+const COMPARED: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
 
 /// Why a body could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +63,29 @@ impl BodyError {
 #[derive(Debug, Clone)]
 pub struct Bodies {
     root: PathBuf,
+    compress: bool,
+    recent: Arc<Mutex<VecDeque<Recent>>>,
+}
+
+/// A body that was kept shortly before.
+#[derive(Debug)]
+struct Recent {
+    digest: Digest,
+    /// The bodies it stands on, nearest first.
+    below: Vec<Digest>,
+    bytes: Vec<u8>,
 }
 
 impl Bodies {
     /// The bodies of a data directory.
     pub fn new(directory: &DataDir) -> Self {
-        Self { root: directory.bodies() }
+        Self { root: directory.bodies(), compress: false, recent: Arc::default() }
+    }
+
+    /// The same, with what is kept from now on compressed or not.
+    #[must_use]
+    pub fn compressed(self, compress: bool) -> Self {
+        Self { compress, ..self }
     }
 
     /// Keeps `bytes`.
@@ -62,12 +93,56 @@ impl Bodies {
         let digest = Digest::of(bytes);
         let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64 };
         // Most requests repeat: they cost a look, not a write.
-        if !self.holds(digest, body.bytes) {
-            let mut writer = self.writer()?;
-            writer.write(bytes)?;
-            writer.finish()?;
-        }
+        let below = if self.holds(digest, body.bytes) { None } else { Some(self.keep(digest, bytes)?) };
+        self.remember(digest, below, bytes);
         Ok(body)
+    }
+
+    /// Writes a body in the form that takes the least room; says which others it stands on.
+    fn keep(&self, digest: Digest, bytes: &[u8]) -> Result<Vec<Digest>, BodyError> {
+        let packed = {
+            let recent = lock(&self.recent);
+            // One that was kept and is gone must not come to stand on itself.
+            let is_above = |recent: &&Recent| recent.digest == digest || recent.below.contains(&digest);
+            let comparable = recent.iter().filter(|recent| COMPARED.contains(&bytes.len()) && !is_above(recent));
+            let bases: Vec<Base<'_>> = comparable
+                .map(|recent| Base { digest: recent.digest, below: &recent.below, bytes: &recent.bytes })
+                .collect();
+            packed::pack(bytes, &bases, self.compress)
+        };
+        let mut writer = self.writer()?;
+        if let Some((file, below)) = packed {
+            writer.write(&file)?;
+            writer.stand_at(&self.packed_path(digest))?;
+            return Ok(below);
+        }
+        writer.write(bytes)?;
+        writer.finish()?;
+        Ok(Vec::new())
+    }
+
+    /// Has `bytes` ready for the next body to be compared with; `below` is none for one that was there before.
+    fn remember(&self, digest: Digest, below: Option<Vec<Digest>>, bytes: &[u8]) {
+        if !COMPARED.contains(&bytes.len()) {
+            return;
+        }
+        let mut recent = lock(&self.recent);
+        if let Some(place) = recent.iter().position(|recent| recent.digest == digest) {
+            recent.rotate_left(place);
+            return;
+        }
+        let below = below.unwrap_or_else(|| self.below(digest));
+        recent.truncate(RECENT - 1);
+        recent.push_front(Recent { digest, below, bytes: bytes.to_vec() });
+    }
+
+    /// The bodies that one on disk stands on, nearest first.
+    fn below(&self, digest: Digest) -> Vec<Digest> {
+        let base = |digest: &Digest| {
+            let mut file = File::open(self.packed_path(*digest)).ok()?;
+            head(&mut file).ok()??.base()
+        };
+        std::iter::successors(base(&digest), base).take(packed::DEEPEST + 1).collect()
     }
 
     /// Keeps a body that comes piece by piece.
@@ -80,23 +155,71 @@ impl Bodies {
     /// The bytes of `body`, if they are still what they were.
     pub fn get(&self, body: &BodyRef) -> Result<Vec<u8>, BodyError> {
         let digest: Digest = body.sha256.parse().map_err(|_| BodyError::Name(body.sha256.clone()))?;
+        self.read(digest)
+    }
+
+    fn read(&self, digest: Digest) -> Result<Vec<u8>, BodyError> {
         let path = self.path(digest);
         match std::fs::read(&path) {
             Ok(bytes) if Digest::of(&bytes) == digest => Ok(bytes),
             Ok(_) => Err(BodyError::Damaged(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(BodyError::NotFound(digest)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.read_packed(digest),
             Err(error) => Err(BodyError::io("read", &path)(error)),
+        }
+    }
+
+    /// Reads a body and those it stands on, from the lowest up.
+    fn read_packed(&self, digest: Digest) -> Result<Vec<u8>, BodyError> {
+        let mut chain = Vec::new();
+        let mut next = Some(digest);
+        let mut bytes: Option<Vec<u8>> = None;
+        while let Some(wanted) = next {
+            let path = self.packed_path(wanted);
+            let file = match std::fs::read(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !chain.is_empty() => {
+                    // The lowest stands as it is.
+                    let plain = self.path(wanted);
+                    bytes = Some(std::fs::read(&plain).map_err(|_| BodyError::NotFound(wanted))?);
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(BodyError::NotFound(digest)),
+                Err(error) => return Err(BodyError::io("read", &path)(error)),
+            };
+            let damaged = || BodyError::Damaged(path.clone());
+            let head = Head::read(&file).ok_or_else(damaged)?;
+            // Longer than any chain we write: a damaged file that leads to itself.
+            if chain.len() > packed::DEEPEST {
+                return Err(damaged());
+            }
+            next = head.base();
+            chain.push((path, file));
+        }
+        for (path, file) in chain.into_iter().rev() {
+            bytes = Some(packed::unpack(&file, bytes.as_deref()).ok_or(BodyError::Damaged(path))?);
+        }
+        match bytes {
+            Some(bytes) if Digest::of(&bytes) == digest => Ok(bytes),
+            _ => Err(BodyError::Damaged(self.packed_path(digest))),
         }
     }
 
     /// Returns when `body` is on disk.
     pub fn sync(&self, body: &BodyRef) -> Result<(), BodyError> {
         let digest: Digest = body.sha256.parse().map_err(|_| BodyError::Name(body.sha256.clone()))?;
-        let path = self.path(digest);
-        let shard = path.parent().unwrap_or(&self.root);
-        let outcome = File::open(&path).and_then(|file| file.sync_all());
-        let outcome = outcome.and_then(|()| File::open(shard)?.sync_all());
-        outcome.map_err(BodyError::io("sync", &path))
+        let mut next = Some(digest);
+        while let Some(digest) = next.take() {
+            let plain = self.path(digest);
+            let path = if plain.exists() { plain } else { self.packed_path(digest) };
+            let shard = path.parent().unwrap_or(&self.root);
+            let outcome = File::open(&path).and_then(|mut file| {
+                file.sync_all()?;
+                next = head(&mut file)?.and_then(|head| head.base());
+                File::open(shard)?.sync_all()
+            });
+            outcome.map_err(BodyError::io("sync", &path))?;
+        }
+        Ok(())
     }
 
     /// Removes what killed writers left, and says how many that were.
@@ -106,13 +229,31 @@ impl Bodies {
 
     /// After a power cut a name may stand without its bytes: such a body is written again.
     fn holds(&self, digest: Digest, bytes: u64) -> bool {
-        self.path(digest).metadata().is_ok_and(|metadata| metadata.len() == bytes)
+        if self.path(digest).metadata().is_ok_and(|metadata| metadata.len() == bytes) {
+            return true;
+        }
+        let packed = || {
+            let mut file = File::open(self.packed_path(digest)).ok()?;
+            Some((file.metadata().ok()?.len(), head(&mut file).ok()??))
+        };
+        packed().is_some_and(|(length, head)| head.length == bytes && head.file_length() == length)
     }
 
     fn path(&self, digest: Digest) -> PathBuf {
         let name = digest.to_string();
         self.root.join(&name[..2]).join(name)
     }
+
+    fn packed_path(&self, digest: Digest) -> PathBuf {
+        self.path(digest).with_extension("pack")
+    }
+}
+
+/// The head of a packed body.
+fn head(file: &mut File) -> io::Result<Option<Head>> {
+    let mut beginning = Vec::new();
+    file.take(64).read_to_end(&mut beginning)?;
+    Ok(Head::read(&beginning))
 }
 
 /// A body that is still coming. Dropped before [`BodyWriter::finish`], it leaves nothing.
@@ -136,18 +277,22 @@ impl BodyWriter {
 
     /// Gives the body its name.
     pub fn finish(self) -> Result<BodyRef, BodyError> {
-        let digest = Digest::finish(self.hasher);
+        let digest = Digest::finish(self.hasher.clone());
         let body = BodyRef { sha256: digest.to_string(), bytes: self.bytes };
         if self.bodies.holds(digest, body.bytes) {
             return Ok(body);
         }
         let path = self.bodies.path(digest);
+        self.stand_at(&path)?;
+        Ok(body)
+    }
+
+    fn stand_at(self, path: &Path) -> Result<(), BodyError> {
         if let Some(shard) = path.parent() {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(shard);
-            made.map_err(BodyError::io("make the directory of", &path))?;
+            made.map_err(BodyError::io("make the directory of", path))?;
         }
-        std::fs::rename(&self.part.0, &path).map_err(BodyError::io("name", &path))?;
-        Ok(body)
+        std::fs::rename(&self.part.0, path).map_err(BodyError::io("name", path))
     }
 }
 

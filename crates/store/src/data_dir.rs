@@ -154,6 +154,11 @@ impl DataDir {
         self.root.join("changes").join(session.as_str())
     }
 
+    /// How the workspace of `session` was when it began.
+    pub fn origin(&self, session: &SessionId) -> PathBuf {
+        self.root.join("origins").join(format!("{session}.json"))
+    }
+
     /// What a session's agent needs to go on after a restart.
     pub fn memory(&self, session: &SessionId) -> PathBuf {
         self.root.join("memory").join(session.as_str())

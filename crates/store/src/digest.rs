@@ -25,6 +25,14 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// The digest of what `hasher` was fed.
     pub(crate) fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())

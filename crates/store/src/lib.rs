@@ -30,7 +30,7 @@ pub use journal::{
 pub use keys::{KeyRecord, Keys, NewKey};
 pub use ledger::{
     Audit, By, Charge, Durability, Hold, Ledger, LedgerError, Limit, Most, OpenedLedger, Progress, Refusal, Reply,
-    Scope, Since, SinceError, Source, SqliteLedger, UnknownCall, UsageRow, Window,
+    Resolution, ResolvedCall, Scope, Since, SinceError, Source, SqliteLedger, UnknownCall, UsageRow, Window,
 };
 pub use owner::{Owner, OwnerId};
 pub use sessions::{

@@ -75,6 +75,72 @@ fn a_body_that_never_ended_leaves_nothing() {
     assert!(files(&directory.bodies()).is_empty());
 }
 
+/// The request of one turn, as agents make them: the whole conversation, a mark that moves with its end, and behind it
+/// the same prompt and tools every time.
+fn request(turns: usize) -> Vec<u8> {
+    let scattered = |seed: usize| (0..70_usize).map(move |n| (seed * 7_919 + n * n * 31) % 9_973);
+    let word = |seed: usize| scattered(seed).map(|number| format!("{number:x}")).collect::<Vec<_>>().join(" ");
+    let message = |turn: usize| {
+        let mark = if turn + 1 == turns { r#","cache_control":{"type":"ephemeral"}"# } else { "" };
+        format!(r#"{{"role":"user","content":[{{"type":"text","text":"{} {}"{mark}}}]}}"#, word(turn), word(turn + 500))
+    };
+    let messages: Vec<String> = (0..turns).map(message).collect();
+    let prompt: String = (1_000..1_230).map(word).collect();
+    let body = format!(r#"{{"model":"m","messages":[{}],"system":"{prompt}","stream":true}}"#, messages.join(","));
+    body.into_bytes()
+}
+
+fn taken(directory: &DataDir) -> u64 {
+    files(&directory.bodies()).iter().map(|path| path.metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
+    for compress in [false, true] {
+        let (_place, directory, bodies) = bodies();
+        let bodies = bodies.compressed(compress);
+        let requests: Vec<Vec<u8>> = (1..=50).map(request).collect();
+        assert!((70_000..90_000).contains(&requests[0].len()), "{} bytes", requests[0].len());
+        let mut kept = Vec::new();
+        for request in &requests {
+            kept.push(bodies.put(request).unwrap());
+            // The answer between two requests is of another kind.
+            bodies.put(format!("event: message_start\ndata: {}\n\n", "x".repeat(kept.len() * 200)).as_bytes()).unwrap();
+        }
+        let (first, all) = (requests[0].len() as u64, requests.iter().map(Vec::len).sum::<usize>() as u64);
+        let taken = taken(&directory);
+        println!("compress {compress}: {all} bytes of requests take {taken}, the first alone {first}");
+        assert!(taken < 3 * first, "{all} bytes take {taken}, the first alone {first}");
+        // Read by somebody who has seen none of them.
+        let reader = Bodies::new(&directory);
+        for (body, request) in kept.iter().zip(&requests) {
+            assert_eq!(&reader.get(body).unwrap(), request);
+            reader.sync(body).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_below_a_body_is_found() {
+    let (_place, directory, bodies) = bodies();
+    let (first, second) = (bodies.put(&request(1)).unwrap(), bodies.put(&request(2)).unwrap());
+    let path = |body: &BodyRef| directory.bodies().join(&body.sha256[..2]).join(&body.sha256);
+    let packed = path(&second).with_extension("pack");
+    assert!(packed.metadata().unwrap().len() < 5_000);
+    let mut bytes = fs::read(path(&first)).unwrap();
+    bytes[1_000] ^= 1;
+    fs::write(path(&first), &bytes).unwrap();
+    assert!(matches!(bodies.get(&second), Err(BodyError::Damaged(_))));
+    fs::remove_file(path(&first)).unwrap();
+    assert!(matches!(bodies.get(&second), Err(BodyError::NotFound(_))));
+    // A cut one is written again.
+    fs::write(&packed, b"vivb1").unwrap();
+    assert!(bodies.get(&second).is_err());
+    bodies.put(&request(1)).unwrap();
+    bodies.put(&request(2)).unwrap();
+    assert_eq!(bodies.get(&second).unwrap(), request(2));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

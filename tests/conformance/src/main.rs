@@ -13,6 +13,7 @@ mod cast;
 mod ending;
 mod equipping;
 mod failing;
+mod replaying;
 mod script;
 mod shape;
 mod stage;
@@ -68,6 +69,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         talking::it_goes_on_after_a_restart,
         talking::a_huge_answer_arrives_whole,
         talking::it_thinks_aloud,
+        replaying::it_plays_the_same_again_from_the_record,
         working::a_command_runs_when_allowed,
         working::a_command_does_not_run_when_denied,
         working::a_file_is_written,

@@ -12,7 +12,7 @@ use protocol::{
 };
 use sandbox::JailBackend;
 use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
-use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
+use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
 use crate::cast::Player;
@@ -30,6 +30,7 @@ pub(crate) struct Stage {
     backend: Arc<JailBackend>,
     directory: TempDir,
     pub(crate) sessions: Sessions,
+    pub(crate) ledger: Arc<SqliteLedger>,
     pub(crate) id: SessionId,
 }
 
@@ -62,7 +63,7 @@ impl World {
     ) -> Stage {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let sessions = sessions(&self.player, &self.backend, &directory, timing);
+        let (sessions, ledger) = sessions(&self.player, &self.backend, &directory, timing);
         let id = SessionId::new("conformance").unwrap();
         let mut request = CreateSession {
             agent: self.player.agent.to_owned(),
@@ -72,35 +73,38 @@ impl World {
         };
         complete(directory.path(), &mut request);
         sessions.create(id.clone(), request, Options::default()).await.unwrap();
-        Stage { player: self.player, backend: self.backend, directory, sessions, id }
+        Stage { player: self.player, backend: self.backend, directory, sessions, ledger, id }
     }
 }
 
-fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, timing: Timing) -> Sessions {
+fn sessions(
+    player: &Player,
+    backend: &Arc<JailBackend>,
+    directory: &TempDir,
+    timing: Timing,
+) -> (Sessions, Arc<SqliteLedger>) {
     let roster =
         Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
     let data = DataDir::open(directory.path().join("data")).unwrap();
     let opened = SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Sessions::open(Parts {
+    let ledger = Arc::new(opened.ledger);
+    let sessions = Sessions::open(Parts {
         directory: data,
         clock: Arc::new(SystemClock),
         roster,
         backend: backend.clone(),
-        gateway: Gateway::new(GatewayConfig {
-            prices: Prices::default(),
-            ledger: Arc::new(opened.ledger),
-            budgets: Vec::new(),
-        }),
+        gateway: Gateway::new(GatewayConfig { prices: Prices::default(), ledger: ledger.clone(), budgets: Vec::new() }),
         limits: Limits::default(),
         upstream: Arc::new(script::model(player)),
         policy: policy(),
         egress: egress::Egress::default(),
         timing,
     })
-    .unwrap()
+    .unwrap();
+    (sessions, ledger)
 }
 
-fn policy() -> Arc<Effective> {
+pub(crate) fn policy() -> Arc<Effective> {
     // An agent that asks without end is ended by its budget.
     let text = Preset::Balanced.source().text().replace("max_requests: 1000", "max_requests: 60");
     let base = Base::read(&Source::new("conformance", text)).unwrap();
@@ -110,13 +114,13 @@ fn policy() -> Arc<Effective> {
 impl Stage {
     /// Ends everything and opens the same data directory again, as after a restart of the host.
     pub(crate) async fn restart(self) -> Self {
-        let Self { player, backend, directory, sessions: before, id } = self;
+        let Self { player, backend, directory, sessions: before, ledger, id } = self;
         before.close_all().await;
-        // While it is there it owns its sessions.
-        drop(before);
-        let sessions = sessions(&player, &backend, &directory, Timing::default());
+        // While they are there they own its sessions and its calls.
+        drop((before, ledger));
+        let (sessions, ledger) = sessions(&player, &backend, &directory, Timing::default());
         sessions.recover().await.unwrap();
-        Self { player, backend, directory, sessions, id }
+        Self { player, backend, directory, sessions, ledger, id }
     }
 
     pub(crate) async fn send(&self, text: &str) -> Accepted {
@@ -163,20 +167,25 @@ impl Stage {
         self.sessions.journal(&self.id).unwrap().after(0, usize::MAX).unwrap()
     }
 
-    /// Everything that models were sent and answered, as it is kept.
+    /// Everything that models were sent and answered.
     pub(crate) fn bodies(&self) -> Vec<u8> {
-        fn read(folder: &Path, all: &mut Vec<u8>) {
-            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-                if entry.file_type().unwrap().is_dir() {
-                    read(&entry.path(), all);
-                } else {
-                    all.extend(std::fs::read(entry.path()).unwrap());
-                }
+        let bodies = Bodies::new(&self.data());
+        let events = self.events();
+        let kept = events.iter().filter_map(|event| match &event.draft.body {
+            EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
+                Some(&call.body)
             }
-        }
-        let mut all = Vec::new();
-        read(&self.directory.path().join("data/bodies"), &mut all);
-        all
+            EventBody::AnthropicResponse(call) | EventBody::OpenaiResponse(call) | EventBody::GeminiResponse(call) => {
+                Some(&call.body)
+            }
+            _ => None,
+        });
+        kept.flat_map(|body| bodies.get(body).unwrap()).collect()
+    }
+
+    /// Where everything is kept.
+    pub(crate) fn data(&self) -> DataDir {
+        DataDir::open(self.directory.path().join("data")).unwrap()
     }
 
     /// A file of the workspace as the host sees it.

@@ -50,6 +50,7 @@ const LAYERS: &[Layer] = &[
             "protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session",
         ],
     },
+    layer("viv-fuzz", &["gateway"]),
     layer("xtask", &["protocol"]),
 ];
 

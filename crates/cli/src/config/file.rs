@@ -25,6 +25,10 @@ pub(crate) struct ConfigFile {
     pub(crate) ledger: LedgerSection,
     /// What all calls of the data directory must fit into, whatever their session may spend.
     pub(crate) budgets: BudgetsSection,
+    /// What is kept of model calls.
+    pub(crate) record: RecordSection,
+    /// What is put aside when a recorded session is played again.
+    pub(crate) replay: ReplaySection,
     /// Where agents come from.
     pub(crate) agents: AgentsSection,
 }
@@ -44,6 +48,39 @@ pub(crate) struct BudgetsSection {
     pub(crate) account_day_usd: Option<u64>,
     /// Calls of a session in a minute.
     pub(crate) session_requests_per_minute: Option<u64>,
+}
+
+/// What is kept of model calls.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RecordSection {
+    /// How much of their bodies.
+    pub(crate) content: ContentWord,
+    /// Regular expressions of what is a secret, beside the built-in ones.
+    pub(crate) redact: Vec<String>,
+    /// Whether what is kept is compressed.
+    pub(crate) zstd: bool,
+}
+
+/// How much of the bodies of model calls is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ContentWord {
+    /// Every byte.
+    #[default]
+    Full,
+    /// Everything but secrets.
+    Redacted,
+    /// Length and hash alone.
+    None,
+}
+
+/// What is put aside when a recorded session is played again.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ReplaySection {
+    /// Regular expressions of what differs between two runs, beside times, ids and their like.
+    pub(crate) ignore: Vec<String>,
 }
 
 /// How agents are installed.
@@ -110,8 +147,12 @@ pub(crate) struct UpstreamSection {
     pub(crate) aliases: BTreeMap<String, String>,
     /// The model that answers for every name that is no alias.
     pub(crate) model: Option<String>,
+    /// A recorded session, for kind `replay`: its id, its name, or the beginning of its id.
+    pub(crate) session: Option<String>,
     /// A script, for kind `scripted`.
     pub(crate) script: Option<PathBuf>,
+    /// A file of certificates in PEM that are trusted beside the system's.
+    pub(crate) roots: Option<PathBuf>,
     /// How often a connection that could not be made is tried again.
     pub(crate) retries: Option<u32>,
     /// Until the connection stands.
@@ -141,6 +182,8 @@ pub(crate) enum Kind {
     Litellm,
     /// The built-in model.
     Scripted,
+    /// A recorded session.
+    Replay,
 }
 
 /// What a model costs, in dollars a million tokens.

@@ -19,14 +19,17 @@ pub(super) struct Door {
     keys: Keys,
     upstream: Arc<dyn Upstream>,
     ceiling: Ceiling,
+    limits: Limits,
+    bodies: Bodies,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
 }
 
 impl Door {
-    pub(super) fn open(directory: DataDir, upstream: Arc<dyn Upstream>) -> Result<Self, Failure> {
+    pub(super) fn open(directory: DataDir, upstream: Arc<dyn Upstream>, limits: Limits) -> Result<Self, Failure> {
         let keys = Keys::open(&directory, Arc::new(SystemClock))?;
         let ceiling = Ceiling::built_in().map_err(|error| Failure::of(Code::Internal, &error))?;
-        Ok(Self { directory, keys, upstream, ceiling, journals: Mutex::default() })
+        let bodies = Bodies::new(&directory).compressed(limits.compress);
+        Ok(Self { directory, keys, upstream, ceiling, limits, bodies, journals: Mutex::default() })
     }
 
     /// Whoever `token` belongs to; nobody while that cannot be found out.
@@ -61,10 +64,10 @@ impl Door {
             key: Some(key.id),
             agent: None,
             attempt: 1,
-            bodies: Arc::new(Bodies::new(&self.directory)),
+            bodies: Arc::new(self.bodies.clone()),
             turn: CurrentTurn::default(),
             upstream: self.upstream.clone(),
-            limits: Limits::default(),
+            limits: self.limits.clone(),
             session,
         })
     }

@@ -42,5 +42,7 @@ help! {
     tokens: "tokens";
     tokens_create: "tokens" "create";
     policy: "policy";
+    replay: "replay";
+    usage_settle: "usage" "settle";
     credentials: "credentials";
 }

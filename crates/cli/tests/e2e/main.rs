@@ -17,6 +17,7 @@ mod forbidden;
 mod help;
 mod reconnect;
 mod refusals;
+mod replay;
 mod run;
 mod tty;
 mod users;

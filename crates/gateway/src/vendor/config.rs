@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io};
 
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{endpoint::Endpoint, secret::Secret, wire::Timeouts};
 
@@ -74,6 +74,19 @@ impl VendorConfig {
     }
 }
 
+impl VendorConfig {
+    /// Trusts the certificates in `pem` beside the system's.
+    pub fn trust(&mut self, pem: &[u8]) -> Result<(), VendorError> {
+        let unreadable = || VendorError::Roots(self.name.clone());
+        let roots = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(|_| unreadable())?;
+        if roots.is_empty() {
+            return Err(unreadable());
+        }
+        self.extra_roots.extend(roots);
+        Ok(())
+    }
+}
+
 /// Why an upstream cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum VendorError {
@@ -83,6 +96,9 @@ pub enum VendorError {
     /// The key cannot stand in a header.
     #[error("the key of the upstream `{0}` has characters no header can hold")]
     Key(String),
+    /// What should hold certificates holds none.
+    #[error("the roots of the upstream `{0}` are no certificates in PEM")]
+    Roots(String),
     /// TLS could not be set up.
     #[error("cannot set up TLS for the upstream `{name}`")]
     Tls {

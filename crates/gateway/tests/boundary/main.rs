@@ -3,9 +3,11 @@
 
 mod dialects;
 mod door;
+mod garbage;
 mod messages;
 mod misfortune;
 mod money;
+mod replay;
 mod script;
 mod support;
 mod translation;

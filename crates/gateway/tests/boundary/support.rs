@@ -168,7 +168,14 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> http::Response<Incoming> {
-        self.sender.send_request(request).await.unwrap()
+        self.try_send(request).await.unwrap()
+    }
+
+    pub(crate) async fn try_send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<http::Response<Incoming>, hyper::Error> {
+        self.sender.send_request(request).await
     }
 }
 
@@ -288,7 +295,7 @@ impl Desk {
     }
 }
 
-fn scripted(rules: &str) -> Arc<Scripted> {
+pub(crate) fn scripted(rules: &str) -> Arc<Scripted> {
     Arc::new(Scripted::new(Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap()))
 }
 

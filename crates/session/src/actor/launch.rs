@@ -23,6 +23,7 @@ use crate::plan::{self, Plan};
 use crate::receipts::Receipts;
 use crate::recorder::Recorder;
 use crate::recovery;
+use crate::replay::Origin;
 use crate::seat::Seat;
 use crate::shelf::blocking;
 use crate::skills::Equipment;
@@ -79,6 +80,7 @@ impl Actor {
                 return Err(error);
             }
         };
+        keep_origin(host, &plan);
         // From here the id is taken, and whatever happens is on record.
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         match actor.move_in(sandbox, token).await {
@@ -139,6 +141,9 @@ impl Actor {
 
     /// Starts the agent again: after a restart of the host, or after it had to be ended.
     pub(super) async fn wake(&mut self) -> Result<(), SessionError> {
+        if self.plan.replay_is_over {
+            return Err(SessionError::ReplayOver(self.plan.id.clone()));
+        }
         if self.torn {
             self.mend().await?;
         }
@@ -199,6 +204,18 @@ impl Actor {
         let process = sandbox.exec(spec).await?;
         Ok((dialogue, doors, process))
     }
+}
+
+/// Keeps how the workspace is now, for a replay. Beside the start of the agent: nobody waits for it, and in the
+/// modes in which the agent could be faster the layer below stays as it is.
+fn keep_origin(host: &Arc<Host>, plan: &Plan) {
+    let Some(directory) = plan.directory.clone() else { return };
+    let (path, id) = (host.shelf.directory().origin(&plan.id), plan.id.clone());
+    host.tasks.spawn_blocking(move || {
+        if let Err(error) = Origin::look(&directory).save(&path) {
+            tracing::warn!(session = %id, %error, "cannot keep how the workspace began");
+        }
+    });
 }
 
 /// Makes the sandbox of a plan, and the token its agent will hold.

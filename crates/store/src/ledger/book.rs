@@ -161,6 +161,15 @@ impl Found {
     }
 }
 
+/// Why `call` cannot be `wanted`: it is elsewhere, or nowhere.
+pub(super) fn out_of_order(
+    connection: &Connection,
+    call: &CallId,
+    wanted: &'static str,
+) -> Result<LedgerError, LedgerError> {
+    Ok(find(connection, call)?.out_of_order(call, wanted))
+}
+
 fn find(connection: &Connection, call: &CallId) -> Result<Found, LedgerError> {
     let sql = "SELECT session, account, key, state, held_picos, spent_picos, day, input_tokens, output_tokens,
             cache_read_tokens, cache_write_tokens, cache_write_1h_tokens

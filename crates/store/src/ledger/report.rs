@@ -171,7 +171,7 @@ pub(super) fn audit(connection: &Connection) -> Result<Audit, LedgerError> {
     Ok(connection.query_row(&sql, [], read)?)
 }
 
-fn id<T: TryFrom<String, Error = protocol::IdError>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+pub(super) fn id<T: TryFrom<String, Error = protocol::IdError>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     T::try_from(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
 }

@@ -69,4 +69,14 @@ CREATE TABLE key (
     revoked_ms INTEGER
 ) STRICT, WITHOUT ROWID;
 ",
+    "
+CREATE TABLE resolution (
+    call_id TEXT PRIMARY KEY REFERENCES call (call_id),
+    resolved_ms INTEGER NOT NULL,
+    held_picos INTEGER NOT NULL CHECK (held_picos >= 0),
+    spent_picos INTEGER NOT NULL CHECK (spent_picos >= 0),
+    resolved_by TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+",
 ];

@@ -13,6 +13,7 @@ use super::hold::{Charge, Hold, Progress};
 use super::lease::Leases;
 use super::recovery::recover;
 use super::report::{self, Audit, By, UnknownCall, UsageRow};
+use super::resolution::{self, Resolution, ResolvedCall};
 use super::schema::SCHEMA;
 use super::writer::{Job, Step, Writer};
 use super::{Ledger, LedgerError, Reply};
@@ -104,6 +105,16 @@ impl SqliteLedger {
     /// Adds everything up again and compares.
     pub fn audit(&self) -> Result<Audit, LedgerError> {
         report::audit(&lock(&self.reader))
+    }
+
+    /// Closes an unknown call on a person's word, and keeps whose word it was.
+    pub fn resolve(&self, call: CallId, resolution: Resolution) -> Reply {
+        self.send(Step::Resolve(call, resolution))
+    }
+
+    /// Every call that was closed on a person's word, oldest first.
+    pub fn resolved(&self) -> Result<Vec<ResolvedCall>, LedgerError> {
+        resolution::resolved(&lock(&self.reader))
     }
 
     fn send(&self, step: Step) -> Reply {

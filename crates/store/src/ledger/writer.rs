@@ -13,6 +13,7 @@ use super::book::{self, Hand};
 use super::hold::{Charge, Hold, Progress};
 use super::lease::{self, Block, Leases};
 use super::port::Answer;
+use super::resolution::{self, Resolution};
 use super::{Durability, LedgerError};
 use crate::database::Synchronous;
 use crate::{Clock, OwnerId};
@@ -26,6 +27,7 @@ pub(super) enum Step {
     Advance(CallId, Progress),
     Settle(CallId, Charge),
     Fail(CallId, String),
+    Resolve(CallId, Resolution),
 }
 
 /// A step and who waits for it.
@@ -117,6 +119,7 @@ fn take_step(
         Step::Advance(call, progress) => book::advance(&savepoint, hand, call, *progress),
         Step::Settle(call, charge) => book::settle(&savepoint, hand, call, charge),
         Step::Fail(call, reason) => book::fail(&savepoint, hand, call, reason),
+        Step::Resolve(call, resolution) => resolution::resolve(&savepoint, hand, call, resolution),
     };
     match answer {
         Ok(()) => savepoint.commit()?,

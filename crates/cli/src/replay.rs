@@ -1,0 +1,185 @@
+//! `viv replay SESSION`: the recorded session once more, offline, with the real agent and no model.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use gateway::{Normal, Replay};
+use jail::Spawner;
+use protocol::{Code, Event, EventBody, TurnOutcome};
+use session::{Recording, RerunError, Sessions, Stage, compare};
+use store::{DataDir, SessionIndex, SystemClock};
+
+use crate::agents::{self, Wanted};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::name::new_session_id;
+use crate::policy::{Setting, choose};
+use crate::signals::Signals;
+use crate::timeline::Timeline;
+use crate::{host, upstream};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArguments {
+    /// Id, name, the beginning of an id, or @last
+    session: String,
+    /// Compare the two records, and end with 9 where they differ
+    #[arg(long)]
+    diff: bool,
+    /// Another directory that is as the recorded one was when its session began
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// The policy it was recorded under; what `viv policy explain` says when not given
+    #[arg(long, value_name = "FILE|PRESET")]
+    policy: Option<String>,
+    /// What it was narrowed by: KEY=VALUE
+    #[arg(long, value_name = "KEY=VALUE")]
+    narrow: Vec<String>,
+}
+
+/// Carries out `viv replay`.
+pub(crate) async fn carry_out(
+    arguments: ReplayArguments,
+    config: Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    let directory = host::data_dir(&config)?;
+    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+    let info = index.find(&arguments.session)?.info;
+    let name = info.name.clone().unwrap_or_else(|| info.session_id.to_string());
+    let refused = |error: RerunError| refused(&name, error);
+    let recording = Recording::read(&directory, &info).map_err(refused)?;
+    let normal = upstream::normal(&config)?;
+    let tape = Arc::new(load(&directory, &recording, &normal)?);
+    install(&config, &recording)?;
+    let policy = choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?;
+    let stage = Stage {
+        upstream: tape.clone(),
+        policy: Arc::new(policy),
+        directory: arguments.workspace.map(std::path::absolute).transpose().map_err(|error| Failure::output(&error))?,
+        options: host::options(&config),
+    };
+    if recording.directory.is_some() && recording.origin.is_none() {
+        anstream::eprintln!("\x1b[33mnote\x1b[0m  nobody noted how the workspace began; it is taken as it is");
+    }
+    let sessions = host::open_sessions_behind(&config, stage.policy.clone(), spawner, tape.clone()).await?;
+    let mut audience = Audience { json, ..Audience::default() };
+    let played = tokio::select! {
+        played = play(&sessions, &recording, stage, &mut audience) => played.map_err(refused),
+        stop = signals.received() => {
+            sessions.close_all().await;
+            return Ok(stop.exit_code());
+        }
+    };
+    sessions.close_all().await;
+    played?;
+    let left = tape.left();
+    audience.farewell(&name, left);
+    if let Some(miss) = audience.miss {
+        return Err(Failure::new(Code::ReplayMiss, "the agent asked for something that was not recorded")
+            .detail(miss)
+            .help(format!("viv sessions events {name}")));
+    }
+    if arguments.diff {
+        return show_difference(&compare(&recording.events, &audience.events, &normal), &name, json);
+    }
+    Ok(match audience.outcome {
+        Some(TurnOutcome::Failed) => ExitCode::from(1),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+async fn play(
+    sessions: &Sessions,
+    recording: &Recording,
+    stage: Stage,
+    audience: &mut Audience,
+) -> Result<(), RerunError> {
+    let id = new_session_id().map_err(|_| RerunError::NeverStarted(recording.id.clone()))?;
+    sessions.replay(id.clone(), recording, stage, |event| audience.hear(event)).await?;
+    // With what came before the first turn and after the last.
+    audience.events = sessions.journal(&id)?.after(0, usize::MAX).map_err(session::SessionError::from)?;
+    Ok(())
+}
+
+/// The recorded answers.
+fn load(directory: &DataDir, recording: &Recording, normal: &Normal) -> Result<Replay, Failure> {
+    Replay::of(directory, &recording.id, normal.clone()).map_err(|error| impossible(&error))
+}
+
+fn install(config: &Config, recording: &Recording) -> Result<(), Failure> {
+    let wanted = match &recording.agent_version {
+        Some(version) => format!("{}@{version}", recording.agent),
+        None => recording.agent.clone(),
+    };
+    agents::install_on_first_use(config, &Wanted::parse(&wanted)?)
+}
+
+fn impossible(error: &dyn std::error::Error) -> Failure {
+    Failure::of(Code::ReplayImpossible, error).help("viv sessions ls")
+}
+
+fn refused(name: &str, error: RerunError) -> Failure {
+    match error {
+        RerunError::Session(error) => error.into(),
+        RerunError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=FILE|PRESET")),
+        RerunError::Workspace { ref differences, .. } => {
+            let detail = differences.join("\n");
+            impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))
+        }
+        RerunError::NeverStarted(_) => impossible(&error),
+    }
+}
+
+fn show_difference(lines: &[String], name: &str, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        crate::table::print_json(&serde_json::json!({"differences": lines}))?;
+    }
+    if lines.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !json {
+        crate::table::print(&(lines.join("\n") + "\n"))?;
+    }
+    let what = format!("the replay differs from what was recorded in {} lines", lines.len());
+    Err(Failure::new(Code::ReplayDiffers, what).help(format!("viv sessions events {name}")))
+}
+
+/// Whoever watches a replay.
+#[derive(Default)]
+struct Audience {
+    json: bool,
+    timeline: Timeline,
+    outcome: Option<TurnOutcome>,
+    /// The first request that was not recorded.
+    miss: Option<String>,
+    events: Vec<Event>,
+}
+
+impl Audience {
+    fn hear(&mut self, event: &Event) {
+        match &event.draft.body {
+            EventBody::TurnEnded(turn) => self.outcome = turn.outcome,
+            EventBody::UpstreamError(error) if error.message.starts_with("replay of `") => {
+                self.miss.get_or_insert_with(|| error.message.clone());
+            }
+            _ => {}
+        }
+        // A reader that is gone is no reason to end in the middle.
+        if !self.json {
+            let _ = self.timeline.show(event, &mut anstream::stderr().lock());
+        }
+    }
+
+    fn farewell(&self, name: &str, left: usize) {
+        if self.json {
+            return;
+        }
+        let asked = if left == 0 { String::new() } else { format!(" · {left} recorded calls were not asked for") };
+        let _ = writeln!(anstream::stderr().lock(), "replay of {name} · {}{asked}", self.timeline.bill());
+    }
+}

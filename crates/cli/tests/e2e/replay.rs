@@ -1,0 +1,139 @@
+//! `viv replay`: a recorded session once more, without a model, a network or a bill.
+
+use serde_json::{Value, json};
+
+use crate::journal;
+use crate::place::{Place, Ran};
+
+/// Records a session in `place` and gives its id.
+fn record(place: &Place, prompt: &str, script: Option<&Value>) -> String {
+    if let Some(script) = script {
+        std::fs::create_dir_all(place.data()).unwrap();
+        std::fs::set_permissions(place.data(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::write(place.data().join("model.yaml"), script.to_string()).unwrap();
+        std::fs::write(place.data().join("viv.toml"), "[model]\nscript = \"model.yaml\"\n").unwrap();
+    }
+    let workspace = place.workspace();
+    let ran =
+        place.run(&["--json", "run", "mock", prompt, "--perms=allow", "--workspace", workspace.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    let first: Value = serde_json::from_str(ran.out.lines().next().unwrap()).unwrap();
+    first["session_id"].as_str().unwrap().to_owned()
+}
+
+/// A model that has a file written and a command run, whose output is never the same twice.
+fn script() -> Value {
+    let tool = |name: &str, input: Value| json!({"tool": {"name": name, "input": input}});
+    let command = "date -u +%FT%T.%NZ; readlink /proc/self/ns/pid; cat /proc/sys/kernel/random/uuid; cat kept.txt";
+    let rule = |step: u64, answer: Value| json!({"when": {"step": step}, "answer": answer});
+    json!({"version": 1, "rules": [
+        rule(1, json!([{"text": "First a file."}, tool("write_file", json!({"path": "new.txt", "content": "new\n"}))])),
+        rule(2, json!([{"text": "Now a command."}, tool("run_command", json!({"command": ["sh", "-c", command]}))])),
+        rule(3, json!([{"text": "It said: ${tool_result}"}])),
+    ]})
+}
+
+#[track_caller]
+fn check_code(ran: &Ran, code: i32) {
+    assert_eq!(ran.code, code, "{}\n{}", ran.out, ran.people);
+}
+
+#[test]
+fn a_session_replays_the_same_without_model_network_or_bill() {
+    let place = Place::new();
+    let session = record(&place, "Do it.", Some(&script()));
+    // No model of any kind is left that could answer in the recording's place.
+    let unreachable =
+        "[model]\nupstream = \"gone\"\n[upstreams.gone]\nkind = \"anthropic\"\nbase_url = \"http://127.0.0.1:9\"\n";
+    std::fs::write(place.data().join("viv.toml"), unreachable).unwrap();
+    let before = place.workspace_files();
+
+    let ran = place.run(&["replay", &session, "--diff"]);
+    check_code(&ran, 0);
+    assert_eq!(ran.out, "", "no differences");
+    assert_eq!(place.workspace_files(), before);
+
+    let replayed = newest(&place, &session);
+    let events = journal::read(&place.data(), &replayed);
+    let calls: Vec<Value> = events
+        .iter()
+        .map(|event| serde_json::to_value(&event.draft.body).unwrap())
+        .filter(|event| event["type"] == "llm.call")
+        .map(|event| event["data"].clone())
+        .collect();
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| call["upstream"] == "replay" && call["cost_picos"] == 0), "{calls:?}");
+    let usage = place.run(&["--json", "usage"]);
+    let usage: Value = serde_json::from_str(&usage.out).unwrap();
+    let row = usage["rows"].as_array().unwrap().iter().find(|row| row["name"] == replayed.as_str()).unwrap();
+    assert_eq!((&row["calls"], &row["spent_picos"], &row["held_picos"]), (&json!(3), &json!(0), &json!(0)));
+}
+
+/// The session that was made after `session`.
+fn newest(place: &Place, session: &str) -> String {
+    let listed: Value = serde_json::from_str(&place.run(&["--json", "sessions", "ls", "--limit=1"]).out).unwrap();
+    let newest = listed[0]["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(newest, session);
+    newest
+}
+
+#[test]
+fn a_workspace_that_is_not_as_it_was_is_refused_and_another_is_taken_in_its_place() {
+    let place = Place::new();
+    let session = record(&place, "Do it.", Some(&script()));
+    std::fs::write(place.workspace().join("kept.txt"), "not as it was\n").unwrap();
+    let refused = place.run(&["replay", &session]);
+    check_code(&refused, 2);
+    assert!(refused.people.contains("error[replay_impossible]"), "{}", refused.people);
+    assert!(refused.people.contains("kept.txt has changed"), "{}", refused.people);
+
+    let copy = place.data().join("../copy");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::write(copy.join("kept.txt"), "as it was\n").unwrap();
+    check_code(&place.run(&["replay", &session, "--diff", "--workspace", copy.to_str().unwrap()]), 0);
+}
+
+#[test]
+fn a_request_that_was_not_recorded_is_told_with_the_nearest_one() {
+    let place = Place::new();
+    // The agent sends what it saw, and sees something else.
+    let script = json!({"version": 1, "rules": [
+        {"when": {"step": 1}, "answer": [{"tool": {"name": "run_command", "input": {"command": ["cat", "word"]}}}]},
+        {"when": {"step": 2}, "answer": [{"text": "Thanks."}]},
+    ]});
+    std::fs::write(place.workspace().join("word"), "first\n").unwrap();
+    let session = record(&place, "Read it.", Some(&script));
+    std::fs::write(place.workspace().join("word"), "second\n").unwrap();
+    std::fs::remove_dir_all(place.data().join("origins")).unwrap();
+    let ran = place.run(&["replay", &session]);
+    check_code(&ran, 9);
+    for words in ["error[replay_miss]", "nobody noted how the workspace began", "--- recorded", "first", "second"] {
+        assert!(ran.people.contains(words), "`{words}` is not in\n{}", ran.people);
+    }
+    // Told once to the agent, in the words of its API, and not asked for again.
+    let events = journal::read(&place.data(), &newest(&place, &session));
+    let misses = events.iter().filter(|event| event.draft.body.kind() == "upstream_error").count();
+    assert_eq!(misses, 1);
+}
+
+#[test]
+fn a_replay_that_does_something_else_ends_with_nine() {
+    let place = Place::new();
+    let session = record(&place, "Do it.", Some(&script()));
+    // The agent says and asks the same, and does something else: what it adds there, it changes here.
+    std::fs::write(place.workspace().join("new.txt"), "old\n").unwrap();
+    std::fs::remove_dir_all(place.data().join("origins")).unwrap();
+    let ran = place.run(&["replay", &session, "--diff"]);
+    check_code(&ran, 9);
+    assert!(ran.people.contains("error[replay_differs]"), "{}", ran.people);
+    assert!(ran.out.contains("- workspace.changed") && ran.out.contains("+ workspace.changed"), "{}", ran.out);
+}
+
+#[test]
+fn another_policy_is_no_replay() {
+    let place = Place::new();
+    let session = record(&place, "hello", None);
+    let refused = place.run(&["replay", &session, "--policy=strict"]);
+    check_code(&refused, 2);
+    assert!(refused.people.contains("another policy"), "{}", refused.people);
+}

@@ -1,0 +1,129 @@
+//! How much of the bodies of model calls is kept: all, all but secrets, or nothing.
+//!
+//! What was left out is gone: the name of a body is the hash of what is kept, or of what was not.
+
+use std::{fmt, io, sync::Arc};
+
+use protocol::BodyRef;
+use regex::bytes::Regex;
+use sha2::{Digest, Sha256};
+
+use crate::{bodies::BodyStore, replay::NormalError, token::hex};
+
+/// Stands where a secret stood.
+const MARK: &[u8] = b"[redacted]";
+
+/// What secrets look like. None of them reaches over a quote, so that what was JSON stays JSON.
+const SECRETS: [&str; 9] = [
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    r"\bgh[pousr]_[A-Za-z0-9]{20,}\b",
+    r"\bgithub_pat_[A-Za-z0-9_]{20,}\b",
+    r"\bxox[abeprs]-[A-Za-z0-9-]{10,}",
+    r"\bAIza[0-9A-Za-z_-]{30,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    r#"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?-----END [A-Z ]*PRIVATE KEY-----"#,
+    r#"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b *[=:] *[^\s"'\\,;]{6,}"#,
+];
+
+/// How much of the bodies of model calls is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Every byte.
+    #[default]
+    Full,
+    /// Everything but what a rule says is a secret.
+    Redacted(Redaction),
+    /// Length and hash alone.
+    Nothing,
+}
+
+impl Keep {
+    /// Keeps of `bytes` in `store` what is to be kept.
+    pub(crate) fn put(&self, store: &dyn BodyStore, bytes: &[u8]) -> io::Result<BodyRef> {
+        match self {
+            Self::Full => store.put(bytes),
+            Self::Redacted(redaction) => store.put(&redaction.apply(bytes)),
+            Self::Nothing => Ok(BodyRef { sha256: hex(&Sha256::digest(bytes)), bytes: bytes.len() as u64 }),
+        }
+    }
+}
+
+/// Rules by which secrets are found.
+#[derive(Clone)]
+pub struct Redaction {
+    rules: Arc<[Regex]>,
+}
+
+impl Redaction {
+    /// The built-in rules, and `more`.
+    pub fn new(more: &[String]) -> Result<Self, NormalError> {
+        let rules = SECRETS
+            .into_iter()
+            .chain(more.iter().map(String::as_str))
+            .map(|pattern| Regex::new(pattern).map_err(|source| NormalError { pattern: pattern.to_owned(), source }));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+    }
+
+    /// `bytes` with a mark in the place of every secret.
+    pub fn apply(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut kept = bytes.to_vec();
+        for rule in &*self.rules {
+            if rule.is_match(&kept) {
+                kept = rule.replace_all(&kept, regex::bytes::NoExpand(MARK)).into_owned();
+            }
+        }
+        kept
+    }
+}
+
+impl fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.rules.iter().map(Regex::as_str)).finish()
+    }
+}
+
+impl PartialEq for Redaction {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules.iter().map(Regex::as_str).eq(other.rules.iter().map(Regex::as_str))
+    }
+}
+
+impl Eq for Redaction {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bodies::MemoryBodies;
+
+    #[test]
+    fn secrets_are_marked_and_the_rest_is_as_it_was() {
+        let redaction = Redaction::new(&["badge-[0-9]+".to_owned()]).unwrap();
+        let said = |text: &str| String::from_utf8(redaction.apply(text.as_bytes())).unwrap();
+        for secret in [
+            "sk-ant-api03-0123456789abcdef",
+            "AKIAIOSFODNN7EXAMPLE",
+            "ghp_0123456789abcdef0123456789abcdef0123",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0xx.c2lnbmF0dXJl",
+            "-----BEGIN RSA PRIVATE KEY-----\\nMIIE\\n-----END RSA PRIVATE KEY-----",
+            "badge-77",
+        ] {
+            let body = format!(r#"{{"text":"before {secret}","n":1}}"#);
+            assert_eq!(said(&body), r#"{"text":"before [redacted]","n":1}"#, "{secret}");
+        }
+        assert_eq!(said(r#"{"t":"export API_KEY=abcdefgh\nok"}"#), r#"{"t":"export [redacted]\nok"}"#);
+        let harmless = r#"{"text":"the password is asked for; see task-4711 and sk-"}"#;
+        assert_eq!(said(harmless), harmless);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_named_and_nowhere() {
+        let bodies = MemoryBodies::default();
+        let full = Keep::Full.put(&bodies, b"abc").unwrap();
+        assert_eq!(bodies.get(&full).unwrap(), b"abc");
+        let nothing = Keep::Nothing.put(&bodies, b"abcd").unwrap();
+        assert_eq!((nothing.bytes, bodies.get(&nothing)), (4, None));
+        let redacted = Keep::Redacted(Redaction::new(&[]).unwrap()).put(&bodies, b"AKIAIOSFODNN7EXAMPLE").unwrap();
+        assert_eq!(bodies.get(&redacted).unwrap(), MARK);
+    }
+}

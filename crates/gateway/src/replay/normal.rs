@@ -1,0 +1,181 @@
+//! What a request says, without what differs between two runs of the same agent.
+//!
+//! Agents write into every request the time, ids of their own, paths below `/tmp` and how long a command took. Those
+//! become marks that are always the same. Whatever else differs is a difference.
+
+use std::{borrow::Cow, fmt};
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::keep::Redaction;
+
+/// Fields of a request that name the run, not what is asked.
+const OF_THE_RUN: [&str; 6] =
+    ["metadata", "user", "prompt_cache_key", "safety_identifier", "client_metadata", "session_id"];
+/// Begins a text that some agents put before their prompt: a checksum of the run.
+const BILLING: &str = "x-anthropic-billing-header:";
+
+/// What stands where something differs from run to run, and how that is found. The order matters: a time is found
+/// before the numbers in it are.
+const RULES: [(&str, &str); 10] = [
+    ("<uuid>", r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"),
+    ("<time>", r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d{2}:?\d{2}))?)?"),
+    (
+        "<time>",
+        r"\b(?:(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?,? +)?(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?) +\d{1,2}\b(?:,? +\d{4}\b)?(?:,? +(?:at +)?\d{1,2}:\d{2}(?::\d{2})?)?(?: ?[AP]M\b)?(?: (?:UTC|GMT))?(?: \d{4}\b)?",
+    ),
+    ("<time>", r"\b\d{1,2}/\d{1,2}/\d{4}(?:,? \d{1,2}:\d{2}(?::\d{2})?(?: ?[AP]M)?)?"),
+    ("<time>", r"\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?(?: ?[AP]M)?"),
+    (
+        "<id>",
+        r"\b(?:toolu|srvtoolu|call|chatcmpl|msg|req|resp|rs|fc|ctc|item|ses|sess|session|thread|conv|prt|exec)[_-][A-Za-z0-9_-]{6,}|\b[Cc]hunk ID: [0-9a-f]{4,}\b",
+    ),
+    ("<hex>", r"\b(?:[0-9a-f]{16,}|[0-9A-F]{16,})\b"),
+    // A name of letters alone is somebody's choice; one with a number in it, or one of mktemp's, is chance.
+    (
+        "/tmp/<name>",
+        r#"/(?:var/)?tmp/(?:[^\s"'`<>():,;/]*[0-9][^\s"'`<>():,;/]*|tmp\.[A-Za-z0-9]+)(?:/[^\s"'`<>():,;]*)?"#,
+    ),
+    ("<duration>", r"\b\d+(?:\.\d+)? ?(?:ms|µs|s|secs?|seconds?|milliseconds?)\b"),
+    ("<process>", r"(?i)\b(?:pid|process(?: id)?|session id)[ =:]+\d+|(?:pid|ipc|mnt|net|user|uts|cgroup):\[\d+\]"),
+];
+
+/// Why a rule cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("`{pattern}` is no regular expression")]
+pub struct NormalError {
+    /// The rule.
+    pub pattern: String,
+    /// What is wrong with it.
+    #[source]
+    pub source: regex::Error,
+}
+
+/// Takes out of requests and records what differs between two runs of the same agent.
+#[derive(Clone)]
+pub struct Normal {
+    rules: Vec<(Cow<'static, str>, Regex)>,
+    redaction: Option<Redaction>,
+}
+
+impl fmt::Debug for Normal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Normal").field("rules", &self.rules.len()).finish_non_exhaustive()
+    }
+}
+
+impl Normal {
+    /// The built-in rules, and `ignored`: patterns of what else differs.
+    pub fn new(ignored: &[String]) -> Result<Self, NormalError> {
+        let own = ignored.iter().map(|pattern| ("<ignored>", pattern.as_str()));
+        let rules = own.chain(RULES).map(|(mark, pattern)| match Regex::new(pattern) {
+            Ok(rule) => Ok((Cow::from(mark), rule)),
+            Err(source) => Err(NormalError { pattern: pattern.to_owned(), source }),
+        });
+        Ok(Self { rules: rules.collect::<Result<_, _>>()?, redaction: None })
+    }
+
+    /// The same for a record from which secrets were left out.
+    #[must_use]
+    pub fn with_redaction(self, redaction: Redaction) -> Self {
+        Self { redaction: Some(redaction), ..self }
+    }
+
+    /// A text without what differs.
+    pub fn text(&self, text: &str) -> String {
+        let mut text = Cow::Borrowed(text);
+        for (mark, rule) in &self.rules {
+            if let Cow::Owned(changed) = rule.replace_all(&text, regex::NoExpand(mark)) {
+                text = Cow::Owned(changed);
+            }
+        }
+        text.into_owned()
+    }
+
+    /// Every text in `value`, names of fields excepted, without what differs.
+    pub fn value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.value(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.value(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// What a request says.
+    pub(super) fn request(&self, body: &[u8]) -> Value {
+        let redacted = self.redaction.as_ref().map(|redaction| redaction.apply(body));
+        let body = redacted.as_deref().unwrap_or(body);
+        let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
+            return Value::String(self.text(&String::from_utf8_lossy(body)));
+        };
+        if let Value::Object(fields) = &mut value {
+            fields.retain(|name, _| !OF_THE_RUN.contains(&name.as_str()));
+        }
+        if let Some(Value::Array(blocks)) = value.get_mut("system") {
+            blocks.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
+        }
+        self.value(&mut value);
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(Normal::new(&[]).unwrap().text(text), expected);
+    }
+
+    #[test]
+    fn times_are_taken_out_however_they_are_written() {
+        for time in [
+            "2026-11-15",
+            "2026-11-15T22:45:28.123Z",
+            "2026-11-15 22:45:28 +0000",
+            "Sun Nov 15 22:45:28 UTC 2026",
+            "Sunday, November 15, 2026",
+            "Nov  5 09:01",
+            "11/15/2026, 10:46:19 PM",
+            "22:45:28",
+        ] {
+            check(&format!("at {time}."), "at <time>.");
+        }
+    }
+
+    #[test]
+    fn ids_paths_and_durations_of_a_run_are_taken_out() {
+        check("x 3f2a9c1e-0b7d-4e55-9d1a-1234567890ab y", "x <uuid> y");
+        check("toolu_01AbCdEfGh and call_9f8e7d6c", "<id> and <id>");
+        check("in /tmp/claude-100000/-workspace/tasks, ok", "in /tmp/<name>, ok");
+        check("/tmp/tmp.AbCdEfGhIj", "/tmp/<name>");
+        check("Wall time: 0.0512 seconds; took 12ms", "Wall time: <duration>; took <duration>");
+        check("Chunk ID: b71d9d", "<id>");
+        check("pid:[4026532345]", "<process>");
+        check("sha 0123456789abcdef0123", "sha <hex>");
+    }
+
+    #[test]
+    fn words_and_numbers_that_mean_something_stay() {
+        for text in ["may 7 of us", "line 42", "/tmp/notes.txt", "version 2.1.325", "call_me", "7391", "a 5 b"] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn what_names_the_run_is_no_part_of_a_request() {
+        let normal = Normal::new(&["run-[a-z]+".to_owned()]).unwrap();
+        let one = json!({"model": "m", "metadata": {"user_id": "a"}, "system": [{"text": "x-anthropic-billing-header: cch=1"},
+            {"text": "Be kind. run-one"}]});
+        let other = json!({"model": "m", "metadata": {"user_id": "b"}, "system": [{"text": "x-anthropic-billing-header: cch=2"},
+            {"text": "Be kind. run-two"}]});
+        let said = |value: &Value| normal.request(value.to_string().as_bytes());
+        assert_eq!(said(&one), said(&other));
+        assert_eq!(said(&one), json!({"model": "m", "system": [{"text": "Be kind. <ignored>"}]}));
+    }
+}

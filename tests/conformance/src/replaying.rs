@@ -1,0 +1,41 @@
+//! A recorded session, played again by the real agent with no model.
+
+use std::sync::Arc;
+
+use gateway::{Normal, Replay};
+use protocol::{SessionId, TurnOutcome};
+use session::{Options, Recording, compare};
+use store::{By, Ledger};
+
+use crate::script::say;
+use crate::stage::{self, Answer, World};
+
+pub(crate) async fn it_plays_the_same_again_from_the_record(world: World) {
+    let stage = world.open().await;
+    for (words, answer) in [(say::COMMAND, Answer::Yes), (say::FILE, Answer::Yes), (say::NUMBER, Answer::Yes)] {
+        let turn = stage.turn(words, answer).await;
+        assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    }
+    stage.sessions.terminate(&stage.id).await.unwrap();
+
+    let (data, normal) = (stage.data(), Normal::new(&[]).unwrap());
+    let recording = Recording::read(&data, &stage.sessions.get(&stage.id).unwrap()).unwrap();
+    let tape = Arc::new(Replay::of(&data, &stage.id, normal.clone()).unwrap());
+    assert!(tape.left() >= 5, "{} calls are on record", tape.left());
+    let id = SessionId::new("replayed").unwrap();
+    let setting = session::Stage {
+        upstream: tape.clone(),
+        policy: stage::policy(),
+        directory: None,
+        options: Options::default(),
+    };
+    stage.sessions.replay(id.clone(), &recording, setting, |_| {}).await.unwrap();
+    let replayed = stage.sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
+    let differences = compare(&recording.events, &replayed, &normal);
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert_eq!(tape.left(), 0, "calls that nobody made again");
+    let rows = stage.ledger.usage(By::Session, 0).unwrap();
+    let row = rows.iter().find(|row| row.name == id.as_str()).unwrap();
+    assert_eq!((row.spent_picos, row.held_picos, row.unknown), (0, 0, 0));
+    stage.close().await;
+}
