@@ -1,11 +1,12 @@
 //! Bodies of model calls, each under the name of its content.
 //!
-//! A body is written beside its place and renamed into it, so what stands under a name is whole; and
-//! it is read back only if it still has the digest it is named by. The same bytes are kept once.
+//! A body is named in a record only once it is whole, and it is read back only if it still has the digest it is
+//! named by. The same bytes are kept once. What a killed writer left under a name is shorter than its name says,
+//! and is replaced by whoever keeps the same bytes next.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use protocol::BodyRef;
@@ -61,13 +62,38 @@ impl Bodies {
     pub fn put(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
         let digest = Digest::of(bytes);
         let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64 };
-        // Most requests repeat: they cost a look, not a write.
-        if !self.holds(digest, body.bytes) {
+        if !self.put_new(digest, bytes)? && !self.holds(digest, body.bytes) {
             let mut writer = self.writer()?;
             writer.write(bytes)?;
             writer.finish()?;
         }
         Ok(body)
+    }
+
+    /// Writes a body under its name, in one go; false: there is something of that name.
+    ///
+    /// Renaming it into place would cost more than all the rest: the name is given first, and nobody knows it yet.
+    fn put_new(&self, digest: Digest, bytes: &[u8]) -> Result<bool, BodyError> {
+        let path = self.path(digest);
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let created = match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_shard(&path)?;
+                create()
+            }
+            created => created,
+        };
+        let mut file = match created {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(BodyError::io("make", &path)(error)),
+        };
+        file.write_all(bytes).map_err(|error| {
+            // Half a body under its name is only untidy, but it takes room where there may be none.
+            let _ = std::fs::remove_file(&path);
+            BodyError::io("write", &path)(error)
+        })?;
+        Ok(true)
     }
 
     /// Keeps a body that comes piece by piece.
@@ -104,7 +130,8 @@ impl Bodies {
         lock_file::sweep(&self.root, "part")
     }
 
-    /// After a power cut a name may stand without its bytes: such a body is written again.
+    /// After a power cut, or a kill at the wrong moment, a name may stand without its bytes: such a body is
+    /// written again.
     fn holds(&self, digest: Digest, bytes: u64) -> bool {
         self.path(digest).metadata().is_ok_and(|metadata| metadata.len() == bytes)
     }
@@ -113,6 +140,13 @@ impl Bodies {
         let name = digest.to_string();
         self.root.join(&name[..2]).join(name)
     }
+}
+
+/// Makes the directory of a body.
+fn make_shard(path: &Path) -> Result<(), BodyError> {
+    let Some(shard) = path.parent() else { return Ok(()) };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(shard);
+    made.map_err(BodyError::io("make the directory of", path))
 }
 
 /// A body that is still coming. Dropped before [`BodyWriter::finish`], it leaves nothing.
@@ -142,10 +176,7 @@ impl BodyWriter {
             return Ok(body);
         }
         let path = self.bodies.path(digest);
-        if let Some(shard) = path.parent() {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(shard);
-            made.map_err(BodyError::io("make the directory of", &path))?;
-        }
+        make_shard(&path)?;
         std::fs::rename(&self.part.0, &path).map_err(BodyError::io("name", &path))?;
         Ok(body)
     }

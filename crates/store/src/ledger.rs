@@ -17,6 +17,7 @@ mod report;
 mod schema;
 mod since;
 mod sqlite;
+mod sums;
 mod totals;
 mod writer;
 
