@@ -29,7 +29,8 @@ pub(crate) const AGENTS: &[Package] = &[Package { name: "npm", reason: "real age
 /// Installs everything that `cargo xtask test` uses.
 pub(crate) fn run_all() -> Result<()> {
     run(TESTS)?;
-    venv::install()
+    venv::SDKS.install()?;
+    venv::LITELLM.install()
 }
 
 /// Installs every real agent with `viv`, in the versions it pins, into a folder that outlives the checkout.

@@ -1,4 +1,4 @@
-//! The vendors' SDKs for Python, which tests of the gateway run: pinned, in a folder of the user's cache.
+//! Programs from PyPI that tests and benches run: pinned, each set in a folder of the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,55 +7,78 @@ use anyhow::{Context, Result, bail};
 
 use crate::{install, step, workspace};
 
-/// What is wanted, one pinned package a line.
-const REQUIREMENTS: &str = "crates/gateway/tests/clients/requirements.txt";
-/// What those want in turn, pinned too.
-const CONSTRAINTS: &str = "crates/gateway/tests/clients/constraints.txt";
-/// Where Debian splits Python up.
-const PYTHON: &[install::Package] =
-    &[install::Package { name: "python3-venv", reason: "makes the folder that the vendors' SDKs are installed in" }];
-
-/// Installs the SDKs unless they are there.
-pub(crate) fn install() -> Result<()> {
-    let folder = folder()?;
-    if folder.join("bin/python").exists() {
-        return Ok(());
-    }
-    if step::quietly(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_err() {
-        install::run(PYTHON)?;
-    }
-    // Made beside its place and moved there when it is whole, so that half of it is never found.
-    let mut unfinished = folder.clone().into_os_string();
-    unfinished.push(format!(".{}.unfinished", std::process::id()));
-    let unfinished = PathBuf::from(unfinished);
-    let made = make(&unfinished).and_then(|()| move_in(&unfinished, &folder));
-    if made.is_err() {
-        // What failed is told; what is left of it would only be untidy.
-        let _ = std::fs::remove_dir_all(&unfinished);
-    }
-    made
+/// Packages for Python in a folder of their own.
+pub(crate) struct Venv {
+    /// What it is, for whoever watches it being installed.
+    what: &'static str,
+    /// What is wanted, one pinned package a line.
+    requirements: &'static str,
+    /// What those want in turn, pinned too.
+    constraints: &'static str,
 }
 
-/// Where the SDKs are; the tests name it the same way.
-pub(crate) fn folder() -> Result<PathBuf> {
-    let path = workspace::root().join(REQUIREMENTS);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    install::cache_folder(&name(&text))
+/// The vendors' SDKs, which tests of the gateway run.
+pub(crate) const SDKS: Venv = Venv {
+    what: "the vendors' SDKs for Python",
+    requirements: "crates/gateway/tests/clients/requirements.txt",
+    constraints: "crates/gateway/tests/clients/constraints.txt",
+};
+
+/// LiteLLM's proxy: an upstream in tests, a peer in the bench.
+pub(crate) const LITELLM: Venv = Venv {
+    what: "LiteLLM's proxy",
+    requirements: "crates/gateway/tests/litellm/requirements.txt",
+    constraints: "crates/gateway/tests/litellm/constraints.txt",
+};
+
+/// Where Debian splits Python up.
+const PYTHON: &[install::Package] =
+    &[install::Package { name: "python3-venv", reason: "makes the folders that packages for Python are installed in" }];
+
+impl Venv {
+    /// Installs the packages unless they are there.
+    pub(crate) fn install(&self) -> Result<()> {
+        let folder = self.folder()?;
+        if folder.join("bin/python").exists() {
+            return Ok(());
+        }
+        if step::quietly(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_err() {
+            install::run(PYTHON)?;
+        }
+        // Made beside its place and moved there when it is whole, so that half of it is never found.
+        let mut unfinished = folder.clone().into_os_string();
+        unfinished.push(format!(".{}.unfinished", std::process::id()));
+        let unfinished = PathBuf::from(unfinished);
+        let made = self.make(&unfinished).and_then(|()| move_in(&unfinished, &folder));
+        if made.is_err() {
+            // What failed is told; what is left of it would only be untidy.
+            let _ = std::fs::remove_dir_all(&unfinished);
+        }
+        made
+    }
+
+    /// Where the packages are; the tests name it the same way.
+    pub(crate) fn folder(&self) -> Result<PathBuf> {
+        let path = workspace::root().join(self.requirements);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        install::cache_folder(&name(&text))
+    }
+
+    fn make(&self, folder: &Path) -> Result<()> {
+        println!("  installing {} into {}", self.what, folder.display());
+        step::quietly(Command::new("python3").args(["-m", "venv", "--copies"]).arg(folder))?;
+        let root = workspace::root();
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+        pip.arg("--requirement").arg(root.join(self.requirements));
+        pip.arg("--constraint").arg(root.join(self.constraints));
+        step::quietly(&mut pip)?;
+        Ok(())
+    }
 }
 
 fn name(requirements: &str) -> String {
     requirements.lines().map(|line| line.replace("==", "-")).collect::<Vec<_>>().join("-")
-}
-
-fn make(folder: &Path) -> Result<()> {
-    println!("  installing the vendors' SDKs for Python into {}", folder.display());
-    step::quietly(Command::new("python3").args(["-m", "venv", "--copies"]).arg(folder))?;
-    let root = workspace::root();
-    let mut pip = Command::new(folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-    pip.arg("--requirement").arg(root.join(REQUIREMENTS)).arg("--constraint").arg(root.join(CONSTRAINTS));
-    step::quietly(&mut pip)?;
-    Ok(())
 }
 
 fn move_in(unfinished: &Path, folder: &Path) -> Result<()> {
@@ -63,7 +86,7 @@ fn move_in(unfinished: &Path, folder: &Path) -> Result<()> {
         Ok(()) => Ok(()),
         // Another run was faster; what it made is the same.
         Err(_) if folder.join("bin/python").exists() => Ok(std::fs::remove_dir_all(unfinished)?),
-        Err(error) => bail!("cannot move the SDKs to {}: {error}", folder.display()),
+        Err(error) => bail!("cannot move the packages to {}: {error}", folder.display()),
     }
 }
 
@@ -80,6 +103,8 @@ mod tests {
     fn every_requirement_is_pinned() {
         let read = |path: &str| std::fs::read_to_string(workspace::root().join(path)).unwrap();
         let pinned = |line: &str| line.starts_with('#') || line.split("==").count() == 2;
-        assert!(read(REQUIREMENTS).lines().chain(read(CONSTRAINTS).lines()).all(pinned));
+        for venv in [SDKS, LITELLM] {
+            assert!(read(venv.requirements).lines().chain(read(venv.constraints).lines()).all(pinned));
+        }
     }
 }
