@@ -18,6 +18,9 @@ use tempfile::TempDir;
 use crate::cast::Player;
 use crate::{ability, script, shape};
 
+/// An agent that asks without end is ended by its budget.
+const MAX_REQUESTS: u64 = 60;
+
 /// What every scenario is given.
 pub(crate) struct World {
     pub(crate) player: Player,
@@ -50,9 +53,19 @@ impl World {
     }
 
     pub(crate) async fn open_with(self, mode: &str, timing: Timing) -> Stage {
+        self.open_under(mode, timing, policy(MAX_REQUESTS)).await
+    }
+
+    /// A session whose budget is spent before its first call.
+    pub(crate) async fn open_penniless(self) -> Stage {
+        let mode = self.player.mode();
+        self.open_under(mode, Timing::default(), policy(0)).await
+    }
+
+    async fn open_under(self, mode: &str, timing: Timing, policy: Arc<Effective>) -> Stage {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let sessions = sessions(&self.player, &self.backend, &directory, timing);
+        let sessions = sessions(&self.player, &self.backend, &directory, timing, policy);
         let id = SessionId::new("conformance").unwrap();
         let request = CreateSession {
             agent: self.player.agent.to_owned(),
@@ -65,7 +78,13 @@ impl World {
     }
 }
 
-fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, timing: Timing) -> Sessions {
+fn sessions(
+    player: &Player,
+    backend: &Arc<JailBackend>,
+    directory: &TempDir,
+    timing: Timing,
+    policy: Arc<Effective>,
+) -> Sessions {
     let roster =
         Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
     let data = DataDir::open(directory.path().join("data")).unwrap();
@@ -82,16 +101,17 @@ fn sessions(player: &Player, backend: &Arc<JailBackend>, directory: &TempDir, ti
         }),
         limits: Limits::default(),
         upstream: Arc::new(script::model(player)),
-        policy: policy(),
+        policy,
         egress: egress::Egress::default(),
         timing,
     })
     .unwrap()
 }
 
-fn policy() -> Arc<Effective> {
-    // An agent that asks without end is ended by its budget.
-    let text = Preset::Balanced.source().text().replace("max_requests: 1000", "max_requests: 60");
+fn policy(max_requests: u64) -> Arc<Effective> {
+    let limit = format!("max_requests: {max_requests}");
+    let text = Preset::Balanced.source().text().replace("max_requests: 1000", &limit);
+    assert!(text.contains(&limit), "{text}");
     let base = Base::read(&Source::new("conformance", text)).unwrap();
     Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }
@@ -103,7 +123,7 @@ impl Stage {
         before.close_all().await;
         // While it is there it owns its sessions.
         drop(before);
-        let sessions = sessions(&player, &backend, &directory, Timing::default());
+        let sessions = sessions(&player, &backend, &directory, Timing::default(), policy(MAX_REQUESTS));
         sessions.recover().await.unwrap();
         Self { player, backend, directory, sessions, id }
     }
