@@ -53,6 +53,7 @@ const LAYERS: &[Layer] = &[
             "protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session",
         ],
     },
+    layer("load", &[]),
     layer("xtask", &["protocol"]),
 ];
 
