@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::step::Steps;
 use crate::workspace::cargo;
-use crate::{identity, install, tidy, transcript, viv, workspace};
+use crate::{identity, install, session_api, tidy, transcript, viv, workspace};
 
 /// Every check, after installing what they need.
 pub(crate) fn run_all() -> Result<()> {
@@ -14,9 +14,14 @@ pub(crate) fn run_all() -> Result<()> {
     steps.step("install", || install::run_all().map(|()| install::note(install::TESTS)))?;
     without_running(&mut steps)?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
-    steps.command("tests", cargo(&["test", "--locked", "--workspace"]))?;
+    steps.step("agent of the smoke test", || install::install_agents(&built_viv()?, &["claude"]))?;
+    let mut tests = cargo(&["test", "--locked", "--workspace"]);
+    // All other agents play in `--agents`, whether they are installed or not.
+    tests.env("VIV_TEST_AGENTS", "mock").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
+    steps.command("tests", tests)?;
     steps.step("tests as the other user", || identity::run_tests_as_other(identity::BOTH))?;
     let program = built_viv()?;
+    steps.step("the session API as its document says", || session_api::check(&program))?;
     steps.step("commands that documents name", || viv::check_documents(&program))?;
     steps.step("transcripts in documents", || transcript::run_documents(&program))?;
     steps.finish();

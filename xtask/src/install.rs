@@ -19,6 +19,7 @@ pub(crate) struct Package {
 /// What `cargo xtask test` uses.
 pub(crate) const TESTS: &[Package] = &[
     Package { name: "git", reason: "tidy asks it which files are tracked" },
+    Package { name: "npm", reason: "the smoke test's Claude Code comes from it" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];
@@ -29,26 +30,36 @@ pub(crate) const AGENTS: &[Package] = &[Package { name: "npm", reason: "real age
 /// Installs everything that `cargo xtask test` uses.
 pub(crate) fn run_all() -> Result<()> {
     run(TESTS)?;
-    venv::SDKS.install()?;
-    venv::LITELLM.install()
+    venv::install()
 }
 
 /// Installs every real agent with `viv`, in the versions it pins, into a folder that outlives the checkout.
 /// What is there is not downloaded again.
 pub(crate) fn agents(viv: &Path) -> Result<String> {
+    let folder = private_agents_folder()?;
+    let listed = workspace::output(Command::new(viv).args(["--json", "agents", "ls"]).arg("--data-dir").arg(&folder))?;
+    let listed: serde_json::Value = serde_json::from_str(&listed).context("`viv agents ls` printed no JSON")?;
+    let packaged = listed.as_array().into_iter().flatten().filter(|agent| agent["package"].is_string());
+    let names: Vec<&str> = packaged.filter_map(|agent| agent["id"].as_str()).collect();
+    install_agents(viv, &names)
+}
+
+/// Installs these agents as [`agents`] does.
+pub(crate) fn install_agents(viv: &Path, names: &[&str]) -> Result<String> {
+    let folder = private_agents_folder()?;
+    let mut command = Command::new(viv);
+    command.args(["agents", "install"]).args(names).arg("--data-dir").arg(&folder);
+    crate::step::quietly(command.arg("--cache").arg(folder.join("npm")))?;
+    Ok(format!("{} present", names.join(", ")))
+}
+
+fn private_agents_folder() -> Result<PathBuf> {
     let folder = agents_folder()?;
     std::fs::create_dir_all(&folder).context("cannot make the folder for agents")?;
     // A data directory that others could write to is refused.
     let private = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
     std::fs::set_permissions(&folder, private).context("cannot make the folder for agents private")?;
-    let listed = workspace::output(Command::new(viv).args(["--json", "agents", "ls"]).arg("--data-dir").arg(&folder))?;
-    let listed: serde_json::Value = serde_json::from_str(&listed).context("`viv agents ls` printed no JSON")?;
-    let packaged = listed.as_array().into_iter().flatten().filter(|agent| agent["package"].is_string());
-    let names: Vec<&str> = packaged.filter_map(|agent| agent["id"].as_str()).collect();
-    let mut command = Command::new(viv);
-    command.args(["agents", "install"]).args(&names).arg("--data-dir").arg(&folder);
-    crate::step::quietly(command.arg("--cache").arg(folder.join("npm")))?;
-    Ok(format!("{} agents present", names.len()))
+    Ok(folder)
 }
 
 /// Where the agents for tests are: a data directory of `viv`, one folder a version.

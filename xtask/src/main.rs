@@ -10,6 +10,7 @@ mod command;
 mod identity;
 mod install;
 mod markdown;
+mod session_api;
 mod source;
 mod step;
 mod tidy;

@@ -1,4 +1,4 @@
-//! Programs from PyPI that tests and benches run: pinned, each set in a folder of the user's cache.
+//! Programs in Python that tests and benches run: pinned, each set in a folder of the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,36 +7,50 @@ use anyhow::{Context, Result, bail};
 
 use crate::{install, step, workspace};
 
-/// Packages for Python in a folder of their own.
-pub(crate) struct Venv {
-    /// What it is, for whoever watches it being installed.
-    what: &'static str,
+/// A set of packages with a folder of its own.
+pub(crate) struct Environment {
     /// What is wanted, one pinned package a line.
     requirements: &'static str,
     /// What those want in turn, pinned too.
     constraints: &'static str,
+    /// What it is, for people.
+    what: &'static str,
 }
 
 /// The vendors' SDKs, which tests of the gateway run.
-pub(crate) const SDKS: Venv = Venv {
-    what: "the vendors' SDKs for Python",
+const SDKS: Environment = Environment {
     requirements: "crates/gateway/tests/clients/requirements.txt",
     constraints: "crates/gateway/tests/clients/constraints.txt",
+    what: "the vendors' SDKs for Python",
+};
+
+/// What calls the session API as its document says, and what makes clients of such documents.
+pub(crate) const API: Environment = Environment {
+    requirements: "crates/server/tests/contract/requirements.txt",
+    constraints: "crates/server/tests/contract/constraints.txt",
+    what: "the testers of the session API",
 };
 
 /// LiteLLM's proxy: an upstream in tests, a peer in the bench.
-pub(crate) const LITELLM: Venv = Venv {
-    what: "LiteLLM's proxy",
+pub(crate) const LITELLM: Environment = Environment {
     requirements: "crates/gateway/tests/litellm/requirements.txt",
     constraints: "crates/gateway/tests/litellm/constraints.txt",
+    what: "LiteLLM's proxy",
 };
 
 /// Where Debian splits Python up.
 const PYTHON: &[install::Package] =
-    &[install::Package { name: "python3-venv", reason: "makes the folders that packages for Python are installed in" }];
+    &[install::Package { name: "python3-venv", reason: "makes the folders that programs in Python are installed in" }];
 
-impl Venv {
-    /// Installs the packages unless they are there.
+/// Installs every set unless it is there.
+pub(crate) fn install() -> Result<()> {
+    SDKS.install()?;
+    LITELLM.install()?;
+    API.install()
+}
+
+impl Environment {
+    /// Installs it unless it is there.
     pub(crate) fn install(&self) -> Result<()> {
         let folder = self.folder()?;
         if folder.join("bin/python").exists() {
@@ -57,7 +71,7 @@ impl Venv {
         made
     }
 
-    /// Where the packages are; the tests name it the same way.
+    /// Where the packages are; tests name it the same way.
     pub(crate) fn folder(&self) -> Result<PathBuf> {
         let path = workspace::root().join(self.requirements);
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -70,8 +84,7 @@ impl Venv {
         let root = workspace::root();
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-        pip.arg("--requirement").arg(root.join(self.requirements));
-        pip.arg("--constraint").arg(root.join(self.constraints));
+        pip.arg("--requirement").arg(root.join(self.requirements)).arg("--constraint").arg(root.join(self.constraints));
         step::quietly(&mut pip)?;
         Ok(())
     }
@@ -103,8 +116,8 @@ mod tests {
     fn every_requirement_is_pinned() {
         let read = |path: &str| std::fs::read_to_string(workspace::root().join(path)).unwrap();
         let pinned = |line: &str| line.starts_with('#') || line.split("==").count() == 2;
-        for venv in [SDKS, LITELLM] {
-            assert!(read(venv.requirements).lines().chain(read(venv.constraints).lines()).all(pinned));
+        for Environment { requirements, constraints, .. } in [SDKS, LITELLM, API] {
+            assert!(read(requirements).lines().chain(read(constraints).lines()).all(pinned));
         }
     }
 }

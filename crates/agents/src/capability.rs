@@ -13,6 +13,7 @@ static TABLE: LazyLock<BTreeMap<String, Capabilities>> =
 
 /// What an agent can do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Capabilities {
     /// It has a mode in which it changes nothing.

@@ -31,6 +31,14 @@ impl Agent for ClaudeAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.claude/skills")
+    }
+
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut arguments = vec!["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"];
@@ -46,6 +54,12 @@ impl Agent for ClaudeAgent {
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
         }
+        // Only those of this session: what a repository or a home configures is not asked for.
+        let servers = json!({ "mcpServers": context.mcp.standard() }).to_string();
+        if !context.mcp.is_empty() {
+            arguments.extend(["--mcp-config", &servers]);
+        }
+        arguments.push("--strict-mcp-config");
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         let env = environment(&[
             ("ANTHROPIC_BASE_URL", Some(&context.gateway_url)),

@@ -43,6 +43,10 @@ impl Agent for CodexAgent {
         Some(&PACKAGE)
     }
 
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let base_url = format!("model_providers.viv.base_url=\"{}/v1\"", context.gateway_url);
@@ -60,6 +64,8 @@ impl Agent for CodexAgent {
         ];
         let mut arguments = vec!["app-server"];
         arguments.extend(settings.iter().flat_map(|setting| ["-c", *setting]));
+        let servers = context.mcp.for_codex();
+        arguments.extend(servers.iter().flat_map(|setting| ["-c", setting.as_str()]));
         // Without a network it would wait five seconds for its plugins.
         arguments.extend(["--disable", "plugins"]);
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;

@@ -39,6 +39,10 @@ impl Agent for GeminiAgent {
         Some(&PACKAGE)
     }
 
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
@@ -55,6 +59,7 @@ impl Agent for GeminiAgent {
             "security": { "auth": { "selectedType": "gemini-api-key" } },
             "privacy": { "usageStatisticsEnabled": false },
             "general": { "enableAutoUpdate": false },
+            "mcpServers": context.mcp.for_gemini(),
         });
         let path = format!("{HOME}/.gemini/settings.json");
         let files = vec![PlacedFile { path, content: settings.to_string() }];

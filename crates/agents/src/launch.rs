@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::{Dialogue, Normalized, Package};
+use crate::{Dialogue, McpServers, Normalized, Package};
 
 /// One kind of agent.
 pub trait Agent: Send + Sync {
@@ -11,6 +11,14 @@ pub trait Agent: Send + Sync {
     fn id(&self) -> &'static str;
     /// What must be installed for it; nothing for the mock.
     fn package(&self) -> Option<&'static Package>;
+    /// Where it looks for skills inside, one folder a skill; none: it takes no skills.
+    fn skill_root(&self) -> Option<&'static str> {
+        None
+    }
+    /// Whether it takes MCP servers for one session.
+    fn takes_mcp(&self) -> bool {
+        false
+    }
     /// What to start for one session.
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError>;
     /// The agent's own protocol, as it comes; callers take [`Agent::dialogue`].
@@ -41,6 +49,8 @@ pub struct LaunchContext {
     /// What is installed of the agent on the host, mounted read-only: `viv` itself for the mock, for the
     /// others the folder that holds their `node_modules`.
     pub program: PathBuf,
+    /// MCP servers of this session.
+    pub mcp: McpServers,
     /// Node's program on the host, for the agents whose [`Package`] needs it.
     pub node: Option<PathBuf>,
 }

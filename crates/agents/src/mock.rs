@@ -50,6 +50,10 @@ impl Agent for MockAgent {
         None
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.agents/skills")
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut argv: Vec<String> =

@@ -32,6 +32,10 @@ impl Agent for OpencodeAgent {
         Some(&PACKAGE)
     }
 
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let (argv, mounts) = PACKAGE.start(self.id(), context, &["acp"])?;
@@ -78,6 +82,7 @@ fn configuration(context: &LaunchContext) -> String {
         "model": chosen,
         "small_model": chosen,
         "enabled_providers": ["viv"],
+        "mcp": context.mcp.for_opencode(),
         "provider": { "viv": provider },
     });
     configuration.to_string()

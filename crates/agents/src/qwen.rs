@@ -33,6 +33,10 @@ impl Agent for QwenAgent {
         Some(&PACKAGE)
     }
 
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         // Without `--bare` every turn asks the model a second time, to remember things.
@@ -40,6 +44,10 @@ impl Agent for QwenAgent {
         arguments.extend(["--include-partial-messages", "--approval-mode", native_mode(mode)]);
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
+        }
+        let servers = json!({ "mcpServers": context.mcp.standard() }).to_string();
+        if !context.mcp.is_empty() {
+            arguments.extend(["--mcp-config", &servers]);
         }
         let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         let env = environment(&[

@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
+use crate::api::ApiArguments;
+use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
+use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
+use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -30,6 +34,8 @@ pub(crate) enum Command {
     Demo,
     /// One prompt to an agent in a sandbox, shown as it happens
     Run(RunArguments),
+    /// Carry out a task: commands or prompts in a sandbox, expectations, artifacts
+    Task(TaskArguments),
     /// One command in a sandbox, with no agent
     Exec(ExecArguments),
     /// Serve the session API
@@ -37,6 +43,16 @@ pub(crate) enum Command {
     /// See and end sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// What happened in a session, as a person reads it
+    Logs(LogsArguments),
+    /// What agents ask for, and the answers
+    #[command(subcommand)]
+    Perms(PermsCommand),
+    /// One call of the session API of the server on this data directory
+    Api(ApiArguments),
+    /// Make, list and revoke tokens of `viv serve`
+    #[command(subcommand)]
+    Tokens(TokensCommand),
     /// Install agents, and see which there are
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -47,6 +63,8 @@ pub(crate) enum Command {
     Usage(UsageArguments),
     /// What models cost, and where the prices come from
     Models,
+    /// Which credentials this host has for models, and whether they are good
+    Credentials(CredentialsArguments),
     /// Make, list and revoke keys of `viv gateway serve`
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -54,7 +72,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Gateway(GatewayCommand),
     /// What works on this machine, and why the rest does not
-    Doctor,
+    Doctor(DoctorArguments),
     /// Lives as an agent inside the sandbox
     #[command(name = "__agent", hide = true)]
     Agent {
@@ -87,9 +105,31 @@ pub(crate) struct RunArguments {
     /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    /// Skills for this session: a directory, OWNER/NAME at GitHub, or the address of a git repository
+    #[arg(long = "skills", value_name = "SOURCE")]
+    pub(crate) skills: Vec<String>,
+    /// A JSON file with MCP servers for this session, by name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp: Option<PathBuf>,
     /// What to answer when it asks for permission
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
+    /// What becomes of its changes when it is done
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "keep")]
+    pub(crate) on_finish: OnFinish,
+}
+
+/// What becomes of a session's changes when its turn is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFinish {
+    /// Keep them for `viv sessions diff` and `apply`
+    Keep,
+    /// Bring them to the workspace, if the turn was completed: all of them or none
+    Apply,
+    /// Forget them
+    Discard,
+    /// Show them, and ask on the terminal
+    Ask,
 }
 
 /// What to answer when an agent asks for permission.
@@ -101,6 +141,13 @@ pub(crate) enum Permissions {
     Allow,
     /// Refuse each one
     Deny,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Try everything again, also what was found since this machine was started
+    #[arg(long)]
+    pub(crate) fresh: bool,
 }
 
 #[derive(Debug, Args)]
@@ -117,12 +164,30 @@ pub(crate) struct ExecArguments {
     /// End the command after this long, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
+    /// End the command when it has said nothing for this long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) idle_timeout: Option<std::time::Duration>,
+    /// Give the command a terminal of its own, shown on this one
+    #[arg(long, short)]
+    pub(crate) tty: bool,
     /// Set a variable inside: NAME=VALUE
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskArguments {
+    /// The task's file
+    pub(crate) file: PathBuf,
+    /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Option<PathBuf>,
+    /// Put another value into the task: KEY=VALUE, e.g. sandbox.backend=unconfined
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -136,6 +201,24 @@ pub(crate) struct ServeArguments {
     /// Take calls without a token; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
+    /// A name this server answers to, beside those of the loopback; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArguments {
+    /// Id, name, the beginning of an id, or @last
+    pub(crate) session: String,
+    /// Wait for more until the session ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only events of this type, or of a family such as item or egress; may be given more than once
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) kind: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -191,6 +274,45 @@ pub(crate) enum SessionsCommand {
     Discard {
         /// Id, name, the beginning of an id, or @last
         session: String,
+    },
+    /// Watch it live, and answer what it asks; Ctrl-C leaves it running
+    Attach {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+    },
+    /// Hand it a message; it waits its turn when one is running
+    Send {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// What to tell it; `-` reads stdin
+        message: String,
+    },
+    /// A new session that goes on where it stands, in the server
+    Fork {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// Title of the new session
+        #[arg(long)]
+        title: Option<String>,
+    },
+    /// Write everything about it to one file: record, bodies of model calls, diff, policy
+    Export {
+        /// Id, name, the beginning of an id, or @last
+        session: String,
+        /// The file; `-` is stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Take in a session from such a file; it has ended and can be read
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+    /// End it if it runs, and forget all of it but what it cost
+    Rm {
+        /// Id, name, the beginning of an id, or @last; may be given more than once
+        #[arg(required = true)]
+        sessions: Vec<String>,
     },
     /// End it, and every process of it
     Stop {

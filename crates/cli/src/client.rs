@@ -1,5 +1,6 @@
 //! The session API of the server that runs on this data directory, over its own socket.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use protocol::{
     Code, CreateSession, Event, PermissionId, PermissionReply, Problem, QuestionId, SessionId, SessionInfo,
 };
 use serde_json::{Value, json};
-use store::{DataDir, OwnerId};
+use store::{DataDir, OwnerId, SessionRecord};
 use tokio::net::UnixStream;
 
 use crate::failure::Failure;
@@ -82,26 +83,93 @@ impl Client {
 
     /// Events of a session from its first, as they come.
     pub(crate) async fn events(&self, id: &SessionId) -> Result<EventStream, Failure> {
-        let response = self.request(Method::GET, &format!("/v1/sessions/{id}/events/sse?offset=0"), None).await?;
+        self.events_after(id, 0).await
+    }
+
+    /// The server of `directory`, or what to do when there is none.
+    pub(crate) async fn required(directory: &DataDir) -> Result<Self, Failure> {
+        let none = || Failure::new(Code::StreamError, "no server runs on this data directory").help("viv serve");
+        Self::connect(directory).await.ok_or_else(none)
+    }
+
+    /// Whoever runs a session: the process that owns it if that answers, else the server.
+    pub(crate) async fn of_session(directory: &DataDir, record: &SessionRecord) -> Result<Self, Failure> {
+        match Self::of_owner(directory, &record.owner).await {
+            Some(client) => Ok(client),
+            None => Self::required(directory).await,
+        }
+    }
+
+    /// Everybody who runs sessions of `directory`.
+    pub(crate) async fn everybody(directory: &DataDir) -> Vec<Self> {
+        let owners = std::fs::read_dir(directory.owners()).into_iter().flatten().flatten();
+        let sockets =
+            owners.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "sock"));
+        let mut found = Vec::new();
+        for socket in sockets.chain([directory.socket()]) {
+            found.extend(Self::at(socket).await);
+        }
+        found
+    }
+
+    /// An answer as JSON.
+    pub(crate) async fn json(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
+        let answer = self.call(method, path, body).await?;
+        serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
+    }
+
+    /// Writes an answer to `to` as it comes.
+    pub(crate) async fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), Failure> {
+        let mut body = self.request(Method::GET, path, None).await?.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| unreachable(&error))?;
+            to.write_all(frame.data_ref().map_or(&[][..], |data| data)).map_err(|error| Failure::output(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Posts bytes as they are; the answer as JSON.
+    pub(crate) async fn upload(&self, path: &str, bytes: Bytes) -> Result<Value, Failure> {
+        let response = self.exchange(Method::POST, path, Some("application/x-tar"), bytes).await?;
+        let answer = response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes();
+        serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
+    }
+
+    /// Events of a session after a number, as they come.
+    pub(crate) async fn events_after(&self, id: &SessionId, after: u64) -> Result<EventStream, Failure> {
+        let path = format!("/v1/sessions/{id}/events/sse?offset={after}");
+        let response = self.request(Method::GET, &path, None).await?;
         Ok(EventStream { body: response.into_body(), buffer: Vec::new() })
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Bytes, Failure> {
+    /// The body of an answer.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Bytes, Failure> {
         let response = self.request(method, path, body).await?;
         Ok(response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes())
     }
 
     async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Response<Incoming>, Failure> {
+        let kind = body.as_ref().map(|_| "application/json");
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        self.exchange(method, path, kind, body).await
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        kind: Option<&str>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failure> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
         // Ends by itself when the response is read or dropped.
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
+        if let Some(kind) = kind {
+            request = request.header("content-type", kind);
         }
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let request = request.body(Full::new(body)).map_err(|error| Failure::of(Code::Internal, &error))?;
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {

@@ -3,6 +3,7 @@
 //! Read once, passed down by value. Keys that are not known are errors, so a typo can never widen
 //! anything.
 
+mod credentials;
 mod env_file;
 mod file;
 
@@ -14,6 +15,7 @@ use protocol::Code;
 
 use crate::failure::Failure;
 
+pub(crate) use credentials::{Credential, Form, Provider};
 pub(crate) use file::{BudgetsSection, ConfigFile, DurabilityWord, Kind, PriceSection, UpstreamSection};
 
 /// What the environment and the configuration file say.
@@ -69,6 +71,11 @@ impl Config {
         let UpstreamSection { key, key_file, key_command, key_env, .. } = section;
         let at = |which: &str| format!("upstreams.{name}.{which}");
         match (key, key_file, key_command, key_env) {
+            (None, None, None, None) if section.key_found => match found_key(section.kind) {
+                Some(key) => Ok(Some(key)),
+                None => Err(self.wrong(&at("key_found"), "this host has no key of this kind").help("viv credentials")),
+            },
+            _ if section.key_found => Err(self.wrong(&at("key_found"), "a key stands here already")),
             (None, None, None, None) => Ok(None),
             (Some(key), None, None, None) => Ok(Some(key.clone())),
             (None, Some(file), None, None) => {
@@ -87,6 +94,23 @@ impl Config {
             _ => Err(self.wrong(&at("key"), "one of key, key_file, key_command and key_env is enough")),
         }
     }
+}
+
+/// Every credential this host has.
+pub(crate) fn credentials() -> Vec<Credential> {
+    credentials::find(|name| std::env::var(name).ok(), variable("HOME").map(PathBuf::from).as_deref())
+}
+
+/// The key this host has for an upstream of this kind.
+fn found_key(kind: Kind) -> Option<Secret> {
+    let provider = match kind {
+        Kind::Anthropic => Provider::Anthropic,
+        Kind::Openai => Provider::Openai,
+        Kind::Gemini => Provider::Gemini,
+        Kind::OpenaiCompatible | Kind::Litellm | Kind::Scripted => return None,
+    };
+    let mut keys = credentials().into_iter().filter(|found| found.form == Form::Key);
+    keys.find(|found| found.provider == provider).map(|found| found.secret)
 }
 
 /// A variable that an agent's process inside the sandbox was given.

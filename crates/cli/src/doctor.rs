@@ -5,18 +5,23 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::policy::Effective;
-use jail::{Controller, Hierarchy, Limiter, Spawner};
+use jail::{Probe, Spawner, probe_kernel, probe_limits};
 use protocol::Code;
-use sandbox::{Backend, ExecSpec, JailBackend, SandboxSpec};
-use serde::Serialize;
+use sandbox::{Backend, ExecSpec, JailBackend, SandboxError, SandboxSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::args::DoctorArguments;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::policy::{Setting, choose};
 
+/// Where findings are kept in the data directory.
+const KEPT: &str = "doctor.json";
+
 /// How one check came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Ok,
@@ -26,29 +31,116 @@ enum Status {
 }
 
 /// One thing that was tried.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Check {
-    id: &'static str,
+    id: String,
     status: Status,
     summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     help: Option<String>,
 }
 
+impl Check {
+    fn ok(id: &str, summary: impl Into<String>) -> Self {
+        Self { id: id.to_owned(), status: Status::Ok, summary: summary.into(), help: None }
+    }
+
+    fn failed(id: &str, summary: impl Into<String>, help: Option<&str>) -> Self {
+        Self { id: id.to_owned(), status: Status::Failed, summary: summary.into(), help: help.map(str::to_owned) }
+    }
+}
+
+/// What was found on this machine. It holds until the next boot, for the same user and the same viv.
+#[derive(Debug, Serialize, Deserialize)]
+struct Findings {
+    boot_id: String,
+    uid: u32,
+    version: String,
+    checks: Vec<Check>,
+    /// How each key of a policy is kept here; empty when no sandbox could be made.
+    enforced: Map<String, Value>,
+}
+
+impl Findings {
+    /// Tries everything.
+    fn try_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
+        let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
+        // Before there is a second thread.
+        let mut checks = vec![kernel()];
+        checks.extend(probe_kernel().into_iter().map(feature));
+        checks.extend(probe_limits().into_iter().map(limit));
+        checks.push(data_directory(config));
+        let (sandbox, enforced) = host::on_runtime(async { Ok(sandbox(policy, spawner).await) })?;
+        checks.push(sandbox);
+        let (boot_id, uid) = (boot_id(), rustix::process::geteuid().as_raw());
+        Ok(Self { boot_id, uid, version: env!("CARGO_PKG_VERSION").to_owned(), checks, enforced })
+    }
+
+    /// What was found earlier, where it still holds.
+    fn earlier(config: &Config) -> Option<Self> {
+        let text = std::fs::read(config.data_dir.join(KEPT)).ok()?;
+        let found: Self = serde_json::from_slice(&text).ok()?;
+        let holds = found.boot_id == boot_id()
+            && found.uid == rustix::process::geteuid().as_raw()
+            && found.version == env!("CARGO_PKG_VERSION")
+            // What failed may have been mended since.
+            && !found.failed();
+        holds.then_some(found)
+    }
+
+    /// Kept for the next time; where it cannot be, the next time tries again.
+    fn keep(&self, config: &Config) {
+        if let (Ok(_), Ok(text)) = (host::data_dir(config), serde_json::to_vec_pretty(self)) {
+            let _ = std::fs::write(config.data_dir.join(KEPT), text);
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.checks.iter().any(|check| check.status == Status::Failed)
+    }
+}
+
 /// Carries out `viv doctor`; exit code 6 when a sandbox cannot be made here.
-pub(crate) fn carry_out(config: &Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
-    let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
-    let mut checks = vec![kernel(), data_directory(config), landlock()];
-    checks.extend(limits());
-    checks.push(host::on_runtime(async { Ok(sandbox(policy, spawner).await) })?);
-    let failed = checks.iter().any(|check| check.status == Status::Failed);
+pub(crate) fn carry_out(
+    arguments: &DoctorArguments,
+    config: &Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let earlier = if arguments.fresh { None } else { Findings::earlier(config) };
+    let again = earlier.is_some();
+    let findings = match earlier {
+        Some(findings) => findings,
+        None => Findings::try_all(config, spawner, json)?,
+    };
+    findings.keep(config);
     if json {
-        let text = serde_json::to_string_pretty(&checks).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let text = serde_json::to_string_pretty(&findings).map_err(|error| Failure::of(Code::Internal, &error))?;
         println!("{text}");
     } else {
-        anstream::print!("{}", render(&checks));
+        anstream::print!("{}{}", render(&findings.checks), render_keys(&findings.enforced));
+        if again {
+            anstream::println!("found since this machine was started; `viv doctor --fresh` tries again");
+        }
     }
-    Ok(ExitCode::from(if failed { Code::SandboxCreateError.exit() } else { 0 }))
+    Ok(ExitCode::from(if findings.failed() { Code::SandboxCreateError.exit() } else { 0 }))
+}
+
+/// One line a key of a policy: by what it is kept here.
+fn render_keys(enforced: &Map<String, Value>) -> String {
+    let mut text = String::new();
+    if !enforced.is_empty() {
+        text.push_str("\nhow a policy's keys are kept here:\n");
+    }
+    for (key, row) in enforced {
+        let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
+        let _ = writeln!(text, "  {key:<14} {:<9} {}", word("state"), word("by"));
+    }
+    text
+}
+
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 fn render(checks: &[Check]) -> String {
@@ -59,9 +151,9 @@ fn render(checks: &[Check]) -> String {
             Status::Weaker => "\x1b[33m–\x1b[0m",
             Status::Failed => "\x1b[31m✗\x1b[0m",
         };
-        let _ = writeln!(text, "{mark} {:<14} {}", check.id, check.summary);
+        let _ = writeln!(text, "{mark} {:<18} {}", check.id, check.summary);
         if let Some(help) = &check.help {
-            let _ = writeln!(text, "                 help: {help}");
+            let _ = writeln!(text, "                     help: {help}");
         }
     }
     text
@@ -70,59 +162,52 @@ fn render(checks: &[Check]) -> String {
 fn kernel() -> Check {
     let system = rustix::system::uname();
     let (release, machine) = (system.release().to_string_lossy(), system.machine().to_string_lossy());
-    Check { id: "kernel", status: Status::Ok, summary: format!("{release} on {machine}"), help: None }
+    Check::ok("kernel", format!("{release} on {machine}"))
 }
 
 fn data_directory(config: &Config) -> Check {
     let path = config.data_dir.display();
     match host::data_dir(config) {
-        Ok(_) => Check { id: "data-dir", status: Status::Ok, summary: path.to_string(), help: None },
-        Err(_) => Check {
-            id: "data-dir",
-            status: Status::Failed,
-            summary: format!("{path} cannot be used"),
-            help: Some("viv --data-dir ./viv-data doctor".to_owned()),
-        },
-    }
-}
-
-fn landlock() -> Check {
-    match jail::landlock_version() {
-        Some(version) => {
-            Check { id: "landlock", status: Status::Ok, summary: format!("version {version}"), help: None }
+        Ok(_) => Check::ok("data directory", path.to_string()),
+        Err(_) => {
+            Check::failed("data directory", format!("{path} cannot be used"), Some("viv --data-dir ./viv-data doctor"))
         }
-        None => Check {
-            id: "landlock",
-            status: Status::Failed,
-            summary: "this kernel does not offer it".to_owned(),
-            help: Some("boot with lsm=landlock,… on the kernel command line".to_owned()),
-        },
     }
 }
 
-fn limits() -> Vec<Check> {
-    let limiter = Limiter::probe().ok();
-    let by = |controller| limiter.as_ref().and_then(|limiter| limiter.hierarchy(controller));
-    [
-        ("limit-memory", Controller::Memory, "rlimit"),
-        ("limit-pids", Controller::Pids, "rlimit"),
-        ("limit-cpus", Controller::Cpu, "none"),
-    ]
-    .map(|(id, controller, weaker)| match by(controller) {
-        Some(Hierarchy::V1) => Check { id, status: Status::Ok, summary: "cgroup version 1".to_owned(), help: None },
-        Some(Hierarchy::V2) => Check { id, status: Status::Ok, summary: "cgroup version 2".to_owned(), help: None },
-        None => Check {
-            id,
+/// A feature that every sandbox needs.
+fn feature(probe: Probe) -> Check {
+    let help = match probe.name {
+        "landlock" => "boot with lsm=landlock,… on the kernel command line",
+        "overlayfs" => "modprobe overlay",
+        name if name.ends_with("namespace") => {
+            "sysctl -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0"
+        }
+        _ => "use a kernel of 5.19 or newer",
+    };
+    match probe.outcome {
+        Ok(found) => Check::ok(probe.name, found),
+        Err(error) => Check::failed(probe.name, error.to_string(), Some(help)),
+    }
+}
+
+/// A limit that can be kept by less than a cgroup where the policy says so.
+fn limit(probe: Probe) -> Check {
+    let weaker = if probe.name == "cpu limit" { "none" } else { "rlimit" };
+    match probe.outcome {
+        Ok(found) => Check::ok(probe.name, found),
+        Err(error) => Check {
+            id: probe.name.to_owned(),
             status: Status::Weaker,
-            summary: format!("no cgroup this user may use; by {weaker} where the policy says `degrade`"),
+            summary: format!("{error}; by {weaker} where the policy says `degrade`"),
             help: Some("sudo viv doctor".to_owned()),
         },
-    })
-    .into()
+    }
 }
 
-/// Makes a sandbox and runs a command in it: the only proof that counts.
-async fn sandbox(policy: Arc<Effective>, spawner: Spawner) -> Check {
+/// Makes a sandbox and runs a command in it: the only proof that counts. With it, how each key is kept.
+async fn sandbox(policy: Arc<Effective>, spawner: Spawner) -> (Check, Map<String, Value>) {
+    const ID: &str = "sandbox";
     let id = "doctor".to_owned();
     let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
     let attempt = async {
@@ -130,27 +215,19 @@ async fn sandbox(policy: Arc<Effective>, spawner: Spawner) -> Check {
         let command = ["id", "-u"].map(str::to_owned).to_vec();
         let exec = ExecSpec { command, ..ExecSpec::default() };
         let result = sandbox::run(&*sandbox, exec, &mut |_, _| {}).await;
+        let effective = sandbox.effective();
         sandbox.destroy().await?;
-        result
+        Ok((result?, effective))
     };
     match attempt.await {
-        Ok(result) if result.stdout == b"1000\n" => Check {
-            id: "sandbox",
-            status: Status::Ok,
-            summary: "made, and a command ran in it as an ordinary user".to_owned(),
-            help: None,
-        },
-        Ok(result) => Check {
-            id: "sandbox",
-            status: Status::Failed,
-            summary: format!("a command in it said `{}`", String::from_utf8_lossy(&result.stdout).trim()),
-            help: None,
-        },
-        Err(sandbox::SandboxError::Unavailable { missing, fix }) => {
-            Check { id: "sandbox", status: Status::Failed, summary: missing, help: Some(fix) }
+        Ok((result, Value::Object(effective))) if result.stdout == b"1000\n" => {
+            (Check::ok(ID, "made, and a command ran in it as an ordinary user"), effective)
         }
-        Err(error) => {
-            Check { id: "sandbox", status: Status::Failed, summary: Failure::from(error).to_string(), help: None }
+        Ok((result, _)) => {
+            let said = format!("a command in it said `{}`", String::from_utf8_lossy(&result.stdout).trim());
+            (Check::failed(ID, said, None), Map::new())
         }
+        Err(SandboxError::Unavailable { missing, fix }) => (Check::failed(ID, missing, Some(&fix)), Map::new()),
+        Err(error) => (Check::failed(ID, Failure::from(error).to_string(), None), Map::new()),
     }
 }

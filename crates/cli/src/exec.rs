@@ -2,6 +2,9 @@
 //!
 //! 125 means that viv itself failed, 126 that the command cannot be executed, 127 that it is not there.
 
+mod terminal;
+mod way_out;
+
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -16,6 +19,8 @@ use sandbox::{
 };
 use serde_json::json;
 
+use self::terminal::RawTerminal;
+use self::way_out::WayOut;
 use crate::args::ExecArguments;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -63,26 +68,40 @@ async fn run(
         files: Vec::new(),
         policy: Arc::clone(&policy),
     };
+    if arguments.tty && json {
+        return Err(Failure::new(Code::InvalidRequest, "`--tty` shows output, and `--json` keeps it: not both")
+            .help("viv --json exec -- CMD"));
+    }
     let limits = policy.limits();
+    let env = environment(&arguments)?;
+    let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
+    let way_out = WayOut::open(&*sandbox, &policy)?;
+    let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
     let exec = ExecSpec {
         command: arguments.command.clone(),
-        env: environment(&arguments.env)?,
+        env,
         timeout: Some(arguments.timeout.map_or(limits.timeout, |timeout| timeout.min(limits.timeout))),
+        idle_timeout: arguments.idle_timeout,
         output_limit: json.then(|| usize::try_from(limits.output_bytes).unwrap_or(usize::MAX)).or(Some(0)),
+        terminal: terminal.as_ref().map(|terminal| *terminal.window().borrow()),
         ..ExecSpec::default()
     };
-    let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
     let outcome = tokio::select! {
-        result = stream(&*sandbox, exec, json) => Ok(result),
+        result = stream(&*sandbox, exec, terminal.as_ref(), json) => Ok(result),
         signal = signals.received() => Err(signal),
     };
+    drop(terminal);
     sandbox.destroy().await?;
     let result = match outcome {
         Ok(result) => result.map_err(|error| not_started(&error))?,
         Err(signal) => return Ok(signal.exit_code()),
     };
     if json {
-        println!("{}", report(&arguments.command, &result));
+        let denials = match way_out {
+            Some(way_out) => way_out.close().await?,
+            None => Vec::new(),
+        };
+        println!("{}", report(&arguments.command, &result, &denials));
     }
     Ok(exit_code(&result))
 }
@@ -113,12 +132,14 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
     Ok((Some(directory), mode))
 }
 
-fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    if given.is_empty() {
-        return Ok(BTreeMap::new());
-    }
+fn environment(arguments: &ExecArguments) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
-    for pair in given {
+    env.extend(WayOut::environment());
+    if arguments.tty {
+        // What nearly every terminal of today is, and every program knows.
+        env.insert("TERM".to_owned(), "xterm-256color".to_owned());
+    }
+    for pair in &arguments.env {
         let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
             Failure::new(Code::InvalidRequest, format!("`{pair}` is not NAME=VALUE"))
                 .help("viv exec --env LANG=C -- env")
@@ -129,20 +150,28 @@ fn environment(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// Runs the command with our own three streams; with `json` its output is kept for the report instead.
-async fn stream(sandbox: &dyn Sandbox, spec: ExecSpec, json: bool) -> Result<ExecResult, SandboxError> {
+async fn stream(
+    sandbox: &dyn Sandbox,
+    spec: ExecSpec,
+    terminal: Option<&RawTerminal>,
+    json: bool,
+) -> Result<ExecResult, SandboxError> {
     let input = Box::new(tokio::io::stdin());
     if json {
         return sandbox::run_with_input(sandbox, spec, input, &mut |_, _| {}).await;
     }
-    let output = Outflow { to: Box::new(tokio::io::stdout()), filter: filter(std::io::stdout().is_terminal()) };
-    let errors = Outflow { to: Box::new(tokio::io::stderr()), filter: filter(std::io::stderr().is_terminal()) };
-    sandbox::attach(sandbox, spec, Streams { input, output, errors }).await
+    let outlet = || if terminal.is_some() { Outlet::for_screens() } else { Outlet::default() };
+    let to_person = std::io::stdout().is_terminal().then(outlet);
+    let output = Outflow { to: Box::new(tokio::io::stdout()), filter: to_person.map(filter) };
+    let to_person = std::io::stderr().is_terminal().then(outlet);
+    let errors = Outflow { to: Box::new(tokio::io::stderr()), filter: to_person.map(filter) };
+    let window = terminal.map(RawTerminal::window);
+    sandbox::attach(sandbox, spec, Streams { input, output, errors, window }).await
 }
 
 /// What goes to a terminal may not command it.
-fn filter(terminal: bool) -> Option<Filter> {
-    let mut outlet = Outlet::default();
-    terminal.then(|| Box::new(move |bytes: &[u8]| outlet.pass(bytes)) as Filter)
+fn filter(mut outlet: Outlet) -> Filter {
+    Box::new(move |bytes: &[u8]| outlet.pass(bytes))
 }
 
 fn exit_code(result: &ExecResult) -> ExitCode {
@@ -154,7 +183,7 @@ fn exit_code(result: &ExecResult) -> ExitCode {
     ExitCode::from(u8::try_from(number & 0xff).unwrap_or(VIV_FAILED))
 }
 
-fn report(command: &[String], result: &ExecResult) -> serde_json::Value {
+fn report(command: &[String], result: &ExecResult, denials: &[serde_json::Value]) -> serde_json::Value {
     json!({
         "command": command,
         "exit_code": result.exit.code,
@@ -164,6 +193,7 @@ fn report(command: &[String], result: &ExecResult) -> serde_json::Value {
         "cpu_micros": result.exit.cpu_micros,
         "peak_rss_bytes": result.exit.peak_rss_bytes,
         "truncated": result.truncated,
+        "denials": denials,
         "stdout": String::from_utf8_lossy(&result.stdout),
         "stderr": String::from_utf8_lossy(&result.stderr),
     })

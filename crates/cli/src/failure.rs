@@ -72,6 +72,13 @@ impl Failure {
         self
     }
 
+    /// The same failure, known to have another cause.
+    pub(crate) fn recoded(mut self, code: Code, why: &str) -> Self {
+        self.code = code;
+        self.causes.push(why.to_owned());
+        self
+    }
+
     /// Ends with another exit code than the error's own.
     pub(crate) fn exit(mut self, exit: u8) -> Self {
         self.exit = Some(exit);
@@ -84,6 +91,18 @@ impl Failure {
             Some(_) => self,
             None => self.exit(exit),
         }
+    }
+
+    /// The code that never changes.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The same for a client of the API.
+    pub(crate) fn problem(&self) -> Problem {
+        let mut problem = Problem::new(self.code, self.sentence());
+        problem.hint.clone_from(&self.help);
+        problem
     }
 
     /// Writes it to stderr and gives the exit code.
@@ -163,7 +182,7 @@ impl From<session::SessionError> for Failure {
 
 impl From<sandbox::SandboxError> for Failure {
     fn from(error: sandbox::SandboxError) -> Self {
-        let failure = Self::of(Code::SandboxCreateError, &error);
+        let failure = Self::of(error.code(), &error);
         match error {
             sandbox::SandboxError::Unavailable { fix, .. } => failure.help(fix),
             _ => failure,

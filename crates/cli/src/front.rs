@@ -2,11 +2,14 @@
 //!
 //! Both ways are the same to the caller, and both keep the session in the same store.
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::policy::Effective;
+use hyper::Method;
 use jail::Spawner;
-use protocol::{CreateSession, Event, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
+use protocol::{Code, CreateSession, Event, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
 use server::{Auth, Listeners, ServeError, ServerConfig};
 use session::{Message, Options, Sessions};
 use store::{DataDir, Tail};
@@ -134,6 +137,39 @@ impl Front {
         match self {
             Self::Here(here) => Ok(here.sessions.terminate(id).await?),
             Self::There(client) => client.terminate(id).await,
+        }
+    }
+
+    /// Ends it if it runs, and forgets it.
+    pub(crate) async fn delete(&self, id: &SessionId) -> Result<(), Failure> {
+        match self {
+            Self::Here(here) => Ok(here.sessions.delete(id).await?),
+            Self::There(client) => client.call(Method::DELETE, &format!("/v1/sessions/{id}"), None).await.map(drop),
+        }
+    }
+
+    /// Writes everything about it to `to`.
+    pub(crate) async fn export(&self, id: &SessionId, to: &mut dyn Write) -> Result<(), Failure> {
+        match self {
+            Self::Here(here) => {
+                let mut bundle = here.sessions.export(id).await?;
+                std::io::copy(&mut bundle, to).map(drop).map_err(|error| Failure::output(&error))
+            }
+            Self::There(client) => client.copy(&format!("/v1/sessions/{id}/export"), to).await,
+        }
+    }
+
+    /// Takes a session in from a bundle.
+    pub(crate) async fn import(&self, file: File) -> Result<SessionInfo, Failure> {
+        match self {
+            Self::Here(here) => Ok(here.sessions.import(file).await?),
+            Self::There(client) => {
+                let mut bytes = Vec::new();
+                let mut file = file;
+                file.read_to_end(&mut bytes).map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
+                let info = client.upload("/v1/import", bytes.into()).await?;
+                serde_json::from_value(info).map_err(|error| Failure::of(Code::Internal, &error))
+            }
         }
     }
 

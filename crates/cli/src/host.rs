@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::gateway::{Gateway, GatewayConfig, Limits};
+use ::gateway::Gateway;
 use ::policy::Effective;
-use egress::Egress;
-use jail::Spawner;
+use jail::{JailError, Spawner};
 use protocol::Code;
-use sandbox::JailBackend;
-use session::{Options, Parts, Roster, Sessions, Timing};
+use sandbox::{Backend, JailBackend};
+use session::{Accounts, Options, Sessions, Setup, Timing};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,19 +16,19 @@ use crate::args::{Arguments, Command};
 use crate::config::{Config, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, agents, demo, doctor, exec, gateway as alone, keys, models, money, policy, run, serve, sessions, upstream,
-    usage,
+    agent, agents, api, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, run,
+    serve, sessions, task, tokens, upstream, usage,
 };
 
-/// Carries out what was typed.
-pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+/// Carries out what was typed. `early` is a spawner that was started before that was known in full.
+pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailError>>) -> Result<ExitCode, Failure> {
     if let Command::Agent { name, arguments } = &arguments.command {
         return agent::live(name, arguments);
     }
     let json = arguments.json;
     let config = Config::read(arguments.data_dir);
     if let Command::Exec(command) = arguments.command {
-        let ready = config.and_then(|config| Ok((config, Spawner::fork()?)));
+        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
         return exec::carry_out(command, &config, spawner, json);
     }
@@ -40,13 +39,18 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
         }
+        Command::Logs(arguments) => on_runtime(sessions::logs(arguments, config, json)),
+        Command::Perms(command) => on_runtime(perms::carry_out(command, config, json)),
+        Command::Api(arguments) => on_runtime(api::carry_out(arguments, config)),
+        Command::Tokens(command) => tokens::carry_out(command, &config, json),
         Command::Agents(command) => agents::carry_out(command, &config, json),
         Command::Policy(command) => carry_out_policy(command, &config, json),
         Command::Usage(arguments) => usage::carry_out(&arguments, &config, json),
         Command::Models => models::carry_out(&config, json),
+        Command::Credentials(arguments) => credentials::carry_out(&arguments, &config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
         Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
-        Command::Doctor => doctor::carry_out(&config, Spawner::fork()?, json),
+        Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))
@@ -54,6 +58,10 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Run(run) => {
             let spawner = Spawner::fork()?;
             on_runtime(run::carry_out(run, config, spawner, json))
+        }
+        Command::Task(task) => {
+            let spawner = Spawner::fork()?;
+            on_runtime(task::carry_out(task, config, spawner, json))
         }
         Command::Serve(serve) => {
             let spawner = Spawner::fork()?;
@@ -83,25 +91,32 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
     Ok(DataDir::open(&config.data_dir)?)
 }
 
-/// Every session of the data directory, ready to be run in this process.
+/// Every session of the data directory, ready to be run in this process, in the jail.
 pub(crate) async fn open_sessions(
     config: &Config,
     policy: Arc<Effective>,
     spawner: Spawner,
 ) -> Result<Sessions, Failure> {
+    open_sessions_in(config, policy, Arc::new(JailBackend::new(Arc::new(spawner))?)).await
+}
+
+/// The same, in sandboxes of `backend`.
+pub(crate) async fn open_sessions_in(
+    config: &Config,
+    policy: Arc<Effective>,
+    backend: Arc<dyn Backend>,
+) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
-    let sessions = Sessions::open(Parts {
-        directory: data_dir(config)?,
-        clock: Arc::new(SystemClock),
-        roster: Roster::default().with(&::agents::MockAgent, program).with_installed(config.data_dir.clone()),
-        backend: Arc::new(JailBackend::new(Arc::new(spawner))?),
-        gateway: gateway(config)?,
-        egress: Egress::default(),
+    let setup = Setup {
+        data_dir: config.data_dir.clone(),
+        mock_program: Some(program),
+        backend,
         upstream: upstream::chosen(config)?,
-        limits: Limits::default(),
         policy,
+        accounts: accounts(config)?,
         timing: Timing::default(),
-    })?;
+    };
+    let sessions = setup.open()?;
     // What a host that was killed left behind is put in order by whoever comes next.
     sessions.recover().await?;
     Ok(sessions)
@@ -109,18 +124,26 @@ pub(crate) async fn open_sessions(
 
 /// The gateway of this process, with the prices in force and the ledger of the data directory.
 pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
-    let (prices, ledger) = (money::prices(config)?, Arc::new(ledger(config)?));
-    Ok(Gateway::new(GatewayConfig { prices, ledger, budgets: money::budgets(&config.file.budgets) }))
+    Ok(accounts(config)?.gateway(&data_dir(config)?)?)
+}
+
+/// How calls are counted in the data directory.
+fn accounts(config: &Config) -> Result<Accounts, Failure> {
+    let (prices, budgets) = (money::prices(config)?, money::budgets(&config.file.budgets));
+    Ok(Accounts { prices, budgets, durability: durability(config) })
+}
+
+fn durability(config: &Config) -> Durability {
+    match config.file.ledger.durability {
+        DurabilityWord::Full => Durability::Full,
+        DurabilityWord::Lease => Durability::Lease,
+        DurabilityWord::Normal => Durability::Normal,
+    }
 }
 
 /// The ledger of the data directory. What hosts that died left in it is put in order.
 pub(crate) fn ledger(config: &Config) -> Result<SqliteLedger, Failure> {
-    let durability = match config.file.ledger.durability {
-        DurabilityWord::Full => Durability::Full,
-        DurabilityWord::Lease => Durability::Lease,
-        DurabilityWord::Normal => Durability::Normal,
-    };
-    Ok(SqliteLedger::claim(&data_dir(config)?, durability, Arc::new(SystemClock))?.ledger)
+    Ok(SqliteLedger::claim(&data_dir(config)?, durability(config), Arc::new(SystemClock))?.ledger)
 }
 
 /// Who pays for sessions of this configuration.

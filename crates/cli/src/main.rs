@@ -4,11 +4,14 @@
 
 mod agent;
 mod agents;
+mod api;
 mod args;
 mod client;
 mod config;
+mod credentials;
 mod demo;
 mod doctor;
+mod equipment;
 mod exec;
 mod failure;
 mod front;
@@ -19,26 +22,34 @@ mod models;
 mod money;
 mod name;
 mod outlet;
+mod perms;
 mod policy;
 mod run;
 mod serve;
 mod sessions;
 mod signals;
 mod table;
+mod task;
 mod timeline;
+mod tokens;
 mod typed;
 mod upstream;
 mod usage;
 
 use std::process::ExitCode;
 
+use jail::Spawner;
+
 fn main() -> ExitCode {
-    let arguments = match typed::parse(std::env::args_os().collect()) {
+    let typed: Vec<_> = std::env::args_os().collect();
+    // The spawner makes a sandbox ahead: for a single command, while the rest of its line is read.
+    let early = typed::is_exec(&typed).then(Spawner::fork);
+    let arguments = match typed::parse(typed) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
     let json = arguments.json;
-    match host::dispatch(arguments) {
+    match host::dispatch(arguments, early) {
         Ok(code) => code,
         Err(failure) => failure.tell(json),
     }

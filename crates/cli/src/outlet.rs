@@ -11,6 +11,8 @@ pub(crate) struct Outlet {
     pending: Vec<u8>,
     /// How many bytes of a letter are still to come.
     letter_rest: u8,
+    /// Whether a program may draw.
+    screens: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,8 @@ enum State {
     Latin,
     /// After ESC.
     Escape,
+    /// After ESC ( or ESC ): which letters.
+    Letters(u8),
     /// After ESC [: parameters of a control sequence.
     Control,
     /// Inside a string for the terminal (title, clipboard): dropped up to its end.
@@ -35,6 +39,13 @@ const LATIN: u8 = 0xc2;
 const LONGEST_COLOUR: usize = 32;
 
 impl Outlet {
+    /// For programs that draw on a whole screen: they may move the cursor, clear, scroll and choose modes too. What
+    /// reaches beyond the screen (titles, the clipboard, the window, the printer, strings of any kind) still does not
+    /// pass, nor does anything a terminal answers with what it was told before.
+    pub(crate) fn for_screens() -> Self {
+        Self { screens: true, ..Self::default() }
+    }
+
     /// What of `bytes` may be shown. State is kept: a sequence may be cut anywhere.
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut shown = Vec::with_capacity(bytes.len());
@@ -54,11 +65,33 @@ impl Outlet {
             }
             (State::Text | State::Latin | State::Escape | State::Control, 0x1b) => State::Escape,
             (State::Text | State::Latin, _) => self.text(byte, shown),
+            (State::Escape, b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'M' | b'H') if self.screens => {
+                shown.extend([0x1b, byte]);
+                State::Text
+            }
+            // One more byte says which letters are meant.
+            (State::Escape, b'(' | b')') if self.screens => State::Letters(byte),
+            (State::Letters(which), b'0' | b'A' | b'B') => {
+                shown.extend([0x1b, which, byte]);
+                State::Text
+            }
+            (State::Letters(_), 0x1b) => State::Escape,
+            (State::Letters(_), _) => State::Text,
             // ESC and a letter from `@` to `_` is one of C1.
             (State::Escape, b'@'..=b'_') => self.control(byte + 0x40),
             (State::Control, b'0'..=b'9' | b';' | b':') if self.pending.len() < LONGEST_COLOUR => {
                 self.pending.push(byte);
                 State::Control
+            }
+            (State::Control, b'?') if self.screens && self.pending.is_empty() => {
+                self.pending.push(byte);
+                State::Control
+            }
+            (State::Control, _) if self.screens && draws(byte) && self.pending.len() < LONGEST_COLOUR => {
+                shown.extend_from_slice(b"\x1b[");
+                shown.append(&mut self.pending);
+                shown.push(byte);
+                State::Text
             }
             (State::Control, b'm') if self.pending.len() < LONGEST_COLOUR => {
                 shown.extend_from_slice(b"\x1b[");
@@ -95,6 +128,8 @@ impl Outlet {
             LATIN => return State::Latin,
             0x80..=0x9f => return self.control(byte),
             b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0xa0.. => shown.push(byte),
+            // Back, and the two that choose between letters.
+            0x08 | 0x0e | 0x0f if self.screens => shown.push(byte),
             _ => {}
         }
         State::Text
@@ -114,9 +149,40 @@ impl Outlet {
     }
 }
 
+/// Whether a control sequence that ends in `last` does something to the screen and nothing else: the cursor, erasing,
+/// scrolling, inserting, colours, modes, and where the cursor is.
+fn draws(last: u8) -> bool {
+    matches!(last, b'@'..=b'H' | b'J'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'Z' | b'`' | b'a' | b'd'..=b'h')
+        || matches!(last, b'l' | b'm' | b'n' | b'r' | b's' | b'u')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_screen_can_be_drawn_and_nothing_beyond_it() {
+        let pass = |given: &[u8]| Outlet::for_screens().pass(given);
+        let drawn =
+            b"\x1b[2J\x1b[10;10Hx\x1b[?1049h\x1b[?25l\x1b7\x1b8\x1b(0\x1b(B\x1bM\x1b[K\x1b[1;24r\x08\x1b[6n\x1b[31m";
+        assert_eq!(pass(drawn), drawn);
+        for commanding in [
+            &b"\x1b]0;title\x07"[..],
+            b"\x1b]52;c;c2VjcmV0\x1b\\",
+            b"\x1bP$q\"p\x1b\\",
+            b"\x1b[21t",
+            b"\x1b[8;1;1t",
+            b"\x1b[5i",
+            b"\x1b[>4;2m",
+            b"\x1b[!p",
+            b"\x1b[0c",
+            b"\x05",
+            b"\x1bc",
+            b"\x1b_string\x1b\\",
+        ] {
+            assert_eq!(pass(commanding), b"", "{commanding:?}");
+        }
+    }
 
     #[track_caller]
     fn check(given: &[u8], expected: &[u8]) {

@@ -2,6 +2,8 @@
 //!
 //! What the agent says is data and goes to stdout; everything else is for people and goes to stderr.
 
+mod finish;
+
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use protocol::{
 use crate::agents::{self, Wanted};
 use crate::args::{Permissions, RunArguments};
 use crate::config::Config;
+use crate::equipment;
 use crate::failure::Failure;
 use crate::front::{Follow, Front};
 use crate::name::new_session_id;
@@ -29,6 +32,7 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    finish::check(arguments.on_finish, on_terminal())?;
     let config = config.with_env_file(arguments.env_file.as_deref())?;
     let mut signals = Signals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
@@ -45,10 +49,12 @@ pub(crate) async fn carry_out(
         agent_version: wanted.version,
         model: arguments.model,
         directory: Some(workspace.to_string_lossy().into_owned()),
+        mcp: arguments.mcp.as_deref().map(equipment::mcp).transpose()?,
+        skills: equipment::skills(&arguments.skills)?,
         ..CreateSession::default()
     };
     let policy = Arc::new(choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?);
-    let front = Front::open(&config, policy, spawner).await?;
+    let front = Front::open(&config, policy.clone(), spawner).await?;
     let output = if json { Output::Json } else { Output::Text };
     let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
     conversation.announce();
@@ -58,7 +64,10 @@ pub(crate) async fn carry_out(
     let outcome = outcome?;
     ended?;
     anstream::eprintln!("{}", conversation.timeline.bill());
-    conversation.farewell();
+    let left = finish::Left { config: &config, session: &conversation.session, policy: &policy };
+    if left.settle(arguments.on_finish, outcome).await? == finish::Settled::Kept {
+        conversation.farewell();
+    }
     Ok(outcome.exit_code())
 }
 
@@ -167,7 +176,7 @@ impl<'a> Conversation<'a> {
             let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
             self.show(&event)?;
             match &event.draft.body {
-                EventBody::PermissionRequested(permission) => self.decide(permission).await?,
+                EventBody::PermissionRequested(permission) if is_open(permission) => self.decide(permission).await?,
                 EventBody::QuestionRequested(question) => self.answer(question).await?,
                 EventBody::TurnEnded(turn) => return Ok(turn.outcome.unwrap_or(TurnOutcome::Completed)),
                 EventBody::SessionEnded(ended) => return Ok(outcome_of(ended)),
@@ -250,8 +259,13 @@ fn outcome_of(ended: &SessionEnded) -> TurnOutcome {
     }
 }
 
+/// Whether somebody must answer; what was allowed for the rest of the session is answered already.
+pub(crate) fn is_open(permission: &Permission) -> bool {
+    permission.metadata.as_ref().is_none_or(|metadata| metadata["granted_by"].is_null())
+}
+
 /// Asks the person at the terminal; an empty answer when there is none.
-async fn ask(question: &'static str) -> String {
+pub(crate) async fn ask(question: &'static str) -> String {
     let read = tokio::task::spawn_blocking(move || {
         anstream::eprint!("{:>22}\x1b[33m{question}\x1b[0m", "");
         let mut line = String::new();

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::Code;
-use server::{Auth, Listeners, Scope, ServeError, ServerConfig, Token};
+use server::{Auth, Installer, Listeners, Scope, ServeError, ServerConfig, Token};
 
+use crate::agents::{self, Wanted};
 use crate::args::ServeArguments;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::host;
 use crate::policy::{Setting, choose};
+use crate::{host, tokens};
 
 /// Carries out `viv serve`.
 pub(crate) async fn carry_out(
@@ -28,7 +29,11 @@ pub(crate) async fn carry_out(
     let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
     let sessions = host::open_sessions(&config, Arc::new(policy), spawner).await?;
     let token_file = directory.root().join("api.token");
-    let auth = if arguments.no_auth { Auth::None } else { Auth::Tokens(vec![token(&token_file)?]) };
+    let auth = if arguments.no_auth {
+        Auth::None
+    } else {
+        Auth::Kept(vec![token(&token_file)?], Arc::new(tokens::open(&config)?))
+    };
     let mut listeners = Listeners::default();
     listeners.tcp.push(arguments.listen);
     listeners.unix = Some(directory.socket());
@@ -45,9 +50,25 @@ pub(crate) async fn carry_out(
         }
         let _ = std::io::stdout().flush();
     };
-    let served = ServerConfig { options: host::options(&config), ..ServerConfig::new(auth) };
+    let served = ServerConfig {
+        options: host::options(&config),
+        audit: Some(directory.audit_log()),
+        installer: Some(installer(&config)),
+        hosts: arguments.allow_host.clone(),
+        origins: arguments.allow_origin.clone(),
+        ..ServerConfig::new(auth)
+    };
     server::serve(listeners, served, sessions, announce, host::stopped()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Installs agents as `viv agents install` does.
+fn installer(config: &Config) -> Installer {
+    let config = config.clone();
+    Installer(Arc::new(move |name: &str, again: bool| {
+        let wanted = Wanted::parse(name).map_err(|failure| failure.problem())?;
+        agents::install(&config, &wanted, again).map_err(|failure| failure.problem())
+    }))
 }
 
 fn not_bound(error: ServeError) -> Failure {

@@ -2,9 +2,11 @@
 //!
 //! Reading needs no server: the store is the same whoever runs the session.
 
-mod apply;
+pub(crate) mod apply;
 pub(crate) mod diff;
+mod keep;
 mod list;
+mod reach;
 pub(crate) mod stop;
 mod watch;
 
@@ -15,7 +17,7 @@ use jail::Spawner;
 use protocol::SessionInfo;
 use store::{SessionIndex, SystemClock};
 
-use crate::args::SessionsCommand;
+use crate::args::{LogsArguments, SessionsCommand};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
@@ -40,7 +42,8 @@ pub(crate) async fn carry_out(
         SessionsCommand::Show { session } => print(&list::card(&find(&session)?, json)?)?,
         SessionsCommand::Events { session, after, follow } => {
             let session = find(&session)?.session_id;
-            watch::events(&directory, &index, &session, after, follow, json).await?;
+            watch::events(&directory, &index, &session, watch::Wanted { after, follow, kinds: Vec::new() }, json)
+                .await?;
         }
         SessionsCommand::Diff { session, stat } => {
             let session = find(&session)?.session_id;
@@ -63,7 +66,36 @@ pub(crate) async fn carry_out(
             let session = find(&session)?.session_id;
             sandbox::discard(&directory.changes(&session)).map_err(|error| diff::unreadable(&session, &error))?;
         }
+        SessionsCommand::Attach { session } => return reach::attach(&directory, &index.find(&session)?, json).await,
+        SessionsCommand::Send { session, message } => {
+            reach::send(&directory, &index.find(&session)?, &message).await?;
+        }
+        SessionsCommand::Fork { session, title } => {
+            reach::fork(&directory, &index.find(&session)?, title, json).await?;
+        }
+        SessionsCommand::Export { session, output } => {
+            keep::export(&find(&session)?.session_id, &output, &config, spawner, json).await?;
+        }
+        SessionsCommand::Import { file } => {
+            let session = keep::import(&file, &config, spawner, json).await?;
+            print(&list::card(&session, json)?)?;
+        }
+        SessionsCommand::Rm { sessions } => {
+            let ids =
+                sessions.iter().map(|session| Ok(find(session)?.session_id)).collect::<Result<Vec<_>, Failure>>()?;
+            keep::remove(&ids, &config, spawner, json).await?;
+        }
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out `viv logs`.
+pub(crate) async fn logs(arguments: LogsArguments, config: Config, json: bool) -> Result<ExitCode, Failure> {
+    let directory = host::data_dir(&config)?;
+    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+    let session = index.find(&arguments.session)?.info.session_id;
+    let wanted = watch::Wanted { after: 0, follow: arguments.follow, kinds: arguments.kind };
+    watch::events(&directory, &index, &session, wanted, json).await?;
     Ok(ExitCode::SUCCESS)
 }

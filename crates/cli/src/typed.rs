@@ -24,6 +24,20 @@ pub(crate) fn parse(typed: Vec<OsString>) -> Result<Arguments, ExitCode> {
     })
 }
 
+/// Whether the first word is `exec`: looked at before anything else is read.
+pub(crate) fn is_exec(typed: &[OsString]) -> bool {
+    let mut words = typed.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            // What follows is a directory, whatever it is called.
+            Some("--data-dir") => drop(words.next()),
+            Some(option) if option.starts_with('-') => {}
+            first => return first == Some("exec"),
+        }
+    }
+    false
+}
+
 fn failure(error: &clap::Error, command: &str) -> Failure {
     let text = error.render().to_string();
     let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("For more information"));

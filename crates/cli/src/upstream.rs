@@ -61,7 +61,7 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
 }
 
 /// Whose API it is, and the vendor's own address where there is one.
-fn vendor(kind: Kind) -> Option<(VendorKind, Option<&'static str>)> {
+pub(crate) fn vendor(kind: Kind) -> Option<(VendorKind, Option<&'static str>)> {
     Some(match kind {
         Kind::Anthropic => (VendorKind::Anthropic, Some("https://api.anthropic.com")),
         Kind::Openai => (VendorKind::Openai, Some("https://api.openai.com/v1")),

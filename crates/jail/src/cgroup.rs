@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +51,15 @@ pub enum Hierarchy {
     V2,
 }
 
+impl fmt::Display for Hierarchy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "cgroup version 1",
+            Self::V2 => "cgroup version 2",
+        })
+    }
+}
+
 /// What a sandbox may use. `None` means no limit was asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CgroupLimits {
@@ -60,13 +71,25 @@ pub struct CgroupLimits {
     pub cpu_millis: Option<u64>,
 }
 
+impl CgroupLimits {
+    fn of(&self, controller: Controller) -> Option<u64> {
+        match controller {
+            Controller::Memory => self.memory_bytes,
+            Controller::Pids => self.pids,
+            Controller::Cpu => self.cpu_millis,
+        }
+    }
+}
+
 /// Where this machine keeps the controllers, and whether we may use them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Limiter {
     places: Vec<(Controller, Hierarchy, PathBuf)>,
     /// Names our groups, so that those of a host that died can be told.
     owner: String,
-    next: std::sync::Arc<AtomicU64>,
+    next: AtomicU64,
+    /// The group the controllers were tried with: the first sandbox's.
+    tried: Mutex<Option<Cgroup>>,
 }
 
 impl Limiter {
@@ -75,19 +98,23 @@ impl Limiter {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let owner = format!("{}-{}", std::process::id(), start_time(std::process::id()).unwrap_or_default());
-        let places = Controller::ALL
-            .into_iter()
-            .filter_map(|controller| {
-                let (hierarchy, base) = place(controller, &mounts, &own)?;
-                let base = base.join("viv");
-                usable(controller, hierarchy, &base).ok()?;
-                Some((controller, hierarchy, base))
-            })
-            .collect::<Vec<_>>();
-        for (_, _, base) in &places {
-            sweep(base);
+        let (name, mut group, mut places) = (format!("{owner}-0"), Cgroup::default(), Vec::new());
+        for controller in Controller::ALL {
+            let Some((hierarchy, base)) = place(controller, &mounts, &own) else { continue };
+            let base = base.join("viv");
+            // What cannot be had here is refused by whoever asks for it, by its name.
+            if open_base(controller, hierarchy, &base).is_err() {
+                continue;
+            }
+            sweep(&base);
+            let (known, directory) = (group.directories.len(), base.join(&name));
+            let added = group.add(controller, hierarchy, directory, &CgroupLimits::default());
+            match added.and_then(|()| group.entrance()) {
+                Ok(_) => places.push((controller, hierarchy, base)),
+                Err(_) => drop(Cgroup { directories: group.directories.split_off(known), v2: None }),
+            }
         }
-        Ok(Self { places, owner, next: std::sync::Arc::default() })
+        Ok(Self { places, owner, next: AtomicU64::new(1), tried: Mutex::new(Some(group)) })
     }
 
     /// By which version a controller is enforced here, if it can be.
@@ -97,26 +124,20 @@ impl Limiter {
 
     /// Makes a group with `limits`. Every limit that is asked for is set, or it fails.
     pub fn create(&self, limits: &CgroupLimits) -> io::Result<Cgroup> {
-        let name = format!("{}-{}", self.owner, self.next.fetch_add(1, Ordering::Relaxed));
-        let mut group = Cgroup { directories: Vec::new(), v2: None };
-        for controller in Controller::ALL {
-            let Some(settings) = settings(controller, limits) else { continue };
-            let (_, hierarchy, base) = self
-                .places
-                .iter()
-                .find(|(found, ..)| *found == controller)
-                .ok_or_else(|| io::Error::other(format!("no {controller} cgroup")))?;
-            let directory = base.join(&name);
-            if !group.directories.iter().any(|(_, known)| *known == directory) {
-                fs::create_dir(&directory)?;
-                group.directories.push((*hierarchy, directory.clone()));
-            }
-            for (file, value) in settings.for_hierarchy(*hierarchy) {
-                write_setting(&directory.join(file), &value)?;
-            }
-            if *hierarchy == Hierarchy::V2 {
-                group.v2 = Some(directory);
-            }
+        if let Some(missing) = Controller::ALL
+            .into_iter()
+            .find(|controller| limits.of(*controller).is_some() && self.hierarchy(*controller).is_none())
+        {
+            return Err(io::Error::other(format!("no {missing} cgroup")));
+        }
+        let tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let name = match tried.as_ref().and_then(|group| group.names().next()) {
+            Some(name) => name.to_owned(),
+            None => format!("{}-{}", self.owner, self.next.fetch_add(1, Ordering::Relaxed)),
+        };
+        let mut group = tried.unwrap_or_default();
+        for (controller, hierarchy, base) in &self.places {
+            group.add(*controller, *hierarchy, base.join(&name), limits)?;
         }
         Ok(group)
     }
@@ -137,32 +158,32 @@ impl Settings {
     }
 }
 
-fn settings(controller: Controller, limits: &CgroupLimits) -> Option<Settings> {
+/// What is written where; a limit that nobody asked for is none.
+fn settings(controller: Controller, limits: &CgroupLimits) -> Settings {
     const PERIOD_MICROS: u64 = 100_000;
+    let word = |none: &str| limits.of(controller).map_or(none.to_owned(), |limit| limit.to_string());
     match controller {
-        Controller::Memory => limits.memory_bytes.map(|bytes| Settings {
+        Controller::Memory => Settings {
             v1: vec![
-                ("memory.limit_in_bytes", bytes.to_string()),
+                ("memory.limit_in_bytes", word("-1")),
                 // Memory and swap together: no swap beside. Absent where swap accounting is off.
-                ("memory.memsw.limit_in_bytes", bytes.to_string()),
+                ("memory.memsw.limit_in_bytes", word("-1")),
             ],
             v2: vec![
-                ("memory.max", bytes.to_string()),
+                ("memory.max", word("max")),
                 ("memory.swap.max", "0".to_owned()),
                 ("memory.oom.group", "0".to_owned()),
             ],
-        }),
-        Controller::Pids => limits.pids.map(|count| Settings {
-            v1: vec![("pids.max", count.to_string())],
-            v2: vec![("pids.max", count.to_string())],
-        }),
-        Controller::Cpu => limits.cpu_millis.map(|millis| {
-            let quota = (millis * PERIOD_MICROS / 1000).max(1000);
+        },
+        Controller::Pids => Settings { v1: vec![("pids.max", word("max"))], v2: vec![("pids.max", word("max"))] },
+        Controller::Cpu => {
+            let quota = limits.cpu_millis.map(|millis| (millis * PERIOD_MICROS / 1000).max(1000).to_string());
+            let (v1, v2) = (quota.clone().unwrap_or("-1".to_owned()), quota.unwrap_or("max".to_owned()));
             Settings {
-                v1: vec![("cpu.cfs_period_us", PERIOD_MICROS.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
-                v2: vec![("cpu.max", format!("{quota} {PERIOD_MICROS}"))],
+                v1: vec![("cpu.cfs_period_us", PERIOD_MICROS.to_string()), ("cpu.cfs_quota_us", v1)],
+                v2: vec![("cpu.max", format!("{v2} {PERIOD_MICROS}"))],
             }
-        }),
+        }
     }
 }
 
@@ -184,13 +205,52 @@ pub(crate) struct Entrance {
 }
 
 /// The group of one sandbox; removed when it is dropped, which must be after the sandbox is dead.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cgroup {
     directories: Vec<(Hierarchy, PathBuf)>,
     v2: Option<PathBuf>,
 }
 
 impl Cgroup {
+    /// Sets one controller's limit in `directory`, which is made unless it is there already.
+    fn add(
+        &mut self,
+        controller: Controller,
+        hierarchy: Hierarchy,
+        directory: PathBuf,
+        limits: &CgroupLimits,
+    ) -> io::Result<()> {
+        if !self.directories.iter().any(|(_, known)| *known == directory) {
+            fs::create_dir(&directory)?;
+            self.directories.push((hierarchy, directory.clone()));
+        }
+        for (file, value) in settings(controller, limits).for_hierarchy(hierarchy) {
+            write_setting(&directory.join(file), &value)?;
+        }
+        if hierarchy == Hierarchy::V2 {
+            self.v2 = Some(directory);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel has `controller`'s limit as it was set.
+    pub(crate) fn read_back(&self, controller: Controller, limits: &CgroupLimits) -> io::Result<()> {
+        let differs = || io::Error::other(format!("the {controller} limit reads otherwise than it was set"));
+        let mut read = 0;
+        for (hierarchy, directory) in &self.directories {
+            for (file, value) in settings(controller, limits).for_hierarchy(*hierarchy) {
+                match fs::read_to_string(directory.join(file)) {
+                    Ok(found) if found.trim() == value => read += 1,
+                    Ok(_) => return Err(differs()),
+                    // Another controller's directory, or no accounting of swap here.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if read == 0 { Err(differs()) } else { Ok(()) }
+    }
+
     /// Opens what a process joins it by.
     pub(crate) fn entrance(&self) -> io::Result<Entrance> {
         let v1 = self.directories.iter().filter(|(hierarchy, _)| *hierarchy == Hierarchy::V1);
@@ -224,15 +284,15 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for (_, directory) in &self.directories {
-            // A group is busy until the kernel has let go of the last process, which takes a loaded machine
-            // longer than one would think; the next start sweeps the rest.
-            for _ in 0..1000 {
-                match fs::remove_dir(directory) {
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                        std::thread::sleep(std::time::Duration::from_millis(2));
-                    }
-                    _ => break,
+            // A group is busy until the kernel has let go of the last process: most often for some
+            // microseconds, on a loaded machine longer than one would think. The next start sweeps the rest.
+            let (mut pause, begun) = (Duration::from_micros(20), Instant::now());
+            while let Err(error) = fs::remove_dir(directory) {
+                if error.raw_os_error() != Some(libc::EBUSY) || begun.elapsed() > Duration::from_secs(2) {
+                    break;
                 }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(2));
             }
         }
     }
@@ -275,8 +335,8 @@ fn v2_parent(root: &Path, own: &str) -> PathBuf {
     root.join(relative)
 }
 
-/// Makes the directory our groups are in and tries a group in it.
-fn usable(controller: Controller, hierarchy: Hierarchy, base: &Path) -> io::Result<()> {
+/// Makes the directory our groups are in.
+fn open_base(controller: Controller, hierarchy: Hierarchy, base: &Path) -> io::Result<()> {
     match fs::create_dir(base) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,
@@ -287,20 +347,7 @@ fn usable(controller: Controller, hierarchy: Hierarchy, base: &Path) -> io::Resu
             fs::write(directory.join("cgroup.subtree_control"), &enable)?;
         }
     }
-    let trial = base.join(format!("probe-{}", std::process::id()));
-    fs::create_dir(&trial)?;
-    let limits = CgroupLimits { memory_bytes: Some(64 << 20), pids: Some(16), cpu_millis: Some(500) };
-    let written = settings(controller, &limits)
-        .map(|settings| settings.for_hierarchy(hierarchy))
-        .into_iter()
-        .flatten()
-        .try_for_each(|(file, value)| write_setting(&trial.join(file), &value));
-    let joined = match hierarchy {
-        Hierarchy::V1 => fs::OpenOptions::new().write(true).open(trial.join("tasks")).map(drop),
-        Hierarchy::V2 => Ok(()),
-    };
-    fs::remove_dir(&trial)?;
-    written.and(joined)
+    Ok(())
 }
 
 /// Removes groups of hosts that are dead. A group that still has processes stays, busy.
@@ -345,7 +392,9 @@ mod tests {
     #[test]
     fn half_a_processor_is_half_a_period() {
         let limits = CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() };
-        let settings = settings(Controller::Cpu, &limits).unwrap();
-        assert_eq!(settings.v2, [("cpu.max", "50000 100000".to_owned())]);
+        let half = settings(Controller::Cpu, &limits);
+        assert_eq!(half.v2, [("cpu.max", "50000 100000".to_owned())]);
+        let whole = settings(Controller::Cpu, &CgroupLimits::default());
+        assert_eq!(whole.v2, [("cpu.max", "max 100000".to_owned())]);
     }
 }

@@ -4,7 +4,7 @@
 //! it exits, and the kernel ends every process of its PID namespace with it.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{ExecPlan, ProcessLimits};
 use crate::seccomp::Filters;
-use crate::sys;
+use crate::sys::{self, StringList};
 use crate::wire;
 
 /// What the host asks of a running sandbox.
@@ -33,7 +33,7 @@ pub(crate) enum InitRequest {
 /// What a sandbox tells the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitReport {
-    /// The set-up is done; listeners and the upper layer go with it.
+    /// The set-up is done; listeners, the workspace and its upper layer go with it.
     Ready,
     /// A step of the set-up failed.
     Failed(crate::error::Failure),
@@ -117,25 +117,19 @@ fn start(
     house: &HouseRules<'_>,
     running: &mut HashMap<i32, u64>,
 ) -> io::Result<()> {
-    // Closes without a word when execve succeeds.
-    let (failed, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let pid = match sys::fork() {
-        Err(error) => return not_started(control, plan.exec, &error),
-        Ok(None) => {
-            let error = become_command(plan, fds, house.limits, house.filters);
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            let _ = rustix::io::write(&tell, &errno.to_ne_bytes());
-            sys::exit_now(127)
+    let started = Program::look_up(plan).and_then(|program| {
+        sys::start_borrowing_memory(&mut || match prepare(plan, fds, house) {
+            Err(error) => error,
+            Ok(()) => program.become_it(),
+        })
+    });
+    match started {
+        Err(error) => not_started(control, plan.exec, &error),
+        Ok(pid) => {
+            running.insert(pid.as_raw_nonzero().get(), plan.exec);
+            wire::send(control, &InitReport::Started { exec: plan.exec }, &[])
         }
-        Ok(Some(pid)) => pid.as_raw_nonzero().get(),
-    };
-    drop(tell);
-    let mut errno = [0; 4];
-    if rustix::io::retry_on_intr(|| rustix::io::read(&failed, &mut errno))? == 4 {
-        return not_started(control, plan.exec, &io::Error::from_raw_os_error(i32::from_ne_bytes(errno)));
     }
-    running.insert(pid, plan.exec);
-    wire::send(control, &InitReport::Started { exec: plan.exec }, &[])
 }
 
 fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()> {
@@ -143,15 +137,9 @@ fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()
     wire::send(control, &InitReport::NotStarted { exec, errno }, &[])
 }
 
-/// Turns this fresh child into the command. Returns only when that failed.
-fn become_command(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits, filters: &Filters) -> io::Error {
-    match prepare(plan, fds, limits, filters) {
-        Err(error) => error,
-        Ok(()) => exec_in_path(plan),
-    }
-}
-
-fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits, filters: &Filters) -> io::Result<()> {
+/// What the child does before it is the command. It borrows init's memory: nothing is allocated to stay.
+fn prepare(plan: &ExecPlan, fds: &[OwnedFd], house: &HouseRules<'_>) -> io::Result<()> {
+    let limits = house.limits;
     let [stdin, stdout, stderr] = fds else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
     rustix::process::setsid()?;
     if plan.terminal {
@@ -174,38 +162,46 @@ fn prepare(plan: &ExecPlan, fds: &[OwnedFd], limits: ProcessLimits, filters: &Fi
         sys::set_signal(signal, sys::Disposition::Default);
     }
     sys::block_signals(false);
-    filters.install_for_command()
+    house.filters.install_for_command()
 }
 
-/// Looks the program up as a shell would: along PATH unless its name has a slash.
-fn exec_in_path(plan: &ExecPlan) -> io::Error {
-    let strings =
-        |items: &mut dyn Iterator<Item = String>| -> Result<Vec<CString>, _> { items.map(CString::new).collect() };
-    let argv = strings(&mut plan.argv.iter().cloned());
-    let env = strings(&mut plan.env.iter().map(|(key, value)| format!("{key}={value}")));
-    let (Ok(argv), Ok(env)) = (argv, env) else { return io::Error::from_raw_os_error(libc::EINVAL) };
-    let Some(program) = plan.argv.first() else { return io::Error::from_raw_os_error(libc::EINVAL) };
-    let argv: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
-    let env: Vec<&CStr> = env.iter().map(CString::as_c_str).collect();
-    let attempt = |path: String| match CString::new(path) {
-        Ok(path) => sys::execve(&path, &argv, &env),
-        Err(_) => io::Error::from_raw_os_error(libc::EINVAL),
-    };
-    if program.contains('/') {
-        return attempt(program.clone());
+/// A program to run, as the kernel takes it.
+struct Program {
+    /// Where it may lie, in the order they are tried.
+    paths: Vec<CString>,
+    argv: StringList,
+    env: StringList,
+}
+
+impl Program {
+    /// Finds the places a shell would look at: along PATH unless the name has a slash.
+    fn look_up(plan: &ExecPlan) -> io::Result<Self> {
+        let Some(name) = plan.argv.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
+        let search = plan.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+        let paths = if name.contains('/') {
+            vec![CString::new(name.as_str())?]
+        } else {
+            let directories = search.split(':').filter(|directory| !directory.is_empty());
+            directories.map(|directory| CString::new(format!("{directory}/{name}"))).collect::<Result<_, _>>()?
+        };
+        let env = StringList::new(plan.env.iter().map(|(key, value)| format!("{key}={value}")))?;
+        Ok(Self { paths, argv: StringList::new(plan.argv.iter().cloned())?, env })
     }
-    let path = plan.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
-    let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
-    for directory in path.split(':').filter(|directory| !directory.is_empty()) {
-        let error = attempt(format!("{directory}/{program}"));
-        match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => {}
-            // Found, but not ours to run: remembered, while a later directory may still have one.
-            Some(libc::EACCES) => worst = error,
-            _ => return error,
+
+    /// Returns only when there is no such program, or none that may be run.
+    fn become_it(&self) -> io::Error {
+        let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+        for path in &self.paths {
+            let error = sys::execve(path, &self.argv, &self.env);
+            match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                // Found, but not ours to run: remembered, while a later directory may still have one.
+                Some(libc::EACCES) => worst = error,
+                _ => return error,
+            }
         }
+        worst
     }
-    worst
 }
 
 /// Ends everything that descends from a command, whatever it made of itself since.

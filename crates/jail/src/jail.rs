@@ -34,6 +34,10 @@ pub struct Made {
     pub models: TcpListener,
     /// Accepts what connects to the egress port inside.
     pub egress: TcpListener,
+    /// The workspace as it is seen inside; as long as it is held its mounts stay.
+    pub workspace: OwnedFd,
+    /// Its own instance of devpts, to make terminals in.
+    pub terminals: OwnedFd,
     /// The directory that holds the changes of an overlay workspace; it outlives the sandbox.
     pub upper: Option<OwnedFd>,
 }
@@ -86,12 +90,14 @@ impl Jail {
         let jail = Self { control, pidfd, pid };
         let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
         match report {
-            Some((InitReport::Ready, mut fds)) if fds.len() >= 2 => {
+            Some((InitReport::Ready, mut fds)) if fds.len() >= 4 => {
                 verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
-                let upper = (fds.len() == 3).then(|| fds.remove(2));
+                let upper = (fds.len() == 5).then(|| fds.remove(4));
+                let terminals = fds.remove(3);
+                let workspace = fds.remove(2);
                 let egress = TcpListener::from(fds.remove(1));
                 let models = TcpListener::from(fds.remove(0));
-                Ok(Made { jail, models, egress, upper })
+                Ok(Made { jail, models, egress, workspace, terminals, upper })
             }
             Some((InitReport::Failed(failure), _)) => Err(failure.into()),
             _ => Err(JailError::Ended),

@@ -5,13 +5,17 @@
 //!
 //! Not here: which paths and limits a sandbox gets (`policy`), async, or anything about agents.
 
+mod blank;
+mod bpf;
 mod cgroup;
 mod error;
+mod host_user;
 mod init;
 mod jail;
 mod landlock_rules;
 mod mask;
 mod plan;
+mod probe;
 mod root;
 mod seccomp;
 mod setup;
@@ -23,10 +27,12 @@ mod wire;
 
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
 pub use error::{JailError, Step};
+pub use host_user::HostUser;
 pub use jail::{Jail, Made, News};
 pub use landlock_rules::landlock_version;
 pub use plan::{
     Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
     WorkspacePlan,
 };
+pub use probe::{Probe, probe_kernel, probe_limits};
 pub use spawner::{Spawner, serve_spawner};

@@ -9,8 +9,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+    fspick, mount_change, move_mount, unmount,
 };
 
 use crate::error::{During, Failure, Step};
@@ -19,8 +20,10 @@ use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
 
-/// Where the writable space is attached while the root is built over `/tmp`.
-const SCRATCH: &str = "/tmp/.scratch";
+/// Where the writable space is attached while the root is built in it: in the host's tree, which goes as a whole
+/// when the root is entered. To unmount anything waits for every processor, so it is done once. It is over the
+/// host's /proc, where nobody's workspace is: without root, what a plan names is opened after this.
+const SCRATCH: &str = "/proc";
 /// Devices that give nothing away; everything else of /dev does not exist inside.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Parts of /proc that speak of the host: its keys, its memory, its boot, what its people type.
@@ -57,30 +60,40 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Parts our mounts from the host's and mounts an empty root over `/tmp`, where nothing is looked up
-    /// any more: every source is open already.
-    pub(crate) fn start(plan: &Plan) -> Result<Self, Failure> {
-        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
-            .during(Step::PrivateMounts, "/")?;
+    /// Parts our mounts from the host's and attaches an empty root in the writable space.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        part_from_host().during(Step::PrivateMounts, "/")?;
+
+        let scratch = tmpfs(1 << 20, 64, 0o700).during(Step::Scratch, "tmpfs")?;
+        attach(&scratch, rustix::fs::CWD, SCRATCH).during(Step::Scratch, SCRATCH)?;
+        for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777), ("root", 0o755), ("empty", 0o555)] {
+            mkdirat(&scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
+            rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+                .during(Step::Scratch, name)?;
+        }
 
         let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
-        attach(&root, rustix::fs::CWD, "/tmp").during(Step::NewRoot, "/tmp")?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let top = openat(rustix::fs::CWD, "/tmp", flags, Mode::empty()).during(Step::NewRoot, "/tmp")?;
-
-        let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(Step::Scratch, "tmpfs")?;
-        let this = Self { top, scratch };
-        this.mkdir(Path::new("/.scratch")).during(Step::Scratch, "/.scratch")?;
-        attach(&this.scratch, &this.top, ".scratch").during(Step::Scratch, "/.scratch")?;
-        for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777)] {
-            mkdirat(&this.scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
-            rustix::fs::chmodat(&this.scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
-                .during(Step::Scratch, name)?;
+        attach(&root, &scratch, "root").during(Step::NewRoot, "root")?;
+        let this = Self { top: root, scratch };
+        for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
+            this.expose(name, target).during(Step::Scratch, target)?;
         }
         Ok(this)
     }
 
-    /// Shows the host paths of the plan, its links and its files, and the writable places.
+    /// Gives the writable space the size of the plan.
+    pub(crate) fn resize(&self, plan: &Plan) -> Result<(), Failure> {
+        let resize = || -> io::Result<()> {
+            let context = fspick(&self.scratch, "", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
+            for (key, value) in limits(plan.disk_bytes, plan.disk_inodes) {
+                fsconfig_set_string(&context, key, value)?;
+            }
+            Ok(fsconfig_reconfigure(&context)?)
+        };
+        resize().during(Step::Scratch, "size")
+    }
+
+    /// Shows the host paths of the plan, its links and its files.
     pub(crate) fn fill(&self, plan: &Plan, sources: &Sources) -> Result<(), Failure> {
         for (tree, target) in &sources.binds {
             self.mount(tree, target).during(Step::MountSystem, target.display())?;
@@ -88,9 +101,6 @@ impl Root {
         for (link, content) in &plan.links {
             self.parents(link).during(Step::PlaceFiles, link.display())?;
             symlinkat(content, &self.top, inside(link)).during(Step::PlaceFiles, link.display())?;
-        }
-        for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
-            self.expose(name, target).during(Step::Scratch, target)?;
         }
         // Last, so that a file can be placed in the home too; nothing runs inside yet that could be in the way.
         for (path, content) in &plan.files {
@@ -114,7 +124,7 @@ impl Root {
         sys::mount_setattr(sysctls.as_fd(), attr::RDONLY, false, None).during(Step::MaskProc, "sys")?;
         attach(&sysctls, &proc, "sys").during(Step::MaskProc, "sys")?;
         for name in MASKED {
-            match cover(&proc, name) {
+            match self.cover(&proc, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => other.during(Step::MaskProc, name)?,
             }
@@ -176,6 +186,18 @@ impl Root {
         }
     }
 
+    /// The finished workspace, for the host: what is opened through it is what a command inside would see.
+    pub(crate) fn open_workspace(&self) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty()).during(Step::MountWorkspace, WORKSPACE)
+    }
+
+    /// Where terminals inside are made, for the host.
+    pub(crate) fn open_terminals(&self) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.top, "dev/pts", flags, Mode::empty()).during(Step::MountDevices, "pts")
+    }
+
     /// `mask : workspace` below, a directory of the scratch space above.
     fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
         let layers = self.lower_layers(lower, masks)?;
@@ -209,11 +231,9 @@ impl Root {
         Ok(if masks.is_empty() { lower } else { format!("{SCRATCH}/mask:{lower}") })
     }
 
-    /// Makes the new root the only one, and read-only. The scratch space stays reachable only through
+    /// Makes the new root the only one, and read-only. The scratch space goes with the host's tree, but for
     /// the places that were exposed.
     pub(crate) fn enter(self) -> Result<(), Failure> {
-        unmount(SCRATCH, UnmountFlags::DETACH).during(Step::PivotRoot, "/.scratch")?;
-        rustix::fs::unlinkat(&self.top, ".scratch", AtFlags::REMOVEDIR).during(Step::PivotRoot, "/.scratch")?;
         rustix::process::fchdir(&self.top).during(Step::PivotRoot, "/")?;
         rustix::process::pivot_root(".", ".").during(Step::PivotRoot, "/")?;
         unmount(".", UnmountFlags::DETACH).during(Step::PivotRoot, "old root")?;
@@ -222,6 +242,18 @@ impl Root {
             openat(rustix::fs::CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(Step::PivotRoot, "/")?;
         sys::mount_setattr(root.as_fd(), attr::RDONLY | attr::NOSUID | attr::NODEV, false, None)
             .during(Step::PivotRoot, "/")
+    }
+
+    /// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
+    fn cover(&self, proc: &OwnedFd, name: &str) -> io::Result<()> {
+        let kind = rustix::fs::statat(proc, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let cover = if rustix::fs::FileType::from_raw_mode(kind.st_mode).is_dir() {
+            clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty())?
+        } else {
+            clone_tree(Path::new("/dev/null"))?
+        };
+        sys::mount_setattr(cover.as_fd(), attr::RDONLY, false, None)?;
+        attach(&cover, proc, name)
     }
 
     /// Attaches `tree` at `target`, making a directory or file there to stand on.
@@ -265,25 +297,12 @@ impl Root {
     }
 }
 
-/// Overlay clones its layers when it is made, so the place the host's one is attached at is taken away again.
+/// Overlay clones its layers when it is made; the place the host's one is attached at goes with the rest.
 fn merge(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
     let options: Vec<_> = options.iter().copied().chain([("source", "workspace")]).collect();
     let merged = new_fs("overlay", &["userxattr"], &options)?;
     sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
-    unmount(format!("{SCRATCH}/lower"), UnmountFlags::DETACH)?;
     Ok(merged)
-}
-
-/// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.
-fn cover(proc: &OwnedFd, name: &str) -> io::Result<()> {
-    let kind = rustix::fs::statat(proc, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let cover = if rustix::fs::FileType::from_raw_mode(kind.st_mode).is_dir() {
-        tmpfs(0, 1, 0o555)?
-    } else {
-        clone_tree(Path::new("/dev/null"))?
-    };
-    sys::mount_setattr(cover.as_fd(), attr::RDONLY, false, None)?;
-    attach(&cover, proc, name)
 }
 
 /// `path` relative to the root; plans hold absolute paths without `..`.
@@ -291,13 +310,18 @@ fn inside(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
+/// From here on nothing that is mounted or unmounted on one side is seen on the other.
+pub(crate) fn part_from_host() -> io::Result<()> {
+    Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?)
+}
+
 /// Attaches a detached mount.
-fn attach(tree: impl AsFd, dir: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
+pub(crate) fn attach(tree: impl AsFd, dir: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
     Ok(move_mount(tree, "", dir, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// A new instance of a file system, not yet attached.
-fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+pub(crate) fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for flag in flags {
         fsconfig_set_flag(&context, *flag)?;
@@ -309,17 +333,15 @@ fn new_fs(kind: &str, flags: &[&str], options: &[(&str, &str)]) -> io::Result<Ow
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
-fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
-    new_fs(
-        "tmpfs",
-        &[],
-        // A size of zero would mean no limit at all.
-        &[
-            ("size", &bytes.max(4096).to_string()),
-            ("nr_inodes", &inodes.max(1).to_string()),
-            ("mode", &format!("{mode:o}")),
-        ],
-    )
+/// A file system in memory, with at most so many bytes and files.
+pub(crate) fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
+    let [(size, bytes), (nr_inodes, inodes)] = limits(bytes, inodes);
+    new_fs("tmpfs", &[], &[(size, &bytes), (nr_inodes, &inodes), ("mode", &format!("{mode:o}"))])
+}
+
+/// A size of zero would mean no limit at all.
+fn limits(bytes: u64, inodes: u64) -> [(&'static str, String); 2] {
+    [("size", bytes.max(4096).to_string()), ("nr_inodes", inodes.max(1).to_string())]
 }
 
 fn write_at(dir: impl AsFd, path: &str, content: &str) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! From a fresh clone to a finished sandbox: the recipe, one paragraph a kernel step.
 //!
-//! Runs in the new process, which ends up as PID 1 inside. Any failure ends the process; there is no
-//! half-made sandbox to go on with.
+//! Runs in the new process, which ends up as PID 1 inside: `prepare` while nobody waits, `finish` when there
+//! is a plan. Any failure ends the process; there is no half-made sandbox to go on with.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
@@ -20,18 +20,21 @@ use crate::seccomp::Filters;
 use crate::source::Sources;
 use crate::sys;
 
-/// What the new process has from the spawner.
-pub(crate) struct Inherited<'a> {
-    /// Says when the id maps are written.
-    pub(crate) go: OwnedFd,
+/// What is the same in every sandbox, made before anybody asks for one.
+pub(crate) struct Prepared {
+    root: Root,
+    models: TcpListener,
+    egress: TcpListener,
+}
+
+/// What the new process is given with its plan.
+pub(crate) struct Given<'a> {
     /// Mounts that only the host's root could open; without root they are opened here.
     pub(crate) sources: Option<Sources>,
     /// `tasks` files of v1 cgroups.
     pub(crate) tasks: Vec<OwnedFd>,
     /// Compiled once in the spawner.
     pub(crate) filters: &'a Filters,
-    /// Whether the spawner is root.
-    pub(crate) privileged: bool,
 }
 
 /// What the host gets from a finished sandbox.
@@ -40,40 +43,23 @@ pub(crate) struct Finished {
     pub(crate) models: TcpListener,
     /// Listens on the egress port inside.
     pub(crate) egress: TcpListener,
+    /// The workspace as it is seen inside.
+    pub(crate) workspace: OwnedFd,
+    /// Its own instance of devpts.
+    pub(crate) terminals: OwnedFd,
     /// The layer that holds the workspace's changes.
     pub(crate) upper: Option<OwnedFd>,
 }
 
-/// Follows the recipe.
-pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, Failure> {
-    // A v1 cgroup is joined first, while this process still is who the host trusts. `0` in `tasks` moves
-    // the caller alone: 0.05 ms, where `cgroup.procs` waits for an RCU period.
-    for tasks in &inherited.tasks {
-        rustix::io::write(tasks, b"0").during(Step::JoinCgroup, "tasks")?;
-    }
-    sys::unshare_cgroup().during(Step::CgroupNamespace, "")?;
-
+/// The first half of the recipe. `go` says when the id maps are written.
+pub(crate) fn prepare(go: OwnedFd, privileged: bool) -> Result<Prepared, Failure> {
     // Ids inside mean nothing before the spawner has written the maps.
-    let mut go = std::fs::File::from(inherited.go);
-    go.read_exact(&mut [0]).during(Step::MapIds, "uid_map")?;
+    std::fs::File::from(go).read_exact(&mut [0]).during(Step::MapIds, "uid_map")?;
+    become_inside_user(privileged)?;
 
-    // Root's spawner opened the sources with the host's rights. Anybody else can clone mounts only in a
-    // namespace of their own, which is this one.
-    let sources = match inherited.sources {
-        Some(sources) => sources,
-        None => Sources::open(plan, None)?,
-    };
-
-    become_inside_user(inherited.privileged)?;
-
-    let root = Root::start(plan)?;
-    root.fill(plan, &sources)?;
+    let root = Root::start()?;
     root.mount_proc()?;
     root.mount_devices()?;
-    let upper = root.mount_workspace(&plan.workspace, &sources)?;
-    drop(sources);
-    root.enter()?;
-
     rustix::system::sethostname(b"vivarium").during(Step::Hostname, "vivarium")?;
 
     // The listeners keep the network namespace they are made in: the host accepts on them from outside,
@@ -81,6 +67,31 @@ pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, F
     raise_loopback().during(Step::RaiseLoopback, "lo")?;
     let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
     let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
+    Ok(Prepared { root, models, egress })
+}
+
+/// The second half: everything that the plan decides, and the walls.
+pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Result<Finished, Failure> {
+    let Prepared { root, models, egress } = prepared;
+    // `0` in a v1 group's `tasks` moves the caller alone: 0.05 ms, where `cgroup.procs` waits for an RCU
+    // period. The kernel asks who opened the file, which was the host.
+    for tasks in &given.tasks {
+        rustix::io::write(tasks, b"0").during(Step::JoinCgroup, "tasks")?;
+    }
+    sys::unshare_cgroup().during(Step::CgroupNamespace, "")?;
+
+    // Root's spawner opened the sources with the host's rights. Anybody else can clone mounts only in a
+    // namespace of their own, which is this one.
+    let sources = match given.sources {
+        Some(sources) => sources,
+        None => Sources::open(plan, None)?,
+    };
+    root.resize(plan)?;
+    root.fill(plan, &sources)?;
+    let upper = root.mount_workspace(&plan.workspace, &sources)?;
+    let (workspace, terminals) = (root.open_workspace()?, root.open_terminals()?);
+    drop(sources);
+    root.enter()?;
 
     silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
 
@@ -91,12 +102,12 @@ pub(crate) fn build(plan: &Plan, inherited: Inherited<'_>) -> Result<Finished, F
     drop_capabilities().during(Step::DropCapabilities, "")?;
     rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
     landlock_rules::restrict(plan).during(Step::Landlock, "")?;
-    inherited.filters.install().during(Step::Seccomp, "")?;
-    Ok(Finished { models, egress, upper })
+    given.filters.install().during(Step::Seccomp, "")?;
+    Ok(Finished { models, egress, workspace, terminals, upper })
 }
 
 /// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.
-fn become_inside_user(privileged: bool) -> Result<(), Failure> {
+pub(crate) fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     if privileged {
         rustix::thread::set_thread_groups(&[]).during(Step::BecomeInsideUser, "groups")?;
     }

@@ -48,6 +48,18 @@ impl Sources {
         };
         Ok(Self { binds, workspace })
     }
+
+    /// What was opened of `plan` elsewhere, in the order of [`Sources::mounts`].
+    pub(crate) fn of(plan: &Plan, mounts: Vec<OwnedFd>) -> Self {
+        let mut mounts = mounts.into_iter();
+        let binds = mounts.by_ref().zip(plan.binds.iter().map(|bind| bind.target.clone()));
+        Self { binds: binds.take(plan.binds.len()).collect(), workspace: mounts.next() }
+    }
+
+    /// All of them: the paths, then the workspace.
+    pub(crate) fn mounts(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.binds.iter().map(|(tree, _)| tree).chain(&self.workspace).map(AsFd::as_fd)
+    }
 }
 
 /// A private copy of the mount at `path`, with everything mounted below it.

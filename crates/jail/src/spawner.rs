@@ -4,34 +4,27 @@
 //! asks it. When the host is gone the spawner's socket closes, it exits, and every sandbox dies with it.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{During, Failure, JailError, Step};
-use crate::init::{self, HouseRules, InitReport};
-use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
+use crate::blank::{Blank, write_proc};
+use crate::error::{Failure, JailError, Step};
+use crate::host_user::HostUser;
+use crate::plan::Plan;
 use crate::seccomp::Filters;
-use crate::setup::{self, Inherited};
 use crate::source::{IdMaps, Sources};
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
 
-/// Host ids for sandboxes made by root: above every range that users, services or containers are given.
-const UNUSED_HOST_ID: u32 = 1_900_000_000;
-/// Namespaces of a sandbox; the cgroup one follows once its cgroup is joined.
-const NAMESPACES: i32 = libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS;
+/// How long nobody must have asked for a sandbox before one is made ahead.
+const SPARE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 
 /// One sandbox to be made. Its control socket goes with it, then the descriptors of its cgroups.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,7 +118,13 @@ fn serve(socket: &OwnedFd) -> i32 {
         return 1;
     }
     let Ok(mut workshop) = Workshop::open() else { return 1 };
+    workshop.make_spare();
     loop {
+        // The next one is made when the last is out of the way.
+        let mut asked = [PollFd::new(socket, PollFlags::IN)];
+        if matches!(poll(&mut asked, Some(&SPARE_AFTER)), Ok(0)) {
+            workshop.make_spare();
+        }
         match wire::receive::<CloneRequest>(socket) {
             Ok(Some((request, fds))) => {
                 let answered = match workshop.make(&request, fds) {
@@ -145,16 +144,12 @@ fn serve(socket: &OwnedFd) -> i32 {
 /// What the spawner keeps between sandboxes.
 struct Workshop {
     filters: Filters,
-    ids: HostIds,
+    ids: HostUser,
     owners: OwnerMaps,
-}
-
-/// Which host ids the user inside has.
-#[derive(Clone, Copy)]
-struct HostIds {
-    uid: u32,
-    gid: u32,
-    privileged: bool,
+    /// The next sandbox, made while nobody waited for it.
+    spare: Option<Blank>,
+    /// The host's mounts: a spare has a copy of them as they were.
+    mounts: OwnedFd,
 }
 
 impl Workshop {
@@ -163,16 +158,13 @@ impl Workshop {
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let ids = if uid == 0 {
-            HostIds { uid: UNUSED_HOST_ID, gid: UNUSED_HOST_ID, privileged: true }
-        } else {
-            HostIds { uid, gid, privileged: false }
-        };
-        Ok(Self { filters: Filters::compile()?, ids, owners: OwnerMaps { ids, known: HashMap::new() } })
+        let ids = HostUser::of_our_sandboxes();
+        let mounts = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let owners = OwnerMaps { ids, known: HashMap::new() };
+        Ok(Self { filters: Filters::compile(), ids, owners, spare: None, mounts })
     }
 
-    /// Clones one sandbox.
+    /// Makes one sandbox: of the spare, when there is one and it will do.
     fn make(&mut self, request: &CloneRequest, mut fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), Failure> {
         let plan = &request.plan;
         if fds.len() != 1 + request.tasks + usize::from(request.v2) {
@@ -181,48 +173,34 @@ impl Workshop {
         let control = fds.remove(0);
         let into = if request.v2 { fds.pop() } else { None };
         let sources = if self.ids.privileged { Some(Sources::open(plan, Some(&mut self.owners))?) } else { None };
-        let (go, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).during(Step::CloneNamespaces, "")?;
+        let outdated = self.mounts_have_changed();
+        let blank = match self.spare.take() {
+            // A v2 group is joined at birth.
+            Some(spare) if into.is_none() && !outdated => spare,
+            _ => Blank::clone(self.ids, &self.filters, into.as_ref().map(AsFd::as_fd))?,
+        };
+        blank.furnish(plan, &control, &fds, sources.as_ref())
+    }
 
-        match sys::clone_process(NAMESPACES.cast_unsigned().into(), into.as_ref().map(AsFd::as_fd))
-            .during(Step::CloneNamespaces, "")?
-        {
-            Side::Child => {
-                drop(tell);
-                let privileged = self.ids.privileged;
-                let inherited = Inherited { go, sources, tasks: fds, filters: &self.filters, privileged };
-                sys::exit_now(live(plan, inherited, &control))
-            }
-            Side::Parent { pidfd, pid } => {
-                if let Err(failure) = self.ids.map(pid) {
-                    let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
-                    return Err(failure);
-                }
-                rustix::io::write(&tell, b"g").during(Step::MapIds, "go")?;
-                Ok((pidfd, pid.as_raw_nonzero().get()))
-            }
+    /// Makes the next sandbox ahead. Whatever fails here is told to the first who asks for one.
+    fn make_spare(&mut self) {
+        if self.spare.is_none() {
+            self.mounts_have_changed();
+            self.spare = Blank::clone(self.ids, &self.filters, None).ok();
         }
     }
-}
 
-impl HostIds {
-    /// Maps the one user and group inside to ours.
-    fn map(self, pid: Pid) -> Result<(), Failure> {
-        if !self.privileged {
-            write_proc(pid, "setgroups", "deny").during(Step::MapIds, "setgroups")?;
-        }
-        write_proc(pid, "uid_map", &format!("{INSIDE_UID} {} 1", self.uid)).during(Step::MapIds, "uid_map")?;
-        write_proc(pid, "gid_map", &format!("{INSIDE_GID} {} 1", self.gid)).during(Step::MapIds, "gid_map")
+    /// Whether anything was mounted or unmounted on the host since this was last asked.
+    fn mounts_have_changed(&self) -> bool {
+        let mut changed = [PollFd::new(&self.mounts, PollFlags::PRI)];
+        // A kernel that cannot tell has said nothing for sure.
+        !matches!(poll(&mut changed, Some(&Timespec::default())), Ok(0))
     }
-}
-
-fn write_proc(pid: Pid, file: &str, content: &str) -> io::Result<()> {
-    let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
-    std::fs::OpenOptions::new().write(true).open(path)?.write_all(content.as_bytes())
 }
 
 /// User namespaces that show files of one owner as the sandbox's; kept, since repositories recur.
 struct OwnerMaps {
-    ids: HostIds,
+    ids: HostUser,
     known: HashMap<(u32, u32), OwnedFd>,
 }
 
@@ -254,29 +232,4 @@ impl OwnerMaps {
             }
         }
     }
-}
-
-/// The life of the new process: set up, report, serve.
-fn live(plan: &Plan, inherited: Inherited<'_>, control: &OwnedFd) -> i32 {
-    sys::set_signal(libc::SIGCHLD, Disposition::Default);
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    let house = HouseRules { limits: plan.process, filters: inherited.filters };
-    let finished = match setup::build(plan, inherited) {
-        Ok(finished) => finished,
-        Err(failure) => {
-            let _ = wire::send(control, &InitReport::Failed(failure), &[]);
-            return 1;
-        }
-    };
-    let mut fds = vec![finished.models.as_fd(), finished.egress.as_fd()];
-    fds.extend(finished.upper.as_ref().map(AsFd::as_fd));
-    if wire::send(control, &InitReport::Ready, &fds).is_err() {
-        return 1;
-    }
-    drop(finished);
-    // What is left are the spawner's own: its socket to the host, and maps of other sandboxes' owners.
-    if sys::close_all_but(control.as_fd()).is_err() {
-        return 1;
-    }
-    i32::from(init::serve(control, &house).is_err())
 }

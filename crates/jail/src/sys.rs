@@ -4,11 +4,13 @@
 //! memory it owns. Nothing here decides anything.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_long};
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, Resource};
+
+use crate::bpf::Instruction;
 
 /// Which side of a fork or clone this is.
 pub(crate) enum Side {
@@ -74,11 +76,47 @@ pub(crate) fn clone_process(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> 
     Ok(Side::Parent { pidfd, pid })
 }
 
-/// Forks this single-threaded process; `None` in the child. Works where clone3 is filtered away.
-pub(crate) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the caller has one thread only, so no lock of another thread can be left taken in the child.
-    let pid = check(c_long::from(unsafe { libc::fork() }))?;
-    Ok(c_int::try_from(pid).ok().and_then(Pid::from_raw))
+/// Starts a process that runs `body` in this one's memory while this one waits: no memory is copied for a
+/// program that is about to be replaced. `body` returns only when it failed. Works where clone3 is filtered.
+///
+/// What `body` still owns when its program is replaced stays allocated here: it must own nothing then.
+pub(crate) fn start_borrowing_memory(body: &mut dyn FnMut() -> io::Error) -> io::Result<Pid> {
+    struct Start<'a> {
+        body: &'a mut dyn FnMut() -> io::Error,
+        failure: Option<io::Error>,
+    }
+    extern "C" fn run(start: *mut libc::c_void) -> c_int {
+        // SAFETY: `start` is the one below, which lives until the parent goes on, and nobody else uses it
+        // meanwhile: the parent waits.
+        let start = unsafe { &mut *start.cast::<Start<'_>>() };
+        start.failure = Some((start.body)());
+        exit_now(127)
+    }
+    const STACK: usize = 64 * 1024;
+    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    let mut start = Start { body, failure: None };
+    // SAFETY: one past the end of what was just allocated, aligned for any frame. A stack grows down into it,
+    // and it lives until the child has left it: CLONE_VFORK lets this process go on only then. Signals that
+    // arrive in the child find no handler of ours.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.capacity());
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        libc::clone(run, top.cast(), flags, (&raw mut start).cast())
+    };
+    let pid = check(c_long::from(pid))?;
+    match start.failure {
+        Some(error) => Err(error),
+        None => c_int::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no pid")),
+    }
+}
+
+/// Filters the system calls of this thread and of everything it starts.
+pub(crate) fn install_filter(program: &[Instruction]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
+    // SAFETY: `program` names as many instructions as it says, each laid out as the kernel's; it copies them.
+    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) })?;
+    Ok(())
 }
 
 /// Moves this process into a new cgroup namespace, rooted at the cgroup it is in.
@@ -88,14 +126,26 @@ pub(crate) fn unshare_cgroup() -> io::Result<()> {
     Ok(())
 }
 
+/// Strings as execve(2) takes them, made before there is a child.
+pub(crate) struct StringList {
+    /// Points into `_strings`, NULL at the end.
+    pointers: Vec<*const c_char>,
+    _strings: Vec<CString>,
+}
+
+impl StringList {
+    /// Fails where a string has a NUL in it.
+    pub(crate) fn new(strings: impl Iterator<Item = String>) -> io::Result<Self> {
+        let strings = strings.map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        let pointers = strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(Self { pointers, _strings: strings })
+    }
+}
+
 /// Replaces the program. Returns only when it failed.
-pub(crate) fn execve(path: &CStr, argv: &[&CStr], env: &[&CStr]) -> io::Error {
-    let pointers = |list: &[&CStr]| -> Vec<*const c_char> {
-        list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
-    };
-    let (argv, env) = (pointers(argv), pointers(env));
+pub(crate) fn execve(path: &CStr, argv: &StringList, env: &StringList) -> io::Error {
     // SAFETY: both lists end in NULL, and every string in them is NUL-terminated and outlives the call.
-    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr()) };
     io::Error::last_os_error()
 }
 

@@ -4,20 +4,26 @@
 //! same, before the first command runs: a defect in the recipe must not become a hole in the wall.
 
 use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use crate::cgroup::Cgroup;
 
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
+/// The host's namespaces. Nobody here ever leaves them: they are looked up once.
+static OURS: OnceLock<Result<Vec<PathBuf>, String>> = OnceLock::new();
+
 /// Checks the init of a sandbox; the error says what is not as planned.
 pub(crate) fn check(pid: i32, group: Option<&Cgroup>) -> Result<(), String> {
-    for name in NAMESPACES {
-        let of = |process: &str| {
-            fs::read_link(format!("/proc/{process}/ns/{name}")).map_err(|error| format!("namespace {name}: {error}"))
-        };
-        if of(&pid.to_string())? == of("self")? {
-            return Err(format!("it shares the host's {name} namespace"));
-        }
+    let namespaces = |process: &str| -> Result<Vec<_>, String> {
+        let of = |name| fs::read_link(format!("/proc/{process}/ns/{name}"));
+        NAMESPACES.iter().map(|name| of(name).map_err(|error| format!("namespace {name}: {error}"))).collect()
+    };
+    let ours = OURS.get_or_init(|| namespaces("self")).clone()?;
+    let shared = namespaces(&pid.to_string())?.into_iter().zip(ours).position(|(its, ours)| its == ours);
+    if let Some(name) = shared.and_then(|place| NAMESPACES.get(place)) {
+        return Err(format!("it shares the host's {name} namespace"));
     }
     let read = |file: &str| {
         fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(|error| format!("cannot read its {file}: {error}"))

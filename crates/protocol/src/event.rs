@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, ItemDelta, ItemEvent, LlmCall,
-    MessageQueued, ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded, SessionId,
-    SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError,
+    AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, Grant, ItemDelta, ItemEvent,
+    LlmCall, MessageQueued, ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded,
+    SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError,
     WorkspaceChanged,
 };
 
@@ -85,6 +85,7 @@ impl Draft {
 
 /// Who says that something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventSource {
     /// The agent's own output.
@@ -124,6 +125,11 @@ pub enum EventBody {
     QuestionResolved(Question),
     #[serde(rename = "agent.unparsed")]
     AgentUnparsed(AgentUnparsed),
+
+    #[serde(rename = "grant.created")]
+    GrantCreated(Grant),
+    #[serde(rename = "grant.revoked")]
+    GrantRevoked(Grant),
 
     #[serde(rename = "policy.effective")]
     PolicyEffective(PolicyEffective),
@@ -190,6 +196,8 @@ impl EventBody {
             Self::QuestionRequested(_) => "question.requested",
             Self::QuestionResolved(_) => "question.resolved",
             Self::AgentUnparsed(_) => "agent.unparsed",
+            Self::GrantCreated(_) => "grant.created",
+            Self::GrantRevoked(_) => "grant.revoked",
             Self::PolicyEffective(_) => "policy.effective",
             Self::SessionRegistered(_) => "session_registered",
             Self::MessageQueued(_) => "message.queued",

@@ -192,7 +192,7 @@ pub struct BudgetExceeded {
 }
 
 /// `workspace.changed`: what the overlay holds that the host does not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceChanged {
     /// Paths added.
     pub added: Vec<String>,

@@ -27,6 +27,10 @@ pub enum IdError {
 
 const MAX_LEN: usize = 128;
 
+/// What `check` lets through, but for the length.
+#[cfg(feature = "openapi")]
+const PATTERN: &str = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$";
+
 fn check(text: &str) -> Result<(), IdError> {
     if text.is_empty() {
         return Err(IdError::Empty);
@@ -90,6 +94,17 @@ macro_rules! id {
                 f.write_str(&self.0)
             }
         }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                let text = utoipa::openapi::ObjectBuilder::new().schema_type(utoipa::openapi::Type::String);
+                text.pattern(Some(PATTERN)).max_length(Some(MAX_LEN)).into()
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ use crate::ItemId;
 
 /// A message, tool call, tool result or status of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Item {
     /// Ours; the same in started, delta and completed.
     pub item_id: ItemId,
@@ -29,6 +30,7 @@ pub struct Item {
 
 /// What sort of thing an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum ItemKind {
@@ -42,6 +44,7 @@ pub enum ItemKind {
 
 /// Who speaks in an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum ItemRole {
@@ -53,6 +56,7 @@ pub enum ItemRole {
 
 /// How far an item got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum ItemStatus {
@@ -63,6 +67,7 @@ pub enum ItemStatus {
 
 /// One piece of an item's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
     /// Words.
@@ -128,6 +133,7 @@ pub enum ContentPart {
 
 /// What happened to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum FileAction {
@@ -138,6 +144,7 @@ pub enum FileAction {
 
 /// Whether a thought may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum ReasoningVisibility {

@@ -11,6 +11,8 @@ mod id;
 mod item;
 mod payload;
 mod problem;
+#[cfg(feature = "openapi")]
+mod schema;
 mod session;
 mod usage;
 
@@ -23,7 +25,7 @@ pub use fact::{
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 pub use payload::{
-    AgentUnparsed, ErrorData, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus, Question,
+    AgentUnparsed, ErrorData, Grant, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus, Question,
     QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn, TurnOutcome,
     TurnPhase,
 };

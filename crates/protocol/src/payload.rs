@@ -7,6 +7,7 @@ use crate::{Item, ItemId, PermissionId, QuestionId, TurnId};
 
 /// `session.started`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionStarted {
     /// Agent, modes and model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -15,6 +16,7 @@ pub struct SessionStarted {
 
 /// `session.ended`: the last event of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionEnded {
     /// How it ended.
     pub reason: SessionEndReason,
@@ -33,6 +35,7 @@ pub struct SessionEnded {
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum SessionEndReason {
@@ -43,6 +46,7 @@ pub enum SessionEndReason {
 
 /// Who ended a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum TerminatedBy {
@@ -52,6 +56,7 @@ pub enum TerminatedBy {
 
 /// The first and last lines of a long stderr.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StderrOutput {
     /// First lines, or all of it when not truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,6 +73,7 @@ pub struct StderrOutput {
 
 /// `turn.started` and `turn.ended`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Turn {
     /// Which of the two.
     pub phase: TurnPhase,
@@ -84,6 +90,7 @@ pub struct Turn {
 
 /// Which end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum TurnPhase {
@@ -93,6 +100,7 @@ pub enum TurnPhase {
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOutcome {
     /// The agent said it was done.
@@ -107,6 +115,7 @@ pub enum TurnOutcome {
 
 /// `item.started` and `item.completed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ItemEvent {
     /// The item as it is now.
     pub item: Item,
@@ -114,6 +123,7 @@ pub struct ItemEvent {
 
 /// `item.delta`: more text of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ItemDelta {
     /// Which item grows.
     pub item_id: ItemId,
@@ -126,6 +136,7 @@ pub struct ItemDelta {
 
 /// `error`: something failed, the session may go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorData {
     /// For a person.
     pub message: String,
@@ -139,6 +150,7 @@ pub struct ErrorData {
 
 /// `permission.requested` and `permission.resolved`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permission {
     /// Answered by this id.
     pub permission_id: PermissionId,
@@ -153,6 +165,7 @@ pub struct Permission {
 
 /// Where a permission stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum PermissionStatus {
@@ -164,6 +177,7 @@ pub enum PermissionStatus {
 
 /// A person's answer to a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum PermissionReply {
@@ -182,8 +196,22 @@ impl From<PermissionReply> for PermissionStatus {
     }
 }
 
+/// `grant.created` and `grant.revoked`: what a person allowed for the rest of a session. Exactly that, never a category.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Grant {
+    /// The permission that was answered with `always`; the grant is revoked by this id.
+    pub grant_id: PermissionId,
+    /// What the agent may do without asking again.
+    pub action: String,
+    /// The tool and its whole input: another input is asked about again.
+    #[serde(rename = "match")]
+    pub matching: Value,
+}
+
 /// `question.requested` and `question.resolved`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Question {
     /// Answered by this id.
     pub question_id: QuestionId,
@@ -206,6 +234,7 @@ pub struct Question {
 
 /// Where a question stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum QuestionStatus {
@@ -216,6 +245,7 @@ pub enum QuestionStatus {
 
 /// `agent.unparsed`: the agent printed something we could not read; it is in `raw`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentUnparsed {
     /// What was wrong with it.
     pub error: String,

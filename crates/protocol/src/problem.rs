@@ -52,12 +52,18 @@ codes! {
     SessionAlreadyExists = "session_already_exists", 409, 2;
     /// The session has ended.
     SessionEnded = "session_ended", 409, 2;
+    /// The session has not ended.
+    SessionOpen = "session_open", 409, 2;
     /// A turn is running.
     TurnRunning = "turn_running", 409, 2;
     /// The permission is unknown, or was answered.
     PermissionNotPending = "permission_not_pending", 409, 2;
     /// The question is unknown, or was answered.
     QuestionNotPending = "question_not_pending", 409, 2;
+    /// No grant of that id is in force.
+    GrantNotFound = "grant_not_found", 404, 3;
+    /// The bundle is damaged, or is none.
+    BundleInvalid = "bundle_invalid", 422, 2;
     /// The agent cannot keep that mode.
     ModeNotSupported = "mode_not_supported", 400, 2;
     /// The event stream broke.
@@ -98,6 +104,28 @@ codes! {
     ArtifactReadError = "artifact_read_error", 404, 3;
     /// A host file changed since the session began.
     ApplyConflict = "apply_conflict", 409, 2;
+    /// The path leads out of the workspace.
+    FileOutsideWorkspace = "file_outside_workspace", 400, 2;
+    /// There is no such file in the workspace.
+    FileNotFound = "file_not_found", 404, 3;
+    /// There is a file of that name.
+    FileExists = "file_exists", 409, 2;
+    /// There is something of another kind, or a directory that is not empty.
+    FileWrongKind = "file_wrong_kind", 409, 2;
+    /// The user inside may not do that to the file.
+    FilePermissionDenied = "file_permission_denied", 403, 4;
+    /// The file or archive is larger than the caller takes.
+    FileTooLarge = "file_too_large", 413, 2;
+    /// The disk limit of the sandbox is reached.
+    WorkspaceFull = "workspace_full", 507, 1;
+    /// A command inside holds on to the file.
+    FileBusy = "file_busy", 409, 1;
+    /// The archive holds what is never unpacked.
+    ArchiveRefused = "archive_refused", 422, 2;
+    /// The system could not reach the file.
+    FileUnavailable = "file_unavailable", 500, 1;
+    /// The sandbox was destroyed.
+    SandboxGone = "sandbox_gone", 409, 2;
     /// The record could not be kept, so nothing else was done.
     JournalUnavailable = "journal_unavailable", 503, 1;
     /// A defect of ours.
@@ -106,6 +134,7 @@ codes! {
 
 /// A problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:viv:error:<code>`.
     #[serde(rename = "type")]

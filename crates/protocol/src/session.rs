@@ -9,6 +9,7 @@ use crate::SessionId;
 
 /// Body of `POST /v1/sessions/{id}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
     /// Which agent.
@@ -44,6 +45,7 @@ pub struct CreateSession {
 
 /// A file that goes with a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
     /// Where it is.
@@ -58,6 +60,7 @@ pub struct Attachment {
 
 /// One row of `GET /v1/sessions`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SessionInfo {
     /// The session.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{ExecResult, ExecSpec, Sandbox, SandboxError};
+use crate::{ExecResult, ExecSpec, Sandbox, SandboxError, WindowSize};
 
 /// How long output may still come after the command itself has ended, from what it left running.
 const AFTERMATH: Duration = Duration::from_millis(50);
@@ -33,16 +33,23 @@ pub struct Streams {
     pub output: Outflow,
     /// What it complains.
     pub errors: Outflow,
+    /// How large the window is, as it changes: for a command with a terminal.
+    pub window: Option<watch::Receiver<WindowSize>>,
 }
 
-/// Runs a command to its end between `streams`. Of `spec` the output limit and the idle timeout have no meaning.
+/// Runs a command to its end between `streams`. Of `spec` the output limit has no meaning.
 pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> Result<ExecResult, SandboxError> {
-    let (started, timeout) = (Instant::now(), spec.timeout);
+    let (started, timeout, idle_timeout) = (Instant::now(), spec.timeout, spec.idle_timeout);
+    let (heard, listening) = watch::channel(Heard { last: started, waiting: 0 });
     let mut process = sandbox.exec(spec).await?;
     let (tell, ended) = watch::channel(false);
+    let mut window = streams.window;
     let mut feeding = std::pin::pin!(feed(streams.input, process.stdin.take()));
     let pumps = async {
-        tokio::join!(pump(process.stdout, streams.output, ended.clone()), pump(process.stderr, streams.errors, ended));
+        tokio::join!(
+            pump(process.stdout, streams.output, ended.clone(), &heard),
+            pump(process.stderr, streams.errors, ended, &heard)
+        );
     };
     let mut pumps = std::pin::pin!(pumps);
     let (mut fed, mut pumped) = (false, false);
@@ -52,7 +59,12 @@ pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> 
             () = &mut feeding, if !fed => fed = true,
             () = &mut pumps, if !pumped => pumped = true,
             ended = &mut process.exit => break ended?,
+            size = resized(&mut window) => (process.resize)(size),
             () = after(started, timeout), if !result.timed_out => {
+                result.timed_out = true;
+                (process.kill)();
+            }
+            () = silence(listening.clone(), idle_timeout), if !result.timed_out => {
                 result.timed_out = true;
                 (process.kill)();
             }
@@ -67,10 +79,43 @@ pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> 
     Ok(result)
 }
 
+/// The next size of the window.
+async fn resized(window: &mut Option<watch::Receiver<WindowSize>>) -> WindowSize {
+    if let Some(window) = window
+        && window.changed().await.is_ok()
+    {
+        return *window.borrow_and_update();
+    }
+    std::future::pending().await
+}
+
 async fn after(started: Instant, timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep_until(started + timeout).await,
         None => std::future::pending().await,
+    }
+}
+
+/// When output came last, and how many of the two outputs wait for a slow reader: that silence is not the command's.
+struct Heard {
+    last: Instant,
+    waiting: u8,
+}
+
+/// Comes when the command has said nothing for so long.
+async fn silence(mut heard: watch::Receiver<Heard>, limit: Option<Duration>) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    loop {
+        let (last, waiting) = {
+            let heard = heard.borrow_and_update();
+            (heard.last, heard.waiting)
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(last + limit), if waiting == 0 => return,
+            changed = heard.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
+        }
     }
 }
 
@@ -83,7 +128,12 @@ async fn feed(mut from: Box<dyn AsyncRead + Send + Unpin>, to: Option<Box<dyn As
 
 /// Hands on what comes out. It ends by dropping `from`: a command whose reader has gone hears of it as it
 /// would without us.
-async fn pump(mut from: Box<dyn AsyncRead + Send + Unpin>, mut into: Outflow, mut ended: watch::Receiver<bool>) {
+async fn pump(
+    mut from: Box<dyn AsyncRead + Send + Unpin>,
+    mut into: Outflow,
+    mut ended: watch::Receiver<bool>,
+    heard: &watch::Sender<Heard>,
+) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let count = tokio::select! {
@@ -95,10 +145,12 @@ async fn pump(mut from: Box<dyn AsyncRead + Send + Unpin>, mut into: Outflow, mu
         if count == 0 {
             break;
         }
+        heard.send_modify(|heard| heard.waiting += 1);
         let written = match &mut into.filter {
             Some(filter) => into.to.write_all(&filter(&buffer[..count])).await,
             None => into.to.write_all(&buffer[..count]).await,
         };
+        heard.send_modify(|heard| *heard = Heard { last: Instant::now(), waiting: heard.waiting - 1 });
         if written.is_err() {
             return;
         }

@@ -43,9 +43,15 @@ pub(crate) fn regular(root: impl AsFd, path: &Path) -> io::Result<Option<File>> 
     Ok(is_regular.then(|| File::from(file)))
 }
 
+/// A handle to whatever is at `path` below `root`, a link itself too: to look at, not to open.
+pub(crate) fn look(root: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    resolve(root, path, OFlags::PATH | OFlags::NOFOLLOW)
+}
+
 /// What lies at `path` below `root`, links not followed.
 pub(crate) fn stamp(root: impl AsFd, path: &Path) -> rustix::io::Result<Option<Stamp>> {
-    match resolve(root, path, OFlags::PATH | OFlags::NOFOLLOW) {
+    match look(root, path) {
         Ok(found) => Ok(Some(Stamp::of(&fstat(&found)?))),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-use crate::{Sandbox, SandboxError};
+use crate::{Sandbox, SandboxError, WindowSize};
 
 /// What to run. The command is a list of words, never a shell line.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +19,26 @@ pub struct ExecSpec {
     pub env: BTreeMap<String, String>,
     /// Given to its standard input, which is then closed. With `None` the caller of `exec` holds it open.
     pub stdin: Option<Vec<u8>>,
+    /// Who it runs as inside.
+    pub user: User,
+    /// A terminal of this size in place of pipes; where there can be none, it is refused.
+    pub terminal: Option<WindowSize>,
     /// Wall time before everything is killed.
     pub timeout: Option<Duration>,
     /// Time without output before everything is killed.
     pub idle_timeout: Option<Duration>,
     /// Bytes kept of each of stdout and stderr.
     pub output_limit: Option<usize>,
+}
+
+/// Who a command is inside. A backend that has no such user refuses with [`SandboxError::Unavailable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum User {
+    /// Whoever owns the workspace there: an ordinary user, where there is a wall.
+    #[default]
+    Agent,
+    /// Root inside.
+    Root,
 }
 
 /// How a process ended.
@@ -38,6 +52,8 @@ pub struct Exit {
     pub cpu_micros: u64,
     /// Largest resident size, when known.
     pub peak_rss_bytes: u64,
+    /// Whether the kernel ended it because the sandbox was out of memory.
+    pub out_of_memory: bool,
 }
 
 /// What came of a command.

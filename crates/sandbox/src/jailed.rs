@@ -3,28 +3,33 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use jail::{Bind, Cgroup, ExecPlan, HOME, Jail, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
+use jail::{Bind, Cgroup, ExecPlan, HOME, HostUser, Jail, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
 use policy::WorkspaceMode;
 use serde_json::{Map, Value, json};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
+use crate::ends::Ends;
+use crate::files::FilesOnDisk;
+use crate::inside::as_user;
 use crate::refusal;
 use crate::system::System;
+use crate::terminal;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, masks,
+    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User,
+    WindowSize, limits, masks,
 };
 
 /// One file for so many bytes that can be written: what ext4 gives.
 const BYTES_PER_INODE: u64 = 16 * 1024;
+const SIGKILL: i32 = 9;
 
 /// Makes sandboxes with the kernel's own means.
 #[derive(Debug, Clone)]
@@ -34,6 +39,11 @@ pub struct JailBackend {
 }
 
 impl JailBackend {
+    /// Forks a spawner of its own from this process, which must have one thread: first thing in `main`.
+    pub fn fork() -> Result<Self, SandboxError> {
+        Self::new(Arc::new(Spawner::fork().map_err(refusal::explain)?))
+    }
+
     /// Uses `spawner`, which must have been started before the host had threads.
     pub fn new(spawner: Arc<Spawner>) -> Result<Self, SandboxError> {
         let limiter =
@@ -65,6 +75,7 @@ struct Built {
     group: Cgroup,
     layers: Option<Layers>,
     effective: Map<String, Value>,
+    policy: Arc<policy::Effective>,
 }
 
 impl JailBackend {
@@ -83,7 +94,8 @@ impl JailBackend {
         let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode);
-        Ok(Built { id: spec.id.clone(), spawner: Arc::clone(&self.spawner), made, group, layers, effective })
+        let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
+        Ok(Built { id: spec.id.clone(), spawner, made, group, layers, effective, policy })
     }
 }
 
@@ -162,9 +174,12 @@ struct Jailed {
     /// When the last handle to it is gone, every sandbox it made ends.
     _spawner: Arc<Spawner>,
     jail: Arc<Jail>,
-    group: Mutex<Option<Cgroup>>,
+    group: Arc<Mutex<Option<Cgroup>>>,
     models: Mutex<Option<TcpListener>>,
     egress: Mutex<Option<TcpListener>>,
+    files: FilesOnDisk,
+    /// Where its terminals are made.
+    terminals: Mutex<Option<Arc<OwnedFd>>>,
     layers: Option<Layers>,
     effective: Map<String, Value>,
     commands: Arc<Commands>,
@@ -195,9 +210,11 @@ impl Jailed {
             id: built.id,
             _spawner: built.spawner,
             jail,
-            group: Mutex::new(Some(built.group)),
+            group: Arc::new(Mutex::new(Some(built.group))),
             models: Mutex::new(Some(built.made.models)),
             egress: Mutex::new(Some(built.made.egress)),
+            files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
+            terminals: Mutex::new(Some(Arc::new(built.made.terminals))),
             layers: built.layers,
             effective: built.effective,
             commands,
@@ -206,43 +223,65 @@ impl Jailed {
     }
 
     async fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        if spec.user == User::Root {
+            return Err(SandboxError::Unavailable {
+                missing: "a jail has one user inside, who is not root and cannot become it".to_owned(),
+                fix: "run the command as the ordinary user, or use a container backend".to_owned(),
+            });
+        }
         let program = spec.command.first().cloned().unwrap_or_default();
         let step = |doing| move |source| SandboxError::Exec { doing, source };
-        let (stdin, their_stdin) = pipe::pipe().map_err(step("connect"))?;
-        let (their_stdout, stdout) = pipe::pipe().map_err(step("connect"))?;
-        let (their_stderr, stderr) = pipe::pipe().map_err(step("connect"))?;
-        let theirs: [OwnedFd; 3] = [
-            their_stdin.into_blocking_fd().map_err(step("connect"))?,
-            their_stdout.into_blocking_fd().map_err(step("connect"))?,
-            their_stderr.into_blocking_fd().map_err(step("connect"))?,
-        ];
+        let ends = match spec.terminal {
+            Some(size) => self.terminal(size).await?,
+            None => Ends::pipes().map_err(step("connect"))?,
+        };
         let exec = self.commands.next.fetch_add(1, Ordering::Relaxed);
         let (started, on_start) = oneshot::channel();
         let (exited, on_exit) = oneshot::channel();
         lock(&self.commands.waiting).insert(exec, Waiting { started: Some(started), exited });
-        let fds = [theirs[0].as_fd(), theirs[1].as_fd(), theirs[2].as_fd()];
-        if self.jail.exec(exec_plan(exec, spec), fds).is_err() {
+        if self.jail.exec(exec_plan(exec, spec), ends.theirs()).is_err() {
             lock(&self.commands.waiting).remove(&exec);
             return Err(SandboxError::Gone);
         }
-        drop(theirs);
+        let (stdin, [stdout, stderr], resize) = ends.ours();
         match on_start.await {
             Ok(Ok(())) => {}
             Ok(Err(errno)) => return Err(not_started(program, errno)),
             Err(_) => return Err(SandboxError::Gone),
         }
-        let jail = Arc::clone(&self.jail);
+        let (jail, group) = (Arc::clone(&self.jail), Arc::clone(&self.group));
+        let killed_before = oom_kills(&group);
         Ok(Process {
-            stdin: Some(Box::new(stdin)),
-            stdout: Box::new(stdout),
-            stderr: Box::new(stderr),
+            stdin: Some(stdin),
+            stdout,
+            stderr,
+            resize,
             kill: Box::new(move || {
                 // A sandbox that is gone has no command left to kill.
                 let _ = jail.kill_exec(exec);
             }),
-            exit: Box::pin(async move { on_exit.await.map_err(|_| SandboxError::Gone) }),
+            exit: Box::pin(async move {
+                let mut exit: Exit = on_exit.await.map_err(|_| SandboxError::Gone)?;
+                // The kernel kills the largest; that it was this one is told by how it ended.
+                exit.out_of_memory = exit.signal == Some(SIGKILL) && oom_kills(&group) > killed_before;
+                Ok(exit)
+            }),
         })
     }
+}
+
+impl Jailed {
+    async fn terminal(&self, size: WindowSize) -> Result<Ends, SandboxError> {
+        let terminals = lock(&self.terminals).clone().ok_or(SandboxError::Gone)?;
+        let made = as_user(Some(HostUser::of_our_sandboxes()), move || terminal::open(&terminals, size)).await;
+        let ends = made.flatten().and_then(|(master, slave)| Ends::terminal(master, slave));
+        ends.map_err(|source| SandboxError::Exec { doing: "make a terminal for", source })
+    }
+}
+
+/// How many processes of the group the kernel killed for want of memory; none when the group is gone.
+fn oom_kills(group: &Mutex<Option<Cgroup>>) -> u64 {
+    lock(group).as_ref().map_or(0, Cgroup::oom_kills)
 }
 
 /// What a command has in its environment when nobody said.
@@ -256,7 +295,7 @@ pub fn default_environment() -> BTreeMap<String, String> {
 fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
     let env = if spec.env.is_empty() { default_environment() } else { spec.env };
     let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
-    ExecPlan { exec, argv: spec.command, env, workdir, terminal: false }
+    ExecPlan { exec, argv: spec.command, env, workdir, terminal: spec.terminal.is_some() }
 }
 
 fn not_started(program: String, errno: i32) -> SandboxError {
@@ -279,7 +318,7 @@ async fn hear(control: UnixStream, jail: Arc<Jail>, commands: Arc<Commands>, tel
     jail.kill();
     let _ = tokio::task::spawn_blocking(move || jail.wait()).await;
     for (_, waiting) in lock(&commands.waiting).drain() {
-        let _ = waiting.exited.send(Exit { signal: Some(9), ..Exit::default() });
+        let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
     }
     let _ = tell.send(true);
 }
@@ -300,7 +339,7 @@ impl Commands {
             }
             News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
                 if let Some(waiting) = waiting.remove(&exec) {
-                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes });
+                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes, ..Exit::default() });
                 }
             }
         }
@@ -323,6 +362,10 @@ impl Sandbox for Jailed {
         Box::pin(self.start(spec))
     }
 
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
     fn effective(&self) -> Value {
         Value::Object(self.effective.clone())
     }
@@ -333,6 +376,9 @@ impl Sandbox for Jailed {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
+            // Its mounts stay as long as they are held open.
+            self.files.close();
+            lock(&self.terminals).take();
             self.jail.kill();
             let mut ended = self.ended.clone();
             // A closed channel means that nobody is left to tell: the sandbox has ended.

@@ -7,7 +7,10 @@
 
 mod attach;
 mod beneath;
+mod ends;
 mod exec;
+mod files;
+mod inside;
 mod jailed;
 mod limits;
 mod mask;
@@ -16,11 +19,16 @@ mod port;
 mod refusal;
 mod review;
 mod system;
+mod terminal;
 mod tree;
 mod unconfined;
 
 pub use attach::{Filter, Outflow, Streams, attach};
-pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, run, run_with_input};
+pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, User, run, run_with_input};
+pub use files::{
+    ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileEntry, FileKind, FileStat, Files, FilesError,
+    FilesFuture, Listing, Unpacked,
+};
 pub use jailed::{JailBackend, default_environment};
 pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};
@@ -29,4 +37,5 @@ pub use review::{
     Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
     Stamp, UnsavedReason, apply, discard, finish, render_diff, render_stat, undo,
 };
+pub use terminal::WindowSize;
 pub use unconfined::Unconfined;

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use policy::Effective;
+use protocol::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, Exit, Layers};
+use crate::{ExecSpec, Exit, Files, Layers, WindowSize};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -37,6 +38,8 @@ pub trait Sandbox: Send + Sync {
     fn take_listener(&self, port: Port) -> Option<TcpListener>;
     /// Starts a command.
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process>;
+    /// The files of its workspace.
+    fn files(&self) -> &dyn Files;
     /// What is enforced here, key by key, and by what; the data of `policy.effective`.
     fn effective(&self) -> serde_json::Value;
     /// What an overlay workspace is made of, to see what changed; `None` for every other mode.
@@ -77,6 +80,8 @@ pub struct Process {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Its standard error.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    /// Says that the window of its terminal has another size; without a terminal this does nothing.
+    pub resize: Box<dyn Fn(WindowSize) + Send + Sync>,
     /// Ends the command and everything it started.
     pub kill: Box<dyn Fn() + Send + Sync>,
     /// Comes when it ended.
@@ -109,6 +114,15 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
+    /// The gateway's address is taken, or cannot be listened on.
+    #[error("the gateway cannot listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// There is no such program inside.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
@@ -127,4 +141,14 @@ pub enum SandboxError {
     /// The sandbox is gone.
     #[error("the sandbox is gone")]
     Gone,
+}
+
+impl SandboxError {
+    /// Stable identifier for clients, of an error that came while the sandbox was made.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Bind { .. } => Code::ProxyBindError,
+            _ => Code::SandboxCreateError,
+        }
+    }
 }

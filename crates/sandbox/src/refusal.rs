@@ -1,6 +1,7 @@
 //! What the kernel refused while a sandbox was made: in a sentence, with a line to paste that mends it.
 
 use std::io;
+use std::net::Ipv4Addr;
 
 use jail::{JailError, Step};
 use rustix::io::Errno;
@@ -16,6 +17,10 @@ pub(crate) fn explain(error: JailError) -> SandboxError {
             no_namespaces(&source)
         }
         JailError::Setup { step: Step::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
+        JailError::Setup { step: Step::BindListeners, subject, source } => match subject.parse() {
+            Ok(port) => SandboxError::Bind { address: (Ipv4Addr::LOCALHOST, port).into(), source },
+            Err(_) => SandboxError::Create { step: Step::BindListeners.to_string(), source },
+        },
         JailError::Setup { step, subject, source } => {
             let subject = if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") };
             SandboxError::Create { step: format!("{step}{subject}"), source }

@@ -7,7 +7,7 @@
 mod descent;
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,8 +19,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::descent::{Dying, kill_family};
+use crate::beneath;
+use crate::files::FilesOnDisk;
 use crate::{
-    Backend, ExecSpec, Exit, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    Backend, ExecSpec, Exit, Files, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture,
+    SandboxSpec, User,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -30,12 +33,20 @@ const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "
 #[derive(Debug, Clone)]
 pub struct Unconfined {
     scratch: PathBuf,
+    gateway: SocketAddr,
 }
 
 impl Unconfined {
     /// Placed files and workspaces that nobody named are kept under `scratch`, one directory a sandbox.
     pub fn new(scratch: PathBuf) -> Self {
-        Self { scratch }
+        Self { scratch, gateway: (Ipv4Addr::LOCALHOST, 0).into() }
+    }
+
+    /// The gateway listens on this address of the host; a free port of the loopback when nobody says.
+    #[must_use]
+    pub fn with_gateway(mut self, address: SocketAddr) -> Self {
+        self.gateway = address;
+        self
     }
 }
 
@@ -46,7 +57,7 @@ impl Backend for Unconfined {
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
         Box::pin(async move {
-            let sandbox = Open::new(&self.scratch, spec)?;
+            let sandbox = Open::new(self, spec)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
@@ -57,6 +68,7 @@ struct Open {
     id: String,
     directory: PathBuf,
     names: Names,
+    files: FilesOnDisk,
     model: Mutex<Option<TcpListener>>,
     running: Mutex<Running>,
 }
@@ -83,14 +95,16 @@ impl Group {
 }
 
 impl Open {
-    fn new(scratch: &Path, spec: SandboxSpec) -> Result<Self, SandboxError> {
+    fn new(backend: &Unconfined, spec: SandboxSpec) -> Result<Self, SandboxError> {
         if spec.policy.fs().workspace_mode != WorkspaceMode::Bind {
             return Err(SandboxError::Unavailable {
                 missing: "without a sandbox the workspace can only be the directory itself".to_owned(),
                 fix: "add `fs: {workspace: bind}` to the policy".to_owned(),
             });
         }
-        let directory = scratch.join(&spec.id);
+        let taken = |source| SandboxError::Bind { address: backend.gateway, source };
+        let model = TcpListener::bind(backend.gateway).map_err(taken)?;
+        let directory = backend.scratch.join(&spec.id);
         let step = |step: &str| {
             let step = step.to_owned();
             move |source| SandboxError::Create { step, source }
@@ -98,7 +112,8 @@ impl Open {
         std::fs::create_dir_all(&directory).map_err(step("make its directory"))?;
         let workspace = spec.workspace.unwrap_or_else(|| directory.join("workspace"));
         std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
-        let model = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(step("bind the gateway's port"))?;
+        let opened = workspace.canonicalize().and_then(|workspace| beneath::root(&workspace));
+        let files = FilesOnDisk::new(opened.map_err(step("open the workspace"))?, spec.policy, None);
         let address = model.local_addr().map_err(step("read the gateway's port"))?;
         let mut names = Names { model_url: format!("http://{address}"), paths: Vec::new() };
         names.show(PathBuf::from(WORKSPACE), workspace);
@@ -110,10 +125,22 @@ impl Open {
             place(&placed, &names.in_file(content)).map_err(step("place a file"))?;
             names.show(path, placed);
         }
-        Ok(Self { id: spec.id, directory, names, model: Mutex::new(Some(model)), running: Mutex::default() })
+        Ok(Self { id: spec.id, directory, names, files, model: Mutex::new(Some(model)), running: Mutex::default() })
     }
 
     fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        if spec.user == User::Root && !rustix::process::geteuid().is_root() {
+            return Err(SandboxError::Unavailable {
+                missing: "without a sandbox a command runs as the user who started viv, who is not root".to_owned(),
+                fix: "run the command as that user, or start viv as root".to_owned(),
+            });
+        }
+        if spec.terminal.is_some() {
+            return Err(SandboxError::Unavailable {
+                missing: "without a sandbox there is no terminal for a command".to_owned(),
+                fix: "run it without a terminal, or in a sandbox".to_owned(),
+            });
+        }
         let (program, arguments) = spec.command.split_first().ok_or(SandboxError::NotFound(String::new()))?;
         let workdir = self.names.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
         let mut command = Command::new(self.names.on_host(program));
@@ -142,6 +169,7 @@ impl Open {
             stdin: Some(Box::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
+            resize: Box::new(|_| {}),
             kill: Box::new(move || drop(group.kill())),
             exit,
         })
@@ -164,6 +192,10 @@ impl Sandbox for Open {
         Box::pin(async move { self.start(spec) })
     }
 
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
     fn effective(&self) -> serde_json::Value {
         KEYS.into_iter()
             .map(|key| (key.to_owned(), serde_json::json!({"state": "absent", "by": "unconfined"})))
@@ -176,6 +208,7 @@ impl Sandbox for Open {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
+            self.files.close();
             let (mut waits, dying) = {
                 let mut running = lock(&self.running);
                 running.destroyed = true;
@@ -339,6 +372,15 @@ mod tests {
         let result = shell(&*sandbox, &format!("echo {MODEL_URL}")).await;
         assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("http://{bound}\n"));
         assert!(sandbox.take_listener(Port::Models).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_told_and_leaves_nothing() {
+        let (scratch, taken) = (tempfile::tempdir().unwrap(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let backend = Unconfined::new(scratch.path().to_owned()).with_gateway(taken.local_addr().unwrap());
+        let refused = backend.create(spec(None, WorkspaceMode::Bind)).await.err().unwrap();
+        assert!(matches!(refused, SandboxError::Bind { .. }), "{refused}");
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]

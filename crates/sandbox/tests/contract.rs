@@ -3,6 +3,13 @@
 //! The spawner is forked before any thread exists, so these tests bring their own `main`.
 #![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
 
+#[path = "contract/archives.rs"]
+mod archives;
+#[path = "contract/changes.rs"]
+mod changes;
+#[path = "contract/files.rs"]
+mod files;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +20,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
 use sandbox::{
     Backend, ChangeKind, ExecResult, ExecSpec, JailBackend, OutputStream, Port, Sandbox, SandboxError, SandboxSpec,
-    SavedChanges, Unconfined, run,
+    SavedChanges, Unconfined, User, WindowSize, run,
 };
 
 /// A backend under test, and what it can show of a workspace.
@@ -23,10 +30,14 @@ struct Subject {
     mode: WorkspaceMode,
 }
 
+/// One thing that must hold, by its name.
+type Promise = (&'static str, Test);
 type Test = fn(Subject) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A list of promises, from the names of functions.
+#[macro_export]
 macro_rules! tests {
-    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|subject| Box::pin($name(subject))) as Test)),*] };
+    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|subject| Box::pin($name(subject))) as $crate::Test)),*] };
 }
 
 fn main() {
@@ -46,21 +57,27 @@ fn main() {
         output_over_the_limit_is_cut_and_said,
         a_timeout_ends_the_whole_tree_and_says_so,
         an_idle_timeout_spares_what_still_talks,
+        an_idle_timeout_holds_between_somebody_elses_streams,
+        a_command_is_who_was_asked_for_or_refused,
+        a_terminal_is_had_or_refused,
         what_a_command_leaves_behind_is_not_waited_for,
         a_program_that_is_not_there_is_told,
         the_working_directory_is_honoured,
         destroy_ends_everything_and_can_be_called_twice,
         nothing_runs_after_destroy,
     ];
+    let everywhere = [everywhere, files::everywhere(), archives::everywhere()].concat();
     let walled = tests![
         changes_of_an_overlay_are_listed_deletions_first,
         what_is_saved_and_applied_is_what_the_sandbox_saw,
         the_gateway_listener_is_passed_out_once,
         limits_are_enforced_or_refused,
         memory_over_the_limit_is_not_had,
+        a_command_that_ran_out_of_memory_is_told_apart,
         processes_over_the_limit_are_not_had,
         a_hundred_sandboxes_at_once_leave_nothing,
     ];
+    let walled = [walled, changes::walled(), files::walled()].concat();
     let mut trials = Vec::new();
     for (subject, tests) in [(&jail, &everywhere), (&unconfined, &everywhere), (&jail, &walled)] {
         for (name, test) in tests.iter().copied() {
@@ -165,12 +182,19 @@ async fn output_over_the_limit_is_cut_and_said(subject: Subject) {
 }
 
 async fn a_timeout_ends_the_whole_tree_and_says_so(subject: Subject) {
-    let mut spec = shell_spec("sleep 1000 & sleep 1000 & echo up; wait");
-    spec.timeout = Some(Duration::from_millis(200));
+    // One that is simply there, one that left its session, one whose parent is gone.
+    let mut spec = shell_spec("sleep 1000 & echo $!; setsid sleep 1000 & echo $!; (sleep 1000 & echo $!); wait");
+    spec.timeout = Some(Duration::from_millis(300));
     let sandbox = make(&subject).await;
     let result = run(&*sandbox, spec, &mut |_, _| {}).await.expect("run");
     assert!(result.timed_out, "{result:?}");
     assert_eq!(result.exit.signal, Some(9));
+    let pids: Vec<String> = text(&result.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(pids.len(), 3, "{pids:?}");
+    for pid in pids {
+        let line = format!("tr '\\0' ' ' < /proc/{pid}/cmdline");
+        assert!(!text(&shell(&*sandbox, &line).await.stdout).contains("sleep 1000"), "{pid} lives");
+    }
 }
 
 async fn an_idle_timeout_spares_what_still_talks(subject: Subject) {
@@ -182,6 +206,63 @@ async fn an_idle_timeout_spares_what_still_talks(subject: Subject) {
     let mut spec = shell_spec("echo one; sleep 1000");
     spec.idle_timeout = Some(Duration::from_millis(200));
     assert!(run(&*sandbox, spec, &mut |_, _| {}).await.expect("run").timed_out);
+}
+
+async fn an_idle_timeout_holds_between_somebody_elses_streams(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let attached = async |line: &str, idle: Duration| {
+        let (mut reader, writer) = tokio::io::duplex(1 << 16);
+        let outflow = |to| sandbox::Outflow { to, filter: None };
+        let (output, errors) = (outflow(Box::new(writer) as _), outflow(Box::new(tokio::io::sink()) as _));
+        let streams = sandbox::Streams { input: Box::new(tokio::io::empty()), output, errors, window: None };
+        let spec = ExecSpec { idle_timeout: Some(idle), ..shell_spec(line) };
+        let result = sandbox::attach(&*sandbox, spec, streams).await.expect("attach");
+        let mut said = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut reader, &mut said).await.expect("read");
+        (result.timed_out, said)
+    };
+    let talks = attached("for i in 1 2 3; do echo $i; sleep 0.1; done", Duration::from_secs(5)).await;
+    assert_eq!(talks, (false, "1\n2\n3\n".to_owned()));
+    assert_eq!(attached("echo one; sleep 1000", Duration::from_millis(200)).await, (true, "one\n".to_owned()));
+}
+
+async fn a_command_is_who_was_asked_for_or_refused(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let line = "touch mine; test -O mine; id -u";
+    let ordinary = shell(&*sandbox, line).await;
+    assert_eq!(ordinary.exit.code, Some(0));
+    let as_root = ExecSpec { user: User::Root, ..shell_spec("id -u") };
+    match run(&*sandbox, as_root, &mut |_, _| {}).await {
+        Ok(result) => assert_eq!(text(&result.stdout), "0\n"),
+        Err(SandboxError::Unavailable { missing, fix }) => assert!(missing.contains("root") && !fix.is_empty()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+async fn a_terminal_is_had_or_refused(subject: Subject) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let sandbox = make(&subject).await;
+    let line = "trap 'stty size; exit 7' WINCH; test -t 0 && test -t 1 && test -t 2 && tty && test -O \"$(tty)\" && \
+                : > /dev/tty && stty size && read line && echo \"got $line\" && while :; do sleep 0.05; done";
+    let spec = ExecSpec { terminal: Some(WindowSize { rows: 24, columns: 80 }), ..shell_spec(line) };
+    let mut process = match sandbox.exec(spec).await {
+        Ok(process) => process,
+        Err(SandboxError::Unavailable { missing, .. }) => return assert!(missing.contains("terminal"), "{missing}"),
+        Err(other) => panic!("{other}"),
+    };
+    let (mut stdin, mut shown) = (process.stdin.take().expect("stdin"), Vec::new());
+    for (awaited, typed) in [("24 80", "typed\n"), ("got typed", "")] {
+        while !text(&shown).contains(awaited) {
+            assert_ne!(process.stdout.read_buf(&mut shown).await.expect("read"), 0, "{}", text(&shown));
+        }
+        stdin.write_all(typed.as_bytes()).await.expect("type");
+    }
+    (process.resize)(WindowSize { rows: 50, columns: 132 });
+    // The end of a terminal whose programs are gone.
+    process.stdout.read_to_end(&mut shown).await.expect("end");
+    let shown = text(&shown).replace('\r', "");
+    assert!(shown.contains("/dev/pts/0\n24 80\n") && shown.ends_with("50 132\n"), "{shown}");
+    assert_eq!(process.exit.await.expect("exit").code, Some(7));
 }
 
 async fn what_a_command_leaves_behind_is_not_waited_for(subject: Subject) {
@@ -338,6 +419,18 @@ async fn memory_over_the_limit_is_not_had(subject: Subject) {
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let result = shell(&*sandbox, "head -c 200000000 /dev/zero | tail -c 150000000 | wc -c").await;
     assert_ne!(text(&result.stdout).trim(), "150000000", "{result:?}");
+}
+
+async fn a_command_that_ran_out_of_memory_is_told_apart(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    // With a cgroup the kernel kills it; without one the allocation fails, and the program ends by itself.
+    let by_kernel = sandbox.effective()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"));
+    let greedy = shell(&*sandbox, "exec tail /dev/zero").await;
+    assert_eq!(greedy.exit.out_of_memory, by_kernel, "{greedy:?}");
+    let killed = shell(&*sandbox, "kill -9 $$").await;
+    assert_eq!((killed.exit.signal, killed.exit.out_of_memory), (Some(9), false), "{killed:?}");
 }
 
 async fn processes_over_the_limit_are_not_had(subject: Subject) {

@@ -3,14 +3,18 @@
 //! Only the SHA-256 of a token is kept. A caller over the unix socket has shown who it is by its user id.
 //! The token of a session's gateway is none of these: it opens nothing here.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::AUTHORIZATION;
 use protocol::Code;
 use sha2::{Digest, Sha256};
+use store::Tokens;
 use subtle::ConstantTimeEq;
 
+use crate::audit::Call;
 use crate::error::ApiError;
 use crate::peer::Peer;
 use crate::state::AppState;
@@ -26,6 +30,26 @@ pub enum Scope {
     Answer,
     /// Everything.
     Admin,
+}
+
+impl Scope {
+    /// Every scope there is.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Drive, Self::Answer, Self::Admin];
+
+    /// As it is typed and kept.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Drive => "drive",
+            Self::Answer => "answer",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Reads what [`Self::as_str`] writes.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == name)
+    }
 }
 
 /// A token that is recognised, without being known.
@@ -68,28 +92,51 @@ pub enum Auth {
     None,
     /// By one of these tokens.
     Tokens(Vec<Token>),
+    /// By one of these, or by one that is kept in the data directory: made and revoked while the server runs.
+    Kept(Vec<Token>, Arc<Tokens>),
 }
 
 impl Auth {
-    /// Whether a caller that presents `header` may do what `scope` covers.
-    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<(), ApiError> {
-        let Self::Tokens(tokens) = self else { return Ok(()) };
+    /// Whether a caller that presents `header` may do what `scope` covers; who it is.
+    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<String, ApiError> {
+        let fixed = match self {
+            Self::None => return Ok("anybody".to_owned()),
+            Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
+        };
         let presented =
             header.and_then(credential).ok_or_else(|| ApiError::new(Code::TokenInvalid, "no token was sent"))?;
         let digest: [u8; 32] = Sha256::digest(presented).into();
         // Every token is looked at, so that the time tells nothing about which one came close.
         let mut found = None;
-        for token in tokens {
+        for token in fixed {
             if token.is(&digest) {
-                found = Some(token);
+                found = Some(token.clone());
             }
         }
-        match found {
-            None => Err(ApiError::new(Code::TokenInvalid, "the token opens nothing here")),
-            Some(token) if token.covers(scope) => Ok(()),
-            Some(_) => Err(ApiError::new(Code::PermissionDenied, format!("the token is not good for {scope:?}"))),
+        let (who, token) = match found {
+            Some(token) => ("the server's own token".to_owned(), token),
+            None => self.kept(&digest)?,
+        };
+        if token.covers(scope) {
+            return Ok(who);
         }
+        Err(ApiError::new(Code::PermissionDenied, format!("the token is not good for `{}`", scope.as_str())))
     }
+
+    fn kept(&self, digest: &[u8; 32]) -> Result<(String, Token), ApiError> {
+        let Self::Kept(_, tokens) = self else { return Err(unknown_token()) };
+        let found = tokens.find(digest).map_err(|error| {
+            tracing::error!(%error, "cannot look up a token");
+            ApiError::new(Code::Internal, "the tokens cannot be read")
+        })?;
+        let record = found.ok_or_else(unknown_token)?;
+        let scopes: Vec<Scope> = record.scopes.iter().filter_map(|scope| Scope::named(scope)).collect();
+        Ok((record.id, Token::of_digest(*digest, scopes)))
+    }
+}
+
+fn unknown_token() -> ApiError {
+    ApiError::new(Code::TokenInvalid, "the token opens nothing here")
 }
 
 /// The token in an `Authorization` header.
@@ -126,12 +173,28 @@ pub(crate) async fn may_answer(
     check(&state, request, next, Scope::Answer).await
 }
 
+/// Lets through who may do everything.
+pub(crate) async fn may_administer(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    check(&state, request, next, Scope::Admin).await
+}
+
 async fn check(state: &AppState, request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
-    if request.extensions().get::<Peer>() != Some(&Peer::SameUser) {
+    let who = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
+        "the user of this server".to_owned()
+    } else {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        state.config.auth.admits(header, scope)?;
+        state.config.auth.admits(header, scope)?
+    };
+    let call = Call::of(&request, who);
+    let response = next.run(request).await;
+    if let Some(audit) = &state.audit {
+        audit.note(&call, response.status());
     }
-    Ok(next.run(request).await)
+    Ok(response)
 }
 
 #[cfg(test)]
@@ -144,7 +207,7 @@ mod tests {
 
     #[track_caller]
     fn check(header: Option<&str>, scope: Scope) -> u16 {
-        auth().admits(header, scope).map_or_else(|error| error.status(), |()| 200)
+        auth().admits(header, scope).map_or_else(|error| error.status(), |_| 200)
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! What clients are told about the agents that can be started.
 
-use agents::{Agent, Capabilities};
+use std::collections::BTreeMap;
+
+use agents::{Agent, Capabilities, LaunchContext, PermissionMode};
 use serde::Serialize;
-use session::{Enlisted, Roster};
+use session::{Drift, Enlisted, Sessions};
+use utoipa::ToSchema;
 
 /// `GET /v1/agents`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct AgentList {
     agents: Vec<AgentInfo>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AgentInfo {
     id: &'static str,
@@ -22,16 +25,19 @@ struct AgentInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     capabilities: Capabilities,
+    /// What was not understood of it since the server started, by version.
+    drift: BTreeMap<String, Drift>,
 }
 
 impl AgentList {
-    pub(crate) fn of(roster: &Roster) -> Self {
-        Self { agents: roster.all().into_iter().map(AgentInfo::of).collect() }
+    pub(crate) fn of(sessions: &Sessions) -> Self {
+        let known = sessions.roster().all().into_iter();
+        Self { agents: known.map(|(agent, enlisted)| AgentInfo::of(agent, enlisted, sessions)).collect() }
     }
 }
 
 impl AgentInfo {
-    fn of((agent, enlisted): (&dyn Agent, Option<Enlisted>)) -> Self {
+    fn of(agent: &dyn Agent, enlisted: Option<Enlisted>, sessions: &Sessions) -> Self {
         let path = enlisted.as_ref().and_then(|enlisted| enlisted.program.to_str().map(str::to_owned));
         Self {
             id: agent.id(),
@@ -40,6 +46,66 @@ impl AgentInfo {
             version: enlisted.and_then(|enlisted| enlisted.version),
             path,
             capabilities: Capabilities::of(agent.id()),
+            drift: sessions.drift(agent.id()),
         }
+    }
+}
+
+/// `GET /v1/agents/{agent}/modes`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ModeList {
+    modes: Vec<ModeInfo>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ModeInfo {
+    id: &'static str,
+    name: &'static str,
+    description: &'static str,
+}
+
+impl ModeList {
+    /// The modes that `agent` can keep, as it says itself when it is planned.
+    pub(crate) fn of(agent: &dyn Agent) -> Self {
+        let keeps = |mode: PermissionMode| {
+            // Whether Node is there does not matter here, so it is.
+            let node = Some("/node".into());
+            let permission_mode = Some(mode.as_str().to_owned());
+            agent.plan(&LaunchContext { permission_mode, node, ..LaunchContext::default() }).is_ok()
+        };
+        let usual =
+            ModeInfo { id: "default", name: "Default", description: "It works as its permission mode lets it." };
+        let plan = ModeInfo { id: "plan", name: "Plan", description: "It looks and plans, and changes nothing." };
+        Self { modes: std::iter::once(usual).chain(keeps(PermissionMode::Plan).then_some(plan)).collect() }
+    }
+}
+
+/// `GET /v1/agents/{agent}/models`.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ModelList {
+    models: Vec<ModelInfo>,
+    /// The first of them, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_model: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ModelInfo {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// No agent here has variants of a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variants: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_variant: Option<String>,
+}
+
+impl ModelList {
+    pub(crate) fn of(models: Vec<String>) -> Self {
+        let info = |id: String| ModelInfo { id, name: None, variants: None, default_variant: None };
+        Self { default_model: models.first().cloned(), models: models.into_iter().map(info).collect() }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::Problem;
 use session::Options;
 
 use crate::access::Auth;
@@ -19,6 +21,14 @@ pub struct ServerConfig {
     pub origins: Vec<String>,
     /// Bytes of a message with its attachments.
     pub message_bytes: usize,
+    /// Bytes of one file, or of all files of one archive, in or out.
+    pub file_bytes: u64,
+    /// Bytes of a bundle that is taken in.
+    pub bundle_bytes: u64,
+    /// Where calls that change something are noted; nowhere when there is none.
+    pub audit: Option<PathBuf>,
+    /// Installs agents, where that can be done.
+    pub installer: Option<Installer>,
     /// How sessions are made.
     pub options: Options,
     /// Time between two signs of life on a silent stream.
@@ -35,10 +45,27 @@ impl ServerConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             message_bytes: 16 << 20,
+            file_bytes: 1 << 30,
+            bundle_bytes: 1 << 30,
+            audit: None,
+            installer: None,
             options: Options::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),
         }
+    }
+}
+
+/// Installs agents: the name of one, and whether one that is there is installed again.
+#[derive(Clone)]
+pub struct Installer(pub Arc<Install>);
+
+/// What an [`Installer`] does; it may take minutes.
+pub type Install = dyn Fn(&str, bool) -> Result<(), Problem> + Send + Sync;
+
+impl std::fmt::Debug for Installer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Installer")
     }
 }
 

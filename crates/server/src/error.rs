@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use protocol::{Code, Problem};
+use sandbox::FilesError;
 use session::SessionError;
 
 use crate::request_id::RequestId;
@@ -31,10 +32,23 @@ impl ApiError {
     }
 }
 
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl From<FilesError> for ApiError {
+    fn from(error: FilesError) -> Self {
+        Self::new(error.code(), chain(&error))
+    }
+}
+
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         let mut problem = Problem::new(error.code(), chain(&error));
         problem.hint = error.hint();
+        problem.extensions = error.details();
         if problem.status >= 500 {
             tracing::error!(code = problem.code, detail = problem.detail, "a call failed");
         }

@@ -19,6 +19,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     }
 }
 
+/// A JSON body that may be left out.
+pub(crate) struct OptionalJson<T>(pub(crate) Option<T>);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        use hyper::body::Body as _;
+
+        if request.body().is_end_stream() {
+            return Ok(Self(None));
+        }
+        let Json(body) = Json::<Option<T>>::from_request(request, state).await?;
+        Ok(Self(body))
+    }
+}
+
 /// The parameters of a path.
 pub(crate) struct Path<T>(pub(crate) T);
 

@@ -8,11 +8,14 @@
 
 mod access;
 mod agent_list;
+mod audit;
 mod config;
+mod cors;
 mod error;
 mod extract;
 mod host_guard;
 mod linger;
+mod openapi;
 mod page;
 mod peer;
 mod request_id;
@@ -24,6 +27,6 @@ mod stream;
 mod wire;
 
 pub use access::{Auth, Scope, Token};
-pub use config::{Listeners, ServerConfig};
+pub use config::{Install, Installer, Listeners, ServerConfig};
 pub use router::app;
 pub use serve::{ServeError, serve};

@@ -20,10 +20,10 @@ const STEP: usize = 64;
 pub(crate) fn read(
     journal: &dyn Journal,
     offset: u64,
-    limit: Option<usize>,
+    limit: Option<u64>,
     include_raw: bool,
 ) -> Result<Response, ApiError> {
-    let limit = limit.unwrap_or(DEFAULT_EVENTS).min(MAX_EVENTS);
+    let limit = limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).min(MAX_EVENTS));
     let last = *journal.last().borrow();
     let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);
     'page: while count < limit {

@@ -5,58 +5,116 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
 use session::Sessions;
 use tokio_util::sync::CancellationToken;
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use crate::audit::AuditLog;
 use crate::config::ServerConfig;
+use crate::openapi::{Document, finish};
+use crate::routes::{
+    agents, answers, bundles, changes, events, files, grants, health, messages, openapi, sessions, usage,
+};
 use crate::state::AppState;
-use crate::{access, error, host_guard, linger, request_id, routes};
+use crate::{access, cors, error, host_guard, linger, request_id};
 
 /// Bytes of a body that is not a message.
 const SMALL_BODY: usize = 1 << 20;
 
 /// All routes over `sessions`. When `stopping` is cancelled every event stream ends.
 pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken) -> Router {
-    let message_bytes = config.message_bytes;
-    let state = AppState { sessions, config: Arc::new(config), stopping };
-    let open = Router::new().route("/v1/health", get(routes::health::show));
-    let read = Router::new()
-        .route("/v1/agents", get(routes::agents::list))
-        .route("/v1/pending", get(routes::answers::all_pending))
-        .route("/v1/sessions", get(routes::sessions::list))
-        .route("/v1/sessions/{session_id}", get(routes::sessions::show))
-        .route("/v1/sessions/{session_id}/events", get(routes::events::page))
-        .route("/v1/sessions/{session_id}/events/sse", get(routes::events::stream))
-        .route("/v1/sessions/{session_id}/pending", get(routes::answers::pending))
-        .route("/v1/sessions/{session_id}/usage", get(routes::usage::of_session))
-        .route("/v1/usage", get(routes::usage::list))
-        .route_layer(from_fn_with_state(state.clone(), access::may_read));
-    let drive = Router::new()
-        .route("/v1/sessions/{session_id}", post(routes::sessions::create).patch(routes::sessions::rename))
-        .route("/v1/sessions/{session_id}/messages", post(routes::messages::send))
-        .route("/v1/sessions/{session_id}/messages/stream", post(routes::messages::stream))
-        .layer(DefaultBodyLimit::max(message_bytes))
-        .route("/v1/sessions/{session_id}/resume", post(routes::sessions::resume))
-        .route("/v1/sessions/{session_id}/interrupt", post(routes::sessions::interrupt))
-        .route("/v1/sessions/{session_id}/terminate", post(routes::sessions::terminate))
-        .route_layer(from_fn_with_state(state.clone(), access::may_drive));
-    let answer = Router::new()
-        .route("/v1/sessions/{session_id}/permissions/{permission_id}/reply", post(routes::answers::permission))
-        .route("/v1/sessions/{session_id}/questions/{question_id}/reply", post(routes::answers::question))
-        .route("/v1/sessions/{session_id}/questions/{question_id}/reject", post(routes::answers::reject))
-        .route_layer(from_fn_with_state(state.clone(), access::may_answer));
-    Router::new()
-        .merge(open)
-        .merge(read)
-        .merge(drive)
-        .merge(answer)
+    let audit = config.audit.as_deref().and_then(|path| match AuditLog::open(path) {
+        Ok(log) => Some(Arc::new(log)),
+        Err(error) => {
+            tracing::error!(%error, "there is no audit log");
+            None
+        }
+    });
+    let state = AppState { sessions, config: Arc::new(config), document: Arc::default(), audit, stopping };
+    let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .merge(open())
+        .merge(reading().route_layer(from_fn_with_state(state.clone(), access::may_read)))
+        .merge(driving(&state.config).route_layer(from_fn_with_state(state.clone(), access::may_drive)))
+        .merge(answering().route_layer(from_fn_with_state(state.clone(), access::may_answer)))
+        .merge(administering().route_layer(from_fn_with_state(state.clone(), access::may_administer)))
+        .split_for_parts();
+    // Set once, here: the document is made of the routes that it is served beside.
+    let _ = state.document.set(finish(document).to_pretty_json().unwrap_or_default());
+    routes
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(from_fn_with_state(state.clone(), cors::listed_origins))
         .layer(from_fn_with_state(state.clone(), host_guard::known_host))
         .layer(from_fn(error::shape))
         .layer(from_fn(request_id::name))
         .layer(DefaultBodyLimit::max(SMALL_BODY))
         .layer(from_fn(linger::linger))
         .with_state(state)
+}
+
+/// For everybody.
+fn open() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(health::show)).routes(routes!(openapi::show))
+}
+
+/// For who may look.
+fn reading() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(agents::list))
+        .routes(routes!(agents::modes))
+        .routes(routes!(agents::models))
+        .routes(routes!(answers::all_pending))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::show))
+        .routes(routes!(events::page))
+        .routes(routes!(events::stream))
+        .routes(routes!(answers::pending))
+        .routes(routes!(grants::list))
+        .routes(routes!(sessions::policy))
+        .routes(routes!(changes::show))
+        .routes(routes!(bundles::export))
+        .routes(routes!(usage::of_session))
+        .routes(routes!(usage::list))
+        .routes(routes!(files::entries))
+        .routes(routes!(files::read))
+        .routes(routes!(files::stat))
+}
+
+/// For who may make sessions and tell them what to do.
+fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(sessions::create, sessions::rename))
+        .routes(routes!(messages::send))
+        .routes(routes!(messages::stream))
+        .layer(DefaultBodyLimit::max(config.message_bytes))
+        .routes(routes!(sessions::resume))
+        .routes(routes!(sessions::interrupt))
+        .routes(routes!(sessions::terminate))
+        .routes(routes!(sessions::fork))
+        .routes(routes!(changes::apply))
+        .routes(routes!(changes::discard))
+        .routes(routes!(files::write))
+        .routes(routes!(files::remove))
+        .routes(routes!(files::make_directory))
+        .routes(routes!(files::rename))
+        .routes(routes!(files::upload))
+}
+
+/// For who may answer in a person's place.
+fn answering() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(answers::permission))
+        .routes(routes!(answers::question))
+        .routes(routes!(answers::reject))
+        .routes(routes!(grants::revoke))
+}
+
+/// For who may do everything.
+fn administering() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(sessions::remove))
+        .routes(routes!(bundles::import))
+        .routes(routes!(agents::install))
 }

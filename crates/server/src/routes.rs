@@ -2,8 +2,13 @@
 
 pub(crate) mod agents;
 pub(crate) mod answers;
+pub(crate) mod bundles;
+pub(crate) mod changes;
 pub(crate) mod events;
+pub(crate) mod files;
+pub(crate) mod grants;
 pub(crate) mod health;
 pub(crate) mod messages;
+pub(crate) mod openapi;
 pub(crate) mod sessions;
 pub(crate) mod usage;

@@ -110,6 +110,8 @@ impl Until {
     fn ends_with(&self, event: &Event) -> bool {
         match self {
             Self::SessionEnds => ends_session(event),
+            // What was granted before waits for nobody.
+            Self::TurnNeedsSomebody(_) if is_granted(event) => false,
             Self::TurnNeedsSomebody(_) => matches!(
                 event.draft.body,
                 EventBody::TurnEnded(_)
@@ -120,6 +122,15 @@ impl Until {
                     | EventBody::QuestionRequested(_)
             ),
         }
+    }
+}
+
+fn is_granted(event: &Event) -> bool {
+    match &event.draft.body {
+        EventBody::PermissionRequested(asked) => {
+            asked.metadata.as_ref().is_some_and(|data| data["granted_by"].is_string())
+        }
+        _ => false,
     }
 }
 

@@ -1,17 +1,21 @@
 //! Bodies and queries as they stand in JSON: camelCase outside of events.
 
-use protocol::{Attachment, PermissionReply, SessionInfo};
+pub(crate) mod changes;
+pub(crate) mod files;
+
+use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo};
 use serde::{Deserialize, Serialize};
 use session::{Message, PendingRequest, WhenBusy};
+use utoipa::{IntoParams, ToSchema};
 
 /// `GET /v1/health`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
     pub(crate) status: &'static str,
 }
 
 /// `GET /v1/sessions`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionList {
     pub(crate) sessions: Vec<SessionInfo>,
@@ -20,14 +24,17 @@ pub(crate) struct SessionList {
 }
 
 /// Query of `GET /v1/sessions`.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    pub(crate) limit: Option<usize>,
+    /// At most this many; all of them when not given.
+    pub(crate) limit: Option<u64>,
+    /// `nextCursor` of the page before.
     pub(crate) cursor: Option<String>,
 }
 
 /// Answer of `POST /v1/sessions/{id}`. A session that is not healthy is a problem instead.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Created {
     pub(crate) healthy: bool,
@@ -36,14 +43,14 @@ pub(crate) struct Created {
 }
 
 /// Body of `PATCH /v1/sessions/{id}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RenameBody {
     pub(crate) title: String,
 }
 
 /// Body of `POST …/messages` and `POST …/messages/stream`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MessageBody {
     message: String,
@@ -56,7 +63,7 @@ pub(crate) struct MessageBody {
 }
 
 /// What to do with a message that comes in the middle of a turn.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, ToSchema)]
 #[serde(rename_all = "camelCase")]
 enum Busy {
     #[default]
@@ -77,31 +84,109 @@ impl From<MessageBody> for Message {
     }
 }
 
-/// Query of the event routes.
-#[derive(Deserialize)]
-pub(crate) struct EventsQuery {
+/// A page of events, in order. It is written event by event, in bounded memory; this is its shape.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct EventPage {
+    events: Vec<Event>,
+    /// Whether there are more after the last of these.
+    has_more: bool,
+}
+
+/// Query of `POST …/messages/stream`.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RawQuery {
+    /// With what the agent printed itself.
+    #[serde(default, alias = "includeRaw")]
+    pub(crate) include_raw: Option<bool>,
+}
+
+/// Query of `GET …/events/sse`.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamQuery {
+    /// Only what comes after this number.
     pub(crate) offset: Option<u64>,
-    pub(crate) limit: Option<usize>,
+    /// With what the agent printed itself.
+    #[serde(default, alias = "includeRaw")]
+    pub(crate) include_raw: Option<bool>,
+}
+
+/// Query of `GET …/events`.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// Only what comes after this number.
+    pub(crate) offset: Option<u64>,
+    /// At most this many.
+    pub(crate) limit: Option<u64>,
+    /// With what the agent printed itself.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
 }
 
 /// Body of `POST …/permissions/{id}/reply`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermissionBody {
     pub(crate) reply: PermissionReply,
 }
 
 /// Body of `POST …/questions/{id}/reply`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswersBody {
     pub(crate) answers: Vec<Vec<String>>,
 }
 
 /// `GET …/pending`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct PendingList {
     pub(crate) pending: Vec<PendingRequest>,
+}
+
+/// What `GET /v1/usage` can be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UsageQuery {
+    /// `session`, `account`, `user`, `agent`, `model` or `day`.
+    pub(crate) by: Option<String>,
+    /// A time such as `7d`, a date or an RFC 3339 timestamp.
+    pub(crate) since: Option<String>,
+}
+
+/// Body of `POST /v1/agents/{agent}/install`.
+#[derive(Deserialize, Default, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InstallBody {
+    /// Also when it is there.
+    pub(crate) reinstall: Option<bool>,
+}
+
+/// Body of `POST …/fork`.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ForkBody {
+    /// The id of the new session; a UUID when not given.
+    pub(crate) session_id: Option<SessionId>,
+    /// The title of the new session; that of the other when not given.
+    pub(crate) title: Option<String>,
+}
+
+/// `GET …/grants`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct GrantList {
+    pub(crate) grants: Vec<Grant>,
+}
+
+/// `GET …/policy`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SessionPolicy {
+    /// What makes its sandbox.
+    pub(crate) backend: String,
+    /// Each key, whether it is enforced, and by what means.
+    pub(crate) keys: serde_json::Value,
 }

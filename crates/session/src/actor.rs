@@ -6,6 +6,7 @@
 
 mod ask;
 mod changes;
+mod grants;
 mod launch;
 mod leave;
 mod memory;
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use protocol::{ErrorData, EventBody, MessageQueued, TurnId, TurnOutcome};
+use protocol::{ErrorData, EventBody, Grant, MessageQueued, TurnId, TurnOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -31,6 +32,7 @@ use crate::turn::{Effect, Input, Phase};
 use crate::{Accepted, Message, SessionError, WhenBusy};
 
 pub(crate) use ask::{resolved_permission, resolved_question};
+pub(crate) use changes::summary;
 
 /// So many messages may wait in one session.
 const QUEUE_CAP: usize = 64;
@@ -49,9 +51,13 @@ pub(crate) struct Actor {
     queue: VecDeque<Queued>,
     receipts: Receipts,
     pending: Pending,
+    /// What was allowed for the rest of the session.
+    grants: Vec<Grant>,
     quiet: Quiet,
     /// When an agent that was asked to stop must have stopped.
     stop_by: Option<Instant>,
+    /// When the turn ends at the latest, as the policy says; while a person is waited for it goes on.
+    turn_by: Instant,
     turns: u64,
     /// The agent was started at least once by this actor: what waits may start it again.
     woken: bool,
@@ -129,6 +135,10 @@ impl Actor {
             }
             Command::Question(id, answers, reply) => {
                 let outcome = self.reply_question(&id, answers).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Revoke(grant, reply) => {
+                let outcome = self.revoke(&grant).await;
                 self.answer(reply, outcome).await;
             }
             Command::Terminate(reply) => {
@@ -234,8 +244,9 @@ impl Actor {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let silence = (self.phase == Phase::Running).then(|| self.quiet.since + self.host.timing.silence);
-        [self.pending.first_deadline(), self.stop_by, silence].into_iter().flatten().min()
+        let running = self.phase == Phase::Running;
+        let too_long = running.then(|| self.turn_by.min(self.quiet.since + self.host.timing.silence));
+        [self.pending.first_deadline(), self.stop_by, too_long].into_iter().flatten().min()
     }
 
     async fn look_at_the_clock(&mut self) -> Result<Flow, SessionError> {
@@ -243,6 +254,9 @@ impl Actor {
         self.expire(now).await?;
         if self.stop_by.is_some_and(|stop_by| stop_by <= now) {
             self.step(Input::GraceOver).await?;
+        }
+        if self.phase == Phase::Running && self.turn_by <= now {
+            self.step(Input::TooLong).await?;
         }
         if self.phase == Phase::Running && self.quiet.since + self.host.timing.silence <= now {
             self.consider_silence(now).await?;
@@ -257,7 +271,7 @@ impl Actor {
             self.quiet = Quiet { since: now, last };
             return Ok(());
         }
-        self.step(Input::Silence).await
+        self.step(Input::TooLong).await
     }
 
     fn heard(&mut self) {
@@ -289,7 +303,7 @@ impl Actor {
 
     /// Lets others see how it stands.
     fn show(&self) {
-        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told());
+        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told(), &self.grants);
     }
 }
 

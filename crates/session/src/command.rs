@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Permission(PermissionId, PermissionReply, Reply<()>),
     /// Answer a question, or reject it.
     Question(QuestionId, Option<Vec<Vec<String>>>, Reply<()>),
+    /// Take back what was allowed for the rest of the session.
+    Revoke(PermissionId, Reply<()>),
     /// End the session.
     Terminate(Reply<()>),
     /// The host goes away; the session stays.
@@ -36,6 +38,7 @@ impl Command {
             | Self::Interrupt(reply)
             | Self::Permission(_, _, reply)
             | Self::Question(_, _, reply)
+            | Self::Revoke(_, reply)
             | Self::Terminate(reply) => reply.send(Err(error)).is_err(),
             Self::Close => false,
         };

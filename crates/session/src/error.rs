@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use agents::AgentError;
+use agents::{AgentError, McpError};
 use protocol::{Code, PermissionId, QuestionId, SessionId};
-use sandbox::SandboxError;
+use sandbox::{ApplyError, SandboxError};
+use serde_json::{Map, Value, json};
 use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
+
+use crate::skills::SkillError;
 
 /// Why a command to a session was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,29 @@ pub enum SessionError {
     /// Unknown, answered, or resolved when its turn ended.
     #[error("question `{0}` is not waiting for an answer")]
     QuestionNotPending(QuestionId),
+    /// Unknown, or revoked before.
+    #[error("session `{id}` has no grant `{grant}`")]
+    NoGrant {
+        /// The session.
+        id: SessionId,
+        /// As the client named it.
+        grant: PermissionId,
+    },
+    /// Its workspace is in a sandbox, and it has none now.
+    #[error("session `{0}` sleeps: its agent and its sandbox do not run")]
+    Asleep(SessionId),
+    /// What was sent cannot be taken in as a session.
+    #[error("this is no bundle of a session: {0}")]
+    Bundle(String),
+    /// The bundle of a session could not be written or read.
+    #[error("cannot {doing} the bundle")]
+    BundleFile {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// No agent of that name.
     #[error("there is no agent `{0}`")]
     UnknownAgent(String),
@@ -70,6 +96,12 @@ pub enum SessionError {
     /// The agent cannot be started like this.
     #[error("the agent cannot be started like this")]
     Agent(#[from] AgentError),
+    /// The MCP servers cannot be used like this.
+    #[error("the MCP servers cannot be used")]
+    Mcp(#[from] McpError),
+    /// The skills cannot be had.
+    #[error("the skills cannot be had")]
+    Skills(#[from] SkillError),
     /// The sandbox could not be made, or a command in it could not be started.
     #[error("the sandbox failed")]
     Sandbox(#[from] SandboxError),
@@ -88,6 +120,12 @@ pub enum SessionError {
     /// What the agent changed could not be kept.
     #[error("cannot keep the changes of the workspace")]
     Changes(#[source] std::io::Error),
+    /// Its agent may still write what is to be applied or forgotten.
+    #[error("session `{0}` has not ended")]
+    StillOpen(SessionId),
+    /// What the agent changed was not applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
@@ -110,13 +148,24 @@ impl SessionError {
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
+            Self::StillOpen(_) => Code::SessionOpen,
+            Self::Apply(error) => error.code(),
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
+            Self::NoGrant { .. } => Code::GrantNotFound,
+            Self::Asleep(_) => Code::SandboxGone,
+            Self::Bundle(_) => Code::BundleInvalid,
+            Self::BundleFile { .. } => Code::Internal,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
-            Self::NotSupported { .. } | Self::DirectoryNotAbsolute(_) | Self::Directory { .. } => Code::InvalidRequest,
+            Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
+            Self::NotSupported { .. }
+            | Self::DirectoryNotAbsolute(_)
+            | Self::Directory { .. }
+            | Self::Mcp(_)
+            | Self::Skills(_) => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
-            Self::Sandbox(_) => Code::SandboxCreateError,
+            Self::Sandbox(error) => error.code(),
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Index(error) => error.code(),
@@ -130,15 +179,29 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
             Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),
             Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
             }
+            Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
             _ => None,
+        }
+    }
+}
+
+impl SessionError {
+    /// What a program may want to know beside the code: for changes that were refused, each path and why.
+    pub fn details(&self) -> Map<String, Value> {
+        match self {
+            Self::Apply(ApplyError::Refused(refusals)) => {
+                [("refusals".to_owned(), json!(refusals))].into_iter().collect()
+            }
+            _ => Map::new(),
         }
     }
 }

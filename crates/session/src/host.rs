@@ -12,6 +12,7 @@ use sandbox::Backend;
 use store::SessionChange;
 use tokio_util::task::TaskTracker;
 
+use crate::drift::DriftCounts;
 use crate::recorder::Recorder;
 use crate::roster::Roster;
 use crate::seat::Seat;
@@ -29,6 +30,7 @@ pub(crate) struct Host {
     pub(crate) policy: Arc<policy::Effective>,
     pub(crate) timing: Timing,
     pub(crate) shelf: Arc<Shelf>,
+    pub(crate) drift: DriftCounts,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: AtomicBool,
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
@@ -46,6 +48,7 @@ impl Host {
             policy: parts.policy,
             timing: parts.timing,
             shelf: Arc::new(shelf),
+            drift: DriftCounts::default(),
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
             seats: Mutex::default(),

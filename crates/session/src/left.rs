@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use protocol::{
-    Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply, Question,
-    QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
+    Draft, Event, EventBody, Grant, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply,
+    Question, QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
 };
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
@@ -29,6 +29,8 @@ pub(crate) struct Left {
     pub(crate) queued: VecDeque<Queued>,
     /// Messages by the name their client gave them, oldest first.
     pub(crate) named: Vec<(String, Accepted)>,
+    /// What was allowed for the rest of the session.
+    pub(crate) grants: Vec<Grant>,
     turn: Option<TurnId>,
     permissions: BTreeMap<PermissionId, Permission>,
     questions: BTreeMap<QuestionId, Question>,
@@ -100,6 +102,8 @@ impl Left {
                 self.permissions.insert(asked.permission_id.clone(), asked);
             }
             EventBody::PermissionResolved(asked) => drop(self.permissions.remove(&asked.permission_id)),
+            EventBody::GrantCreated(grant) => self.grants.push(grant),
+            EventBody::GrantRevoked(revoked) => self.grants.retain(|grant| grant.grant_id != revoked.grant_id),
             EventBody::QuestionRequested(asked) => drop(self.questions.insert(asked.question_id.clone(), asked)),
             EventBody::QuestionResolved(asked) => drop(self.questions.remove(&asked.question_id)),
             _ => {}

@@ -7,8 +7,14 @@
 //! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
 
 mod actor;
+mod bundle;
+mod changes;
+mod client;
 mod command;
+mod doors;
+mod drift;
 mod error;
+mod fork;
 mod host;
 mod left;
 mod line;
@@ -22,15 +28,26 @@ mod recovery;
 mod roster;
 mod seat;
 mod sessions;
+mod setup;
 mod shelf;
+mod skills;
 mod stderr;
 mod timing;
 mod turn;
 mod watched;
+mod workbench;
 
+pub use client::{
+    AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
+    Failure, Goal, GoalError, Permissions, Reading,
+};
+pub use drift::Drift;
 pub use error::SessionError;
 pub use message::{Accepted, Message, Options, WhenBusy};
 pub use pending::{PendingRequest, Request};
 pub use roster::{Enlisted, Roster};
 pub use sessions::{Page, Parts, Sessions};
+pub use setup::{Accounts, Setup};
+pub use skills::SkillError;
 pub use timing::Timing;
+pub use workbench::{ArtifactError, Task, Workbench};

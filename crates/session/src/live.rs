@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Normalized;
@@ -14,34 +15,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::doors::Doors;
 use crate::line::{LINE_CAP, Line, LineReader};
 use crate::stderr::Stderr;
-
-/// The two ways out of a sandbox, while somebody serves them.
-#[derive(Default)]
-pub(crate) struct Doors {
-    /// To models.
-    pub(crate) models: Option<gateway::Attachment>,
-    /// To everything else that is allowed.
-    pub(crate) egress: Option<egress::Attachment>,
-}
-
-impl Doors {
-    /// Closes both; returns when what was under way is settled and on record.
-    async fn close(self) {
-        if let Some(models) = self.models {
-            models.close().await;
-        }
-        if let Some(egress) = self.egress {
-            egress.close().await;
-        }
-    }
-}
 
 /// An agent's process, its sandbox and its ways out.
 pub(crate) struct Live {
     pub(crate) dialogue: Normalized,
-    sandbox: Box<dyn Sandbox>,
+    sandbox: Arc<dyn Sandbox>,
     doors: Doors,
     stdin: mpsc::UnboundedSender<String>,
     stdout: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
@@ -81,7 +62,7 @@ pub(crate) struct Remains {
 impl Live {
     pub(crate) fn new(
         dialogue: Normalized,
-        sandbox: Box<dyn Sandbox>,
+        sandbox: Arc<dyn Sandbox>,
         doors: Doors,
         process: Process,
         exit_grace: Duration,

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 /// Something a person should answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PendingRequest {
     /// The session that waits.
@@ -32,6 +33,7 @@ pub struct PendingRequest {
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum Request {
     /// May the agent do this?

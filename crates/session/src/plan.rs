@@ -1,18 +1,24 @@
 //! What a session is to be, checked before anything is started.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::LaunchContext;
+use agents::{Agent, LaunchContext, McpServers, Mount, PlacedFile};
 use policy::Effective;
 use protocol::{CreateSession, SessionId, SessionStarted};
-use sandbox::MODEL_URL;
+use sandbox::{MODEL_URL, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use store::{NewSession, OwnerId, SessionRecord};
+use uuid::Uuid;
 
 use crate::host::Host;
 use crate::roster::{Enlisted, Roster};
+use crate::skills::Skills;
 use crate::{Options, SessionError};
+
+/// What stands in the list of sessions where there is no agent.
+const NO_AGENT: &str = "none";
 
 /// What a session is to be.
 #[derive(Debug, Clone)]
@@ -30,10 +36,24 @@ pub(crate) struct Plan {
     /// Which start of this session it is, from 1.
     pub(crate) epoch: u32,
     pub(crate) native_session_id: Option<String>,
+    pub(crate) mcp: McpServers,
+    pub(crate) skills: Skills,
+    /// The session it goes on from, and how far that was.
+    pub(crate) forked_from: Option<ForkedFrom>,
     /// What it may do now.
     pub(crate) policy: Arc<Effective>,
     /// Digest of the policy it was made under.
     pub(crate) policy_digest: String,
+}
+
+/// Where a fork begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ForkedFrom {
+    /// The session.
+    pub(crate) session_id: SessionId,
+    /// Number of its last event then.
+    pub(crate) sequence: u64,
 }
 
 /// The metadata of `session.started`: what a resumed session must know again.
@@ -54,6 +74,8 @@ struct Metadata {
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkedFrom>,
 }
 
 impl Plan {
@@ -64,29 +86,84 @@ impl Plan {
         request: CreateSession,
         options: Options,
     ) -> Result<Self, SessionError> {
+        let mut plan = Self::read(host, id, request, options)?;
+        let enlisted = plan.enlisted(&host.roster)?;
+        plan.refuse_what_agent_lacks(host, enlisted.agent)?;
+        // Modes the agent cannot keep are told here, before there is a sandbox.
+        enlisted.agent.plan(&plan.context(&enlisted, String::new()))?;
+        plan.agent_version = enlisted.version;
+        Ok(plan)
+    }
+
+    /// The same for a session of commands, which needs no agent.
+    pub(crate) fn check_commands(
+        host: &Host,
+        id: SessionId,
+        request: CreateSession,
+        options: Options,
+    ) -> Result<Self, SessionError> {
+        if request.mcp.as_ref().is_some_and(|servers| !servers.is_empty()) {
+            let why = "commands start agents with arguments of their own";
+            return Err(SessionError::NotSupported { field: "mcp", why });
+        }
+        if !request.agent.is_empty() {
+            return Self::check(host, id, request, options);
+        }
+        if request.skills.as_ref().is_some_and(|skills| !skills.is_null()) {
+            return Err(SessionError::NotSupported { field: "skills", why: "there is no agent that could use them" });
+        }
+        Self::read(host, id, CreateSession { agent: NO_AGENT.to_owned(), ..request }, options)
+    }
+
+    fn refuse_what_agent_lacks(&self, host: &Host, agent: &dyn Agent) -> Result<(), SessionError> {
+        let refuse = |field, why| Err(SessionError::NotSupported { field, why });
+        if !self.mcp.is_empty() && !agent.takes_mcp() {
+            return refuse("mcp", "this agent takes no MCP servers for one session");
+        }
+        if !self.skills.is_empty() && agent.skill_root().is_none() {
+            return refuse("skills", "this agent has no place for skills of one session");
+        }
+        // Without a wall the agent's home is nobody's, and what is put there would stay.
+        if !self.skills.is_empty() && host.backend.name() == "unconfined" {
+            return refuse("skills", "without a sandbox there is no place for skills of one session");
+        }
+        Ok(())
+    }
+
+    fn read(host: &Host, id: SessionId, request: CreateSession, options: Options) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
+        let permission_mode = permission_mode(&request)?;
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
         let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
-        let mut plan = Self {
+        Ok(Self {
             policy_digest: policy.digest(),
             policy,
             id,
             agent: request.agent,
             agent_version: request.agent_version,
             agent_mode: request.agent_mode,
-            permission_mode: request.permission_mode,
+            permission_mode,
             model: request.model,
             title: request.title,
             directory,
             options,
             epoch: 1,
             native_session_id: None,
-        };
-        let enlisted = plan.enlisted(&host.roster)?;
-        // Modes the agent cannot keep are told here, before there is a sandbox.
-        enlisted.agent.plan(&plan.context(&enlisted, String::new()))?;
-        plan.agent_version = enlisted.version;
-        Ok(plan)
+            mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
+            skills: Skills::read(request.skills)?,
+            forked_from: None,
+        })
+    }
+
+    /// A new sandbox for this plan, with what an agent needs in it.
+    pub(crate) fn sandbox(&self, mounts: Vec<Mount>, files: Vec<PlacedFile>) -> SandboxSpec {
+        SandboxSpec {
+            id: format!("sbx_{}", Uuid::now_v7().simple()),
+            workspace: self.directory.clone(),
+            mounts: mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
+            files: files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
+            policy: self.policy.clone(),
+        }
     }
 
     /// A session that ran before, from what is on record.
@@ -113,7 +190,17 @@ impl Plan {
             },
             epoch: epoch(record),
             native_session_id: info.native_session_id.clone(),
+            // They were read when the session was made.
+            mcp: McpServers::read(&info.mcp.clone().unwrap_or_default()).unwrap_or_default(),
+            skills: Skills::read(info.skills.clone()).unwrap_or_default(),
+            forked_from: None,
         }
+    }
+
+    /// A new session that goes on where this one stands.
+    pub(crate) fn fork(&self, id: SessionId, title: Option<String>, sequence: u64) -> Self {
+        let forked_from = Some(ForkedFrom { session_id: self.id.clone(), sequence });
+        Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
     }
 
     pub(crate) fn enlisted(&self, roster: &Roster) -> Result<Enlisted, SessionError> {
@@ -138,6 +225,7 @@ impl Plan {
             permission_mode: self.permission_mode.clone(),
             native_session_id: self.native_session_id.clone(),
             program: enlisted.program.clone(),
+            mcp: self.mcp.clone(),
             node: enlisted.node.clone(),
         }
     }
@@ -151,6 +239,8 @@ impl Plan {
             model: self.model.clone(),
             directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
             title: self.title.clone(),
+            mcp: (!self.mcp.is_empty()).then(|| serde_json::to_value(&self.mcp).ok()).flatten().and_then(as_map),
+            skills: self.skills.written(),
             ..NewSession::new(self.id.clone(), self.agent.clone(), owner)
         }
     }
@@ -167,6 +257,7 @@ impl Plan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            forked_from: self.forked_from.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
@@ -179,17 +270,25 @@ pub(crate) fn epoch(record: &SessionRecord) -> u32 {
 
 /// What nothing here would keep is refused: a session that silently lacks a tool is worse than none.
 fn refuse_unkept(request: &CreateSession) -> Result<(), SessionError> {
-    let refuse = |field, why| Err(SessionError::NotSupported { field, why });
-    if request.mcp.as_ref().is_some_and(|servers| !servers.is_empty()) {
-        return refuse("mcp", "no agent here takes MCP servers yet");
-    }
-    if request.skills.as_ref().is_some_and(|skills| !skills.is_null()) {
-        return refuse("skills", "no agent here takes skills yet");
-    }
     if request.variant.is_some() {
-        return refuse("variant", "no agent here has variants of a model");
+        let why = "no agent here has variants of a model";
+        return Err(SessionError::NotSupported { field: "variant", why });
     }
     Ok(())
+}
+
+fn as_map(value: serde_json::Value) -> Option<BTreeMap<String, serde_json::Value>> {
+    serde_json::from_value(value).ok()
+}
+
+/// The agent's own mode is a permission mode under another name: `plan` changes nothing.
+fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionError> {
+    match (request.agent_mode.as_deref(), &request.permission_mode) {
+        (None | Some("default"), mode) => Ok(mode.clone()),
+        (Some("plan"), None) => Ok(Some("plan".to_owned())),
+        (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
+        _ => Err(SessionError::NotSupported { field: "agentMode", why: "an agent's modes are `default` and `plan`" }),
+    }
 }
 
 fn workspace(path: &Path) -> Result<PathBuf, SessionError> {

@@ -1,8 +1,9 @@
 //! A session's place among those that run: how to reach its actor, and what others may see of it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use protocol::{SessionId, SessionInfo};
+use protocol::{Grant, SessionId, SessionInfo};
+use sandbox::Sandbox;
 use store::{FileJournal, Journal as _};
 use tokio::sync::mpsc;
 
@@ -19,31 +20,58 @@ pub(crate) struct Seat {
     /// Set when the session is on record.
     pub(crate) journal: OnceLock<Arc<FileJournal>>,
     shown: Mutex<Shown>,
+    /// Where its agent lives, while it does; the actor alone keeps it alive.
+    sandbox: Mutex<Option<Weak<dyn Sandbox>>>,
 }
 
+/// What others may see of a session.
 #[derive(Default)]
-struct Shown {
+pub(crate) struct Shown {
     native_session_id: Option<String>,
-    pending: Vec<PendingRequest>,
+    pub(crate) pending: Vec<PendingRequest>,
+    grants: Vec<Grant>,
 }
 
 impl Seat {
     pub(crate) fn new(id: SessionId) -> (Arc<Self>, mpsc::Receiver<Command>) {
         let (commands, heard) = mpsc::channel(COMMANDS);
-        (Arc::new(Self { id, commands, journal: OnceLock::new(), shown: Mutex::default() }), heard)
+        let (journal, shown, sandbox) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        (Arc::new(Self { id, commands, journal, shown, sandbox }), heard)
+    }
+
+    /// The agent has moved in.
+    pub(crate) fn house(&self, sandbox: &Arc<dyn Sandbox>) {
+        *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(sandbox));
+    }
+
+    /// Where the agent lives, if it does.
+    pub(crate) fn sandbox(&self) -> Option<Arc<dyn Sandbox>> {
+        self.sandbox.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(Weak::upgrade)
     }
 
     /// The actor tells how it stands.
-    pub(crate) fn show(&self, native_session_id: Option<&str>, pending: Vec<PendingRequest>) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn show(&self, native_session_id: Option<&str>, pending: Vec<PendingRequest>, grants: &[Grant]) {
+        let mut shown = self.hold();
         if shown.native_session_id.as_deref() != native_session_id {
             shown.native_session_id = native_session_id.map(str::to_owned);
         }
         shown.pending = pending;
+        if shown.grants != grants {
+            shown.grants = grants.to_vec();
+        }
+    }
+
+    /// Keeps others from looking while it is held: who has read on record that something is asked finds it listed.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn pending(&self) -> Vec<PendingRequest> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).pending.clone()
+        self.hold().pending.clone()
+    }
+
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        self.hold().grants.clone()
     }
 
     /// Brings what the index knows up to date.
@@ -53,7 +81,7 @@ impl Seat {
             // The index hears of the end a moment after the readers of the journal do.
             info.ended |= journal.is_ended();
         }
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.hold();
         if shown.native_session_id.is_some() {
             info.native_session_id.clone_from(&shown.native_session_id);
         }

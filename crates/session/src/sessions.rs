@@ -1,5 +1,7 @@
 //! Every session of a data directory, as its callers know them.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,14 +9,17 @@ use std::time::Duration;
 use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
-use protocol::{CreateSession, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
-use sandbox::Backend;
+use protocol::{
+    CreateSession, EventBody, Grant, PermissionId, PermissionReply, PolicyEffective, QuestionId, SessionId, SessionInfo,
+};
+use sandbox::{Backend, Sandbox};
 use store::{By, Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
 use crate::command::{Command, Reply};
 use crate::host::Host;
+use crate::left::Left;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
 use crate::recovery;
@@ -22,7 +27,8 @@ use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
-use crate::{Accepted, Message, Options, SessionError, Timing};
+use crate::workbench::Workbench;
+use crate::{Accepted, Drift, Message, Options, SessionError, Timing};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -54,7 +60,7 @@ pub struct Parts {
 /// Every session of a data directory. Cheap to clone: all clones are the same.
 #[derive(Clone)]
 pub struct Sessions {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
 }
 
 /// A part of the list of sessions.
@@ -83,6 +89,11 @@ impl Sessions {
         &self.host.roster
     }
 
+    /// How often each version of an agent was not understood, since this process started.
+    pub fn drift(&self, agent: &str) -> BTreeMap<String, Drift> {
+        self.host.drift.of(agent)
+    }
+
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
     pub async fn create(
         &self,
@@ -91,6 +102,10 @@ impl Sessions {
         options: Options,
     ) -> Result<SessionInfo, SessionError> {
         let plan = Plan::check(&self.host, id.clone(), request, options)?;
+        self.begin(id, plan).await
+    }
+
+    pub(crate) async fn begin(&self, id: SessionId, plan: Plan) -> Result<SessionInfo, SessionError> {
         let (seat, commands) = Seat::new(id.clone());
         self.host.sit(&seat)?;
         if self.host.shelf.index.get(&id).is_ok() {
@@ -101,6 +116,18 @@ impl Sessions {
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
         made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
         self.get(&id)
+    }
+
+    /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
+    /// with none where `request` names no agent.
+    pub async fn workbench(
+        &self,
+        id: SessionId,
+        request: CreateSession,
+        options: Options,
+    ) -> Result<Workbench, SessionError> {
+        let plan = Plan::check_commands(&self.host, id, request, options)?;
+        Workbench::open(&self.host, plan).await
     }
 
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
@@ -160,6 +187,60 @@ impl Sessions {
         }
     }
 
+    /// Ends a session if it runs, and forgets it: its record, its changes, its agent's memory. What it cost stays in
+    /// the ledger, and its id is never used again.
+    pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.terminate(id).await?;
+        if self.host.shelf.delete(id).await? { Ok(()) } else { Err(SessionError::NotFound(id.clone())) }
+    }
+
+    /// What was allowed for the rest of a session.
+    pub async fn grants(&self, id: &SessionId) -> Result<Vec<Grant>, SessionError> {
+        if let Some(seat) = self.host.seat(id) {
+            return Ok(seat.grants());
+        }
+        let journal = self.journal(id)?;
+        blocking(move || Ok(Left::read(&*journal)?.grants)).await
+    }
+
+    /// Takes back what was allowed for the rest of a session.
+    pub async fn revoke(&self, id: &SessionId, grant: &PermissionId) -> Result<(), SessionError> {
+        self.ask(id, |reply| Command::Revoke(grant.clone(), reply)).await
+    }
+
+    /// The sandbox of a session that runs here, for what is done to its files. One that sleeps has none: starting an
+    /// agent, and with it a sandbox that begins with the host's directory again, is for the client to say.
+    pub fn sandbox(&self, id: &SessionId) -> Result<Arc<dyn Sandbox>, SessionError> {
+        if let Some(sandbox) = self.host.seat(id).and_then(|seat| seat.sandbox()) {
+            return Ok(sandbox);
+        }
+        let record = self.host.shelf.index.get(id)?;
+        if record.outcome.is_some() {
+            return Err(SessionError::Ended(id.clone()));
+        }
+        let elsewhere = record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)?;
+        Err(if elsewhere { SessionError::RunElsewhere(id.clone()) } else { SessionError::Asleep(id.clone()) })
+    }
+
+    /// What a session may do, and by what means: as it was told when its sandbox was made.
+    pub async fn policy(&self, id: &SessionId) -> Result<PolicyEffective, SessionError> {
+        let (journal, id) = (self.journal(id)?, id.clone());
+        blocking(move || {
+            let first = journal.after(0, 1)?.pop().map(|event| event.draft.body);
+            match first {
+                Some(EventBody::PolicyEffective(policy)) => Ok(policy),
+                _ => Err(SessionError::Unreadable(id)),
+            }
+        })
+        .await
+    }
+
+    /// The models an agent can be given: those that are served and that the policy allows.
+    pub fn models(&self) -> Vec<String> {
+        let allowed = |model: &String| self.host.policy.decide(&policy::Action::Model(model.clone())).is_allowed();
+        self.host.upstream.models().into_iter().filter(allowed).collect()
+    }
+
     /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
     pub fn list(&self, from: Option<Cursor>, limit: usize) -> Result<Page, SessionError> {
         let page = self.host.shelf.index.list(from, limit)?;
@@ -188,6 +269,11 @@ impl Sessions {
         }
         let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
         Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
+    }
+
+    /// Where what a session changed in its workspace is kept.
+    pub fn changes_directory(&self, id: &SessionId) -> PathBuf {
+        self.host.shelf.changes(id)
     }
 
     /// What a session waits for, oldest first.
@@ -277,7 +363,7 @@ impl Sessions {
         Ok(seat)
     }
 
-    fn told(&self, record: SessionRecord) -> SessionInfo {
+    pub(crate) fn told(&self, record: SessionRecord) -> SessionInfo {
         let mut info = record.info;
         if let Some(seat) = self.host.seat(&info.session_id) {
             seat.refresh(&mut info);

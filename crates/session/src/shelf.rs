@@ -84,8 +84,7 @@ impl Shelf {
         .await
     }
 
-    /// Puts what an earlier sandbox of a session changed aside: a new one begins with the host's directory again,
-    /// and what it saves must not take the place of work nobody has looked at.
+    /// Puts what an earlier sandbox of a session changed aside.
     pub(crate) async fn set_changes_aside(self: &Arc<Self>, id: &SessionId, epoch: u32) -> Result<(), SessionError> {
         let (from, to) = (self.directory.changes(id), self.directory.earlier_changes(id, epoch));
         blocking(move || {
@@ -108,8 +107,44 @@ impl Shelf {
         self.directory.memory(id)
     }
 
+    /// Drops everything a session that has ended left, but for what it cost; whether it was there.
+    pub(crate) async fn delete(self: &Arc<Self>, id: &SessionId) -> Result<bool, SessionError> {
+        let (this, id) = (self.clone(), id.clone());
+        blocking(move || {
+            // The list first: files that stay behind after a crash are nobody's, a row without files would be a lie.
+            if !this.index.delete(&id)? {
+                return Ok(false);
+            }
+            this.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            let directory = &this.directory;
+            let journal = directory.journal(&id);
+            for file in [journal.with_extension("idx"), journal, directory.memory(&id)] {
+                gone(std::fs::remove_file(file))?;
+            }
+            for folder in [directory.changes(&id), directory.all_earlier_changes(&id)] {
+                gone(std::fs::remove_dir_all(folder))?;
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Gives a session that is being forked a memory of its own.
+    pub(crate) async fn copy_memory(self: &Arc<Self>, from: &SessionId, to: &SessionId) -> Result<(), SessionError> {
+        let (from, to) = (self.directory.memory(from), self.directory.memory(to));
+        blocking(move || gone(std::fs::copy(from, to).map(drop))).await
+    }
+
     pub(crate) fn bodies(&self) -> Arc<dyn BodyStore> {
         Arc::new(Bodies::new(&self.directory))
+    }
+}
+
+/// What was not there need not be removed or copied.
+fn gone(outcome: std::io::Result<()>) -> Result<(), SessionError> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(SessionError::Changes(error)),
+        _ => Ok(()),
     }
 }
 

@@ -31,8 +31,8 @@ pub(crate) enum Input {
     Answered,
     /// Somebody asked to stop the turn.
     Interrupt,
-    /// Nothing came from the agent for too long.
-    Silence,
+    /// Nothing came from the agent for too long, or its turn takes longer than the policy lets it.
+    TooLong,
     /// The agent was asked to stop and had its time.
     GraceOver,
     /// The agent said that its turn is over.
@@ -84,8 +84,8 @@ impl Phase {
                 (Self::Stopping(TurnOutcome::Interrupted), Effect::Stop)
             }
             // Whoever waits for a person is not silent, and has a deadline of its own.
-            (Self::Running, Input::Silence) => (Self::Stopping(TurnOutcome::TimedOut), Effect::Stop),
-            (_, Input::Interrupt | Input::Silence) => (self, Effect::None),
+            (Self::Running, Input::TooLong) => (Self::Stopping(TurnOutcome::TimedOut), Effect::Stop),
+            (_, Input::Interrupt | Input::TooLong) => (self, Effect::None),
 
             (Self::Stopping(outcome), Input::GraceOver) => (Self::Idle, Effect::Abandon(outcome)),
             (_, Input::GraceOver) => (self, Effect::None),
@@ -123,7 +123,7 @@ mod tests {
             Input::Asked,
             Input::Answered,
             Input::Interrupt,
-            Input::Silence,
+            Input::TooLong,
             Input::GraceOver,
             Input::Gone,
             Input::Terminate,

@@ -136,7 +136,17 @@ impl DataDir {
 
     /// What a session had changed before start number `epoch`, put aside when its next sandbox was made.
     pub fn earlier_changes(&self, session: &SessionId, epoch: u32) -> PathBuf {
-        self.root.join("changes-earlier").join(session.as_str()).join(epoch.to_string())
+        self.all_earlier_changes(session).join(epoch.to_string())
+    }
+
+    /// Everything of a session that was put aside.
+    pub fn all_earlier_changes(&self, session: &SessionId) -> PathBuf {
+        self.root.join("changes-earlier").join(session.as_str())
+    }
+
+    /// Who changed what over the session API.
+    pub fn audit_log(&self) -> PathBuf {
+        self.root.join("audit.jsonl")
     }
 
     /// What a session changed in its workspace.

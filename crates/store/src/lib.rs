@@ -17,6 +17,7 @@ mod ledger;
 mod lock_file;
 mod owner;
 mod sessions;
+mod tokens;
 
 pub use bodies::{Bodies, BodyError, BodyWriter};
 pub use clock::{Clock, SystemClock};
@@ -35,3 +36,4 @@ pub use owner::{Owner, OwnerId};
 pub use sessions::{
     Cursor, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage, SessionRecord,
 };
+pub use tokens::{NewToken, TokenRecord, Tokens};

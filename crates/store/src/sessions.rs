@@ -11,3 +11,5 @@ mod record;
 pub use error::SessionIndexError;
 pub use index::SessionIndex;
 pub use record::{Cursor, NewSession, SessionChange, SessionOutcome, SessionPage, SessionRecord};
+
+pub(crate) use index::SCHEMA;

@@ -1,6 +1,7 @@
 //! What each agent is started as.
 
-use agents::{Agent, AgentError, LaunchContext, PermissionMode, all};
+use agents::{Agent, AgentError, LaunchContext, McpServers, PermissionMode, all};
+use serde_json::json;
 
 fn context() -> LaunchContext {
     LaunchContext {
@@ -62,5 +63,15 @@ fn a_mode_that_cannot_be_kept_is_refused() {
             "opencode" | "copilot" => assert_eq!(kept(agent), ["default", "acceptEdits", "bypass"]),
             _ => assert_eq!(kept(agent), every, "{}", agent.id()),
         }
+    }
+}
+
+#[test]
+fn an_agent_that_takes_mcp_servers_is_told_them_and_no_other_is() {
+    let server = json!({"type": "local", "command": ["serve-it", "--quietly"]});
+    let mcp = McpServers::read(&[("shop".to_owned(), server)].into()).unwrap();
+    for agent in all() {
+        let plan = agent.plan(&LaunchContext { mcp: mcp.clone(), ..context() }).unwrap();
+        assert_eq!(format!("{plan:?}").contains("serve-it"), agent.takes_mcp(), "{}", agent.id());
     }
 }

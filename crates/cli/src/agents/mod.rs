@@ -85,3 +85,12 @@ pub(crate) fn install_on_first_use(config: &Config, wanted: &Wanted) -> Result<(
     }
     Ok(())
 }
+
+/// Installs an agent for a client of the API; with `again`, also when it is there.
+pub(crate) fn install(config: &Config, wanted: &Wanted, again: bool) -> Result<(), Failure> {
+    let root = crate::host::data_dir(config)?.root().to_owned();
+    if again && shelf::is_ready(&root, wanted) {
+        show::remove(&root, wanted)?;
+    }
+    install::ensure(&root, wanted, config.file.agents.npm_cache.as_deref()).map(drop)
+}

@@ -24,6 +24,7 @@ pub(crate) fn read(path: &Path) -> Result<UpstreamSection, Failure> {
         key_file: None,
         key_command: None,
         key_env: None,
+        key_found: false,
         aliases: std::collections::BTreeMap::new(),
         model: Some(model),
         script: None::<PathBuf>,
@@ -40,7 +41,7 @@ fn missing(path: &Path, name: &str) -> Failure {
 }
 
 /// The last value of `name`; an empty one counts as absent.
-fn value(text: &str, name: &str) -> Option<String> {
+pub(super) fn value(text: &str, name: &str) -> Option<String> {
     let mut values = text.lines().filter_map(|line| {
         let line = line.trim();
         let (found, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;

@@ -102,6 +102,9 @@ pub(crate) struct UpstreamSection {
     pub(crate) key_command: Option<String>,
     /// The environment variable that holds the key.
     pub(crate) key_env: Option<String>,
+    /// Whether the key is the one that `viv credentials` finds for this kind.
+    #[serde(default)]
+    pub(crate) key_found: bool,
     /// Models that are called by another name here: ours = theirs.
     #[serde(default)]
     pub(crate) aliases: BTreeMap<String, String>,

@@ -53,6 +53,14 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
     Ok(render(&applied))
 }
 
+/// Applies everything a session changed, as far as `policy` lets it, and tells what was changed on the host.
+pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &Effective) -> Result<String, Failure> {
+    let mut saved = diff::open(config, &session.session_id)?;
+    let workspace = saved.workspace().to_owned();
+    let applied = apply(&mut saved, &workspace, None, &|path| denying(policy, path));
+    Ok(render(&applied.map_err(|error| not_applied(&error, session))?))
+}
+
 /// The rule that denies writing `path`, if one does.
 fn denying(policy: &Effective, path: &Path) -> Option<RuleRef> {
     let decision = policy.decide(&Action::Write(Path::new("/workspace").join(path)));

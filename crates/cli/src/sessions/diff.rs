@@ -27,11 +27,11 @@ pub(crate) fn json(config: &Config, session: &SessionId) -> Result<String, Failu
     Ok(text + "\n")
 }
 
-pub(super) fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
+pub(crate) fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
     SavedChanges::open(&host::data_dir(config)?.changes(session)).map_err(|error| unreadable(session, &error))
 }
 
-pub(super) fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {
+pub(crate) fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {
     Failure::new(Code::ArtifactReadError, format!("the changes of session `{session}` cannot be read"))
         .because(error)
         .help(format!("viv sessions show {session}"))

@@ -14,28 +14,45 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Events read at a time.
 const PAGE: usize = 500;
 
-/// Prints events after `after`; with `follow`, until the session has ended.
+/// Which events are shown.
+pub(super) struct Wanted {
+    /// Those after this number.
+    pub(super) after: u64,
+    /// Also those that come, until the session has ended.
+    pub(super) follow: bool,
+    /// Those of these types or families; all of them when there is none.
+    pub(super) kinds: Vec<String>,
+}
+
+impl Wanted {
+    fn has(&self, event: &Event) -> bool {
+        let kind = event.draft.body.kind();
+        let family = kind.split_once('.').map(|(family, _)| family);
+        self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind || Some(wanted.as_str()) == family)
+    }
+}
+
+/// Prints the events that are wanted.
 pub(super) async fn events(
     directory: &DataDir,
     index: &SessionIndex,
     session: &SessionId,
-    after: u64,
-    follow: bool,
+    wanted: Wanted,
     json: bool,
 ) -> Result<(), Failure> {
     let reader = JournalReader::open(directory.journal(session), session.clone())?;
     let mut timeline = Timeline::default();
-    let mut seen = after;
+    let mut seen = wanted.after;
     loop {
         let page = reader.after(seen, PAGE)?;
         for event in &page {
             seen = event.sequence;
-            if !show(event, json, &mut timeline)? {
+            if wanted.has(event) && !show(event, json, &mut timeline)? {
                 return Ok(());
             }
         }
         let ended = page.last().is_some_and(|event| matches!(event.draft.body, EventBody::SessionEnded(_)));
-        if ended || (page.is_empty() && (!follow || index.get(session)?.info.ended)) {
+        if ended || (page.is_empty() && (!wanted.follow || index.get(session)?.info.ended)) {
             return Ok(());
         }
         if page.is_empty() {
@@ -45,7 +62,7 @@ pub(super) async fn events(
 }
 
 /// Prints one event; whether anybody still reads.
-fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result<bool, Failure> {
+pub(super) fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result<bool, Failure> {
     let mut to = anstream::stdout().lock();
     let written = if json {
         serde_json::to_string(event).map_err(std::io::Error::other).and_then(|line| writeln!(to, "{line}"))

@@ -163,3 +163,29 @@ fn as_json_the_report_is_one_line() {
     assert_eq!((ran.code, &report["exit_code"]), (3, &serde_json::json!(3)));
     assert_eq!((report["stdout"].as_str(), report["stderr"].as_str()), (Some("out\n"), Some("err\n")));
 }
+
+#[test]
+fn as_json_the_report_names_what_was_denied() {
+    let place = Place::new();
+    let script = "exec 3<>/dev/tcp/127.0.0.1/18081; \
+                  printf 'CONNECT evil.example.com:443 HTTP/1.1\\r\\nHost: evil.example.com:443\\r\\n\\r\\n' >&3; \
+                  head -n 1 <&3; echo $HTTPS_PROXY";
+    let ran = place.run(&["--json", "exec", "--policy=balanced", "--", "bash", "-c", script]);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(report["stdout"].as_str().unwrap().starts_with("HTTP/1.1 403"), "{report}");
+    assert!(report["stdout"].as_str().unwrap().contains(":18081"), "{report}");
+    let denied = &report["denials"][0];
+    assert_eq!((&denied["host"], &denied["port"]), (&"evil.example.com".into(), &443.into()), "{report}");
+    assert!(denied["rule"].as_str().unwrap().contains("net.enabled"), "{report}");
+    let quiet = place.run(&["--json", "exec", "--", "true"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&quiet.out).unwrap()["denials"], serde_json::json!([]));
+}
+
+#[test]
+fn a_command_that_says_nothing_for_too_long_is_ended() {
+    let place = Place::new();
+    let ran = check(&place, &["--idle-timeout", "300ms"], &["sh", "-c", "echo before; sleep 1000"], 124);
+    assert_eq!(ran.out, "before\n");
+    let report = place.run(&["--json", "exec", "--idle-timeout", "300ms", "--", "sleep", "1000"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&report.out).unwrap()["timed_out"], true);
+}

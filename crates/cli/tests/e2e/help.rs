@@ -23,6 +23,7 @@ help! {
     viv:;
     demo: "demo";
     run: "run";
+    task: "task";
     exec: "exec";
     serve: "serve";
     doctor: "doctor";
@@ -33,4 +34,5 @@ help! {
     sessions_diff: "sessions" "diff";
     sessions_stop: "sessions" "stop";
     policy: "policy";
+    credentials: "credentials";
 }

@@ -8,6 +8,7 @@ mod processes;
 mod server;
 mod terminal;
 
+mod changes;
 mod crash;
 mod demo;
 mod exec;
@@ -16,4 +17,5 @@ mod help;
 mod reconnect;
 mod refusals;
 mod run;
+mod tty;
 mod users;

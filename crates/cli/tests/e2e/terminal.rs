@@ -55,8 +55,37 @@ impl Terminal {
         rustix::process::kill_process(pid_of(&self.child), signal).unwrap();
     }
 
+    pub(crate) fn type_keys(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
+    }
+
+    /// Makes the window another size; the program is told by a signal.
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.master, size).unwrap();
+    }
+
+    /// Whether the terminal still makes lines and echoes, as a shell leaves it.
+    pub(crate) fn is_cooked(&self) -> bool {
+        use rustix::termios::LocalModes;
+        let modes = rustix::termios::tcgetattr(&self.master).unwrap().local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    /// The same as `finish`, and whether the terminal was left as it was.
+    pub(crate) fn finish_and_look(mut self) -> (ExitStatus, bool, String) {
+        self.drain();
+        let cooked = self.is_cooked();
+        (wait(&mut self.child), cooked, self.shown)
+    }
+
     /// Reads to the end and waits for the program.
     pub(crate) fn finish(mut self) -> (ExitStatus, String) {
+        self.drain();
+        (wait(&mut self.child), self.shown)
+    }
+
+    fn drain(&mut self) {
         let mut buffer = [0; 4096];
         while let Ok(count) = self.master.read(&mut buffer) {
             if count == 0 {
@@ -64,6 +93,5 @@ impl Terminal {
             }
             self.shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
-        (wait(&mut self.child), self.shown)
     }
 }

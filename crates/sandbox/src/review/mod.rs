@@ -14,6 +14,7 @@ mod lock;
 pub(crate) mod lossless;
 mod manifest;
 mod render;
+mod restore;
 mod save;
 mod saved;
 mod stamp;

@@ -112,10 +112,13 @@ impl Last {
             return before.is_some_and(|change| change.base.is_some()) || self.known.contains_key(&touched.path);
         };
         // A directory is as young as the youngest name in it: those are looked at one by one.
-        let young = !below.is_directory() && below.ctime_nanos > since_nanos;
+        let young = below.ctime_nanos > since_nanos;
+        // Changed between two sandboxes of one session: older than the second, but not what the first had.
+        let replaced = before.is_some_and(|change| change.base != Some(below));
         let ours = self.known.get(&touched.path) == Some(&below);
         let accepted = before.is_some_and(|change| !change.conflict && change.base == Some(below));
-        young && !ours && !accepted
+        let still = before.is_some_and(|change| change.conflict);
+        !below.is_directory() && (young || replaced || still) && !ours && !accepted
     }
 
     fn known(self) -> Vec<Known> {

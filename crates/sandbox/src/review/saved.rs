@@ -1,13 +1,14 @@
 //! Changes that outlive their sandbox.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use super::contents::Contents;
 use super::journal::Journal;
 use super::lock::Lock;
 use super::manifest::{Manifest, Record};
 use super::save::{Reread, save};
-use super::{SavedChange, diff};
+use super::{Entry, SavedChange, diff};
 use crate::overlay::{ChangeKind, Layers};
 
 /// The changes of one sandbox, kept in a directory of their own.
@@ -86,6 +87,16 @@ impl SavedChanges {
     /// The change of one path.
     pub fn change(&self, path: &Path) -> Option<&SavedChange> {
         self.changes().find(|change| change.path == path)
+    }
+
+    /// The content of a file that was added or changed; `NotFound` for every other path.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let Some(Entry::Regular { sha256, .. }) = self.change(path).and_then(|change| change.entry.as_ref()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut content = Vec::new();
+        Contents::of(&self.directory).open(sha256)?.read_to_end(&mut content)?;
+        Ok(content)
     }
 
     /// Whether an apply stopped halfway, and is to be finished or undone.

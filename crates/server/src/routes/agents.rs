@@ -1,12 +1,79 @@
-//! The agents that can be started.
+//! The agents that can be started, what they can be given, and their installation.
 
 use axum::Json;
 use axum::extract::State;
+use http::StatusCode;
+use protocol::{Code, Problem};
 
-use crate::agent_list::AgentList;
+use crate::agent_list::{AgentList, ModeList, ModelList};
+use crate::error::ApiError;
+use crate::extract::{OptionalJson, Path};
 use crate::state::AppState;
+use crate::wire::InstallBody;
 
-/// `GET /v1/agents`
+/// `GET /v1/agents`: every agent there is, whether it is installed or not.
+#[utoipa::path(
+    get,
+    path = "/v1/agents",
+    operation_id = "list_agents",
+    tag = "agents",
+    responses((status = 200, description = "Every agent there is.", body = AgentList)),
+)]
 pub(crate) async fn list(State(state): State<AppState>) -> Json<AgentList> {
-    Json(AgentList::of(state.sessions.roster()))
+    Json(AgentList::of(&state.sessions))
+}
+
+/// `GET /v1/agents/{agent}/modes`: the modes it can keep.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}/modes",
+    operation_id = "get_agent_modes",
+    tag = "agents",
+    params(("agent" = String, Path)),
+    responses((status = 200, description = "What can be asked for as `agentMode`.", body = ModeList)),
+)]
+pub(crate) async fn modes(Path(name): Path<String>) -> Result<Json<ModeList>, ApiError> {
+    let unknown = || ApiError::new(Code::UnsupportedAgent, format!("there is no agent `{name}`"));
+    Ok(Json(ModeList::of(agents::by_name(&name).ok_or_else(unknown)?)))
+}
+
+/// `GET /v1/agents/{agent}/models`: the models it can be given.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}/models",
+    operation_id = "get_agent_models",
+    tag = "agents",
+    params(("agent" = String, Path)),
+    responses((status = 200, description = "What can be asked for as `model`.", body = ModelList)),
+)]
+pub(crate) async fn models(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+) -> Result<Json<ModelList>, ApiError> {
+    let missing = || ApiError::new(Code::AgentNotInstalled, format!("agent `{name}` is not installed"));
+    state.sessions.roster().find(&name, None).ok_or_else(missing)?;
+    Ok(Json(ModelList::of(state.sessions.models())))
+}
+
+/// `POST /v1/agents/{agent}/install`: installs it, in the version that was measured; returns when it is there.
+#[utoipa::path(
+    post,
+    path = "/v1/agents/{agent}/install",
+    operation_id = "install_agent",
+    tag = "agents",
+    params(("agent" = String, Path)),
+    request_body = Option<InstallBody>,
+    responses((status = 204, description = "It is installed.")),
+)]
+pub(crate) async fn install(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    OptionalJson(body): OptionalJson<InstallBody>,
+) -> Result<StatusCode, ApiError> {
+    let install = state.config.installer.clone();
+    let install = install.ok_or_else(|| ApiError::new(Code::InstallFailed, "this server installs no agents"))?;
+    let again = body.unwrap_or_default().reinstall.unwrap_or(false);
+    let installed = tokio::task::spawn_blocking(move || (install.0)(&name, again)).await;
+    installed.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the installation broke off")))?;
+    Ok(StatusCode::NO_CONTENT)
 }

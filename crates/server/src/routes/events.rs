@@ -3,16 +3,24 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use protocol::{Code, SessionId};
+use protocol::{Code, Event, SessionId};
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
 use crate::page;
 use crate::state::AppState;
 use crate::stream::{Until, follow};
-use crate::wire::EventsQuery;
+use crate::wire::{EventPage, EventsQuery, StreamQuery};
 
 /// `GET /v1/sessions/{session_id}/events`: what comes after `offset`.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/events",
+    operation_id = "get_events",
+    tag = "events",
+    params(("session_id" = SessionId, Path), EventsQuery),
+    responses((status = 200, description = "A page of events.", body = EventPage)),
+)]
 pub(crate) async fn page(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -24,10 +32,18 @@ pub(crate) async fn page(
 
 /// `GET /v1/sessions/{session_id}/events/sse`: what comes after `Last-Event-ID` or `offset`, until the session
 /// ends. Once it has and there is nothing more, 204: a browser then stops asking.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/events/sse",
+    operation_id = "get_events_sse",
+    tag = "events",
+    params(("session_id" = SessionId, Path), StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event that was seen; goes before `offset`.")),
+    responses((status = 200, description = "Events as they happen.", body = Event, content_type = "text/event-stream"), (status = 204, description = "The session has ended, and everything was seen.")),
+)]
 pub(crate) async fn stream(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    Query(query): Query<EventsQuery>,
+    Query(query): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let offset = last_event_id(&headers)?.or(query.offset).unwrap_or(0);

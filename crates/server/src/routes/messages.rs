@@ -2,23 +2,34 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use protocol::SessionId;
+use http::{HeaderMap, StatusCode};
+use protocol::{Code, Event, SessionId};
+use session::Message;
 
 use crate::error::ApiError;
 use crate::extract::{Json, Path, Query};
 use crate::state::AppState;
 use crate::stream::{Until, follow};
-use crate::wire::{EventsQuery, MessageBody};
+use crate::wire::{MessageBody, RawQuery};
 
 /// `POST /v1/sessions/{session_id}/messages`: taken and on record; what comes of it is in the events after
 /// the number in `x-viv-sequence`.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/messages",
+    operation_id = "post_message",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path), ("Idempotency-Key" = Option<String>, Header, description = "Names the message when its body does not: sent twice, it is taken once.")),
+    request_body = MessageBody,
+    responses((status = 204, description = "Taken, and on record.")),
+)]
 pub(crate) async fn send(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
+    headers: HeaderMap,
     Json(body): Json<MessageBody>,
 ) -> Result<Response, ApiError> {
-    let accepted = state.sessions.send(&id, body.into()).await?;
+    let accepted = state.sessions.send(&id, named(body, &headers)?).await?;
     let turn = ("x-viv-turn-id", accepted.turn_id.to_string());
     let sequence = ("x-viv-sequence", accepted.sequence.to_string());
     Ok((StatusCode::NO_CONTENT, [turn, sequence]).into_response())
@@ -26,14 +37,34 @@ pub(crate) async fn send(
 
 /// `POST /v1/sessions/{session_id}/messages/stream`: the events of its turn, up to its end or to the first
 /// that a person must look at.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/messages/stream",
+    operation_id = "post_message_stream",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path), RawQuery, ("Idempotency-Key" = Option<String>, Header, description = "Names the message when its body does not: sent twice, it is taken once.")),
+    request_body = MessageBody,
+    responses((status = 200, description = "Events of the turn, up to its end or to the first a person must look at.", body = Event, content_type = "text/event-stream")),
+)]
 pub(crate) async fn stream(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    Query(query): Query<EventsQuery>,
+    Query(query): Query<RawQuery>,
+    headers: HeaderMap,
     Json(body): Json<MessageBody>,
 ) -> Result<Response, ApiError> {
     let journal = state.sessions.journal(&id)?;
-    let accepted = state.sessions.send(&id, body.into()).await?;
+    let accepted = state.sessions.send(&id, named(body, &headers)?).await?;
     let until = Until::TurnNeedsSomebody(accepted.turn_id);
     Ok(follow(&state, journal, accepted.sequence, until, query.include_raw.unwrap_or(false)))
+}
+
+/// A message that is sent twice is taken once: `Idempotency-Key` names it when its body does not.
+fn named(body: MessageBody, headers: &HeaderMap) -> Result<Message, ApiError> {
+    let mut message = Message::from(body);
+    if let (None, Some(key)) = (&message.client_message_id, headers.get("idempotency-key")) {
+        let bad = |_| ApiError::new(Code::InvalidRequest, "`Idempotency-Key` is made of visible ASCII characters");
+        message.client_message_id = Some(key.to_str().map_err(bad)?.to_owned());
+    }
+    Ok(message)
 }

@@ -4,24 +4,42 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use protocol::{Code, CreateSession, SessionId, SessionInfo};
+use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::extract::{Json as Body, Path, Query};
+use crate::extract::{Json as Body, OptionalJson, Path, Query};
 use crate::state::AppState;
-use crate::wire::{Created, ListQuery, RenameBody, SessionList};
+use crate::wire::{Created, ForkBody, ListQuery, RenameBody, SessionList, SessionPolicy};
 
 /// `GET /v1/sessions`: all of them, or a page when `limit` or `cursor` is given.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions",
+    operation_id = "list_sessions",
+    tag = "sessions",
+    params(ListQuery),
+    responses((status = 200, description = "Newest first.", body = SessionList)),
+)]
 pub(crate) async fn list(
     State(state): State<AppState>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<SessionList>, ApiError> {
     let cursor = query.cursor.map(|cursor| cursor.parse()).transpose();
     let cursor = cursor.map_err(|_| ApiError::new(Code::InvalidRequest, "`cursor` is no place in the list"))?;
-    let page = state.sessions.list(cursor, query.limit.unwrap_or(usize::MAX))?;
+    let limit = query.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let page = state.sessions.list(cursor, limit)?;
     Ok(Json(SessionList { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-/// `GET /v1/sessions/{session_id}`
+/// `GET /v1/sessions/{session_id}`: one session.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "get_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "The session.", body = SessionInfo)),
+)]
 pub(crate) async fn show(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -30,6 +48,15 @@ pub(crate) async fn show(
 }
 
 /// `POST /v1/sessions/{session_id}`: makes it and starts its agent.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "create_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = CreateSession,
+    responses((status = 200, description = "It runs.", body = Created)),
+)]
 pub(crate) async fn create(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -40,6 +67,15 @@ pub(crate) async fn create(
 }
 
 /// `PATCH /v1/sessions/{session_id}`: another title.
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "rename_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = RenameBody,
+    responses((status = 200, description = "The session as it is now.", body = SessionInfo)),
+)]
 pub(crate) async fn rename(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -49,12 +85,28 @@ pub(crate) async fn rename(
 }
 
 /// `POST /v1/sessions/{session_id}/resume`: starts the agent of a session that sleeps.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/resume",
+    operation_id = "resume_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "Its agent runs.")),
+)]
 pub(crate) async fn resume(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
     state.sessions.resume(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/sessions/{session_id}/interrupt`: asks the agent to stop its turn.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/interrupt",
+    operation_id = "interrupt_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "The agent was asked to stop its turn.")),
+)]
 pub(crate) async fn interrupt(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
@@ -64,10 +116,71 @@ pub(crate) async fn interrupt(
 }
 
 /// `POST /v1/sessions/{session_id}/terminate`: twice is no error.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/terminate",
+    operation_id = "terminate_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "Every process of it is dead.")),
+)]
 pub(crate) async fn terminate(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
 ) -> Result<StatusCode, ApiError> {
     state.sessions.terminate(&id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/sessions/{session_id}/fork`: a new session that goes on where this one stands; this one stays as it is.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session_id}/fork",
+    operation_id = "fork_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    request_body = Option<ForkBody>,
+    responses((status = 200, description = "The new session.", body = SessionInfo)),
+)]
+pub(crate) async fn fork(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+    OptionalJson(body): OptionalJson<ForkBody>,
+) -> Result<Json<SessionInfo>, ApiError> {
+    let (new, title) = body.map_or((None, None), |body| (body.session_id, body.title));
+    let fresh = || SessionId::new(Uuid::now_v7().to_string());
+    let new = new.map_or_else(fresh, Ok).map_err(|error| ApiError::new(Code::Internal, error.to_string()))?;
+    Ok(Json(state.sessions.fork(&id, new, title).await?))
+}
+
+/// `DELETE /v1/sessions/{session_id}`: ends it if it runs, and forgets all of it but what it cost.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{session_id}",
+    operation_id = "delete_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 204, description = "It is gone; its id is never used again.")),
+)]
+pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
+    state.sessions.delete(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /v1/sessions/{session_id}/policy`: what it may do, and by what means each of it is enforced.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/policy",
+    operation_id = "get_session_policy",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "As it was told when its sandbox was made.", body = SessionPolicy)),
+)]
+pub(crate) async fn policy(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+) -> Result<Json<SessionPolicy>, ApiError> {
+    let policy = state.sessions.policy(&id).await?;
+    let keys = serde_json::to_value(policy.keys).unwrap_or_default();
+    Ok(Json(SessionPolicy { backend: policy.backend, keys }))
 }

@@ -4,23 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
 use protocol::{Code, SessionId};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use store::{By, Since, UsageRow};
+use utoipa::ToSchema;
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
 use crate::state::AppState;
-
-/// What `GET /v1/usage` can be asked.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UsageQuery {
-    by: Option<String>,
-    since: Option<String>,
-}
+use crate::wire::UsageQuery;
 
 /// The answer of `GET /v1/usage`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UsageList {
     by: &'static str,
@@ -29,7 +23,7 @@ pub(crate) struct UsageList {
 }
 
 /// What one session, account, user, agent, model or day used. Money is in pico-dollars (10⁻¹² USD).
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Used {
     name: String,
@@ -46,6 +40,14 @@ pub(crate) struct Used {
 }
 
 /// `GET /v1/usage`: what was used, by session unless `by` says otherwise, from the beginning or since a time.
+#[utoipa::path(
+    get,
+    path = "/v1/usage",
+    operation_id = "list_usage",
+    tag = "usage",
+    params(UsageQuery),
+    responses((status = 200, description = "One row a session, account, user, agent, model or day.", body = UsageList)),
+)]
 pub(crate) async fn list(
     State(state): State<AppState>,
     Query(query): Query<UsageQuery>,
@@ -57,6 +59,14 @@ pub(crate) async fn list(
 }
 
 /// `GET /v1/sessions/{session_id}/usage`: what one session used so far.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/usage",
+    operation_id = "get_session_usage",
+    tag = "usage",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "From its beginning.", body = Used)),
+)]
 pub(crate) async fn of_session(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,

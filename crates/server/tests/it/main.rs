@@ -6,17 +6,23 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access;
+mod agents;
 mod answers;
 mod child;
 mod client;
+mod document;
 mod events;
+mod files;
 mod full_disk;
+mod grants;
 mod killing;
+mod lifetime;
 mod messages;
 mod refusals;
 mod sessions;
 mod sockets;
 mod stage;
+mod tokens;
 mod usage;
 
 use std::future::Future;
@@ -37,8 +43,14 @@ fn main() -> ExitCode {
         _ => {}
     }
     let trials = [
+        document::trials(),
         refusals::trials(),
         access::trials(),
+        agents::trials(),
+        files::trials(),
+        grants::trials(),
+        lifetime::trials(),
+        tokens::trials(),
         sessions::trials(),
         messages::trials(),
         events::trials(),

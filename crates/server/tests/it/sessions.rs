@@ -13,6 +13,7 @@ crate::trials!(
     terminating_is_quick_final_and_idempotent,
     the_list_goes_on_where_it_stopped,
     the_agents_are_listed,
+    what_is_not_understood_of_an_agent_is_counted,
     the_directory_is_where_the_agent_works,
 );
 
@@ -94,6 +95,15 @@ async fn the_agents_are_listed() {
         (&json!("mock"), &json!(true), &json!(true))
     );
     assert_eq!(mock["capabilities"].as_object().unwrap().len(), 18);
+}
+
+async fn what_is_not_understood_of_an_agent_is_counted() {
+    let stage = Stage::new();
+    let drift = async || stage.client.get("/v1/agents").await.json()["agents"][0]["drift"].clone();
+    assert_eq!(drift().await, json!({}));
+    assert_eq!(stage.client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).await.status, 200);
+    stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/unparsed"}"#).await;
+    assert_eq!(drift().await, json!({"built-in": {"unparsed": 1, "unknown": 0}}));
 }
 
 async fn the_directory_is_where_the_agent_works() {

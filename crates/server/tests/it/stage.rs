@@ -19,6 +19,7 @@ use crate::client::Client;
 pub(crate) struct Stage {
     pub(crate) directory: TempDir,
     pub(crate) client: Client,
+    pub(crate) sessions: Sessions,
 }
 
 impl Stage {
@@ -27,9 +28,21 @@ impl Stage {
     }
 
     pub(crate) fn with(config: ServerConfig) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let app = app(open(directory.path()), config, CancellationToken::new());
-        Self { directory, client: Client::new(app) }
+        Self::on(tempfile::tempdir().unwrap(), config)
+    }
+
+    /// A server on a directory that is there.
+    pub(crate) fn on(directory: TempDir, config: ServerConfig) -> Self {
+        let sessions = open(directory.path());
+        let app = app(sessions.clone(), config, CancellationToken::new());
+        Self { directory, client: Client::new(app), sessions }
+    }
+
+    /// Another server on the directory of one whose sessions were closed.
+    pub(crate) fn restarted(self) -> Self {
+        let Self { directory, client, sessions } = self;
+        drop((client, sessions));
+        Self::on(directory, config())
     }
 
     /// A directory that is there.

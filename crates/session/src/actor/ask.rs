@@ -13,16 +13,61 @@ use tokio::time::Instant;
 use super::Actor;
 use crate::SessionError;
 use crate::pending::{PendingRequest, Request};
-use crate::turn::Input;
+use crate::turn::{Effect, Input};
 
 impl Actor {
-    pub(super) fn keep_permission(&mut self, permission: Permission, event: &Event) {
+    /// Records that the agent asks, and keeps it until it is answered; what was granted before is answered at once.
+    pub(super) fn permission_asked(
+        &mut self,
+        mut asked: Permission,
+        mut draft: Draft,
+    ) -> Result<Vec<Output>, SessionError> {
+        let (phase, effect) = self.phase.step(Input::Asked);
+        let grant = self.granted(&asked).filter(|_| effect == Effect::Keep).map(|grant| grant.grant_id.clone());
+        if let Some(grant) = &grant {
+            asked.metadata = Some(with("granted_by", asked.metadata.take(), grant.as_str()));
+            draft.body = EventBody::PermissionRequested(asked.clone());
+        }
+        let seat = self.seat.clone();
+        let mut shown = seat.hold();
+        let event = self.recorder.record(draft)?;
+        if grant.is_some() {
+            drop(shown);
+            return self.resolve_permission(&asked, PermissionReply::Once, Some("granted"));
+        }
+        self.phase = phase;
+        if effect == Effect::Keep {
+            self.keep_permission(asked, &event);
+            shown.pending = self.pending.told();
+            return Ok(Vec::new());
+        }
+        drop(shown);
+        self.resolve_permission(&asked, PermissionReply::Reject, Some("no_turn"))
+    }
+
+    /// The same for a question; nothing answers one but a person.
+    pub(super) fn question_asked(&mut self, asked: Question, draft: Draft) -> Result<Vec<Output>, SessionError> {
+        let seat = self.seat.clone();
+        let mut shown = seat.hold();
+        let event = self.recorder.record(draft)?;
+        let (phase, effect) = self.phase.step(Input::Asked);
+        self.phase = phase;
+        if effect == Effect::Keep {
+            self.keep_question(asked, &event);
+            shown.pending = self.pending.told();
+            return Ok(Vec::new());
+        }
+        drop(shown);
+        self.resolve_question(&asked, None, Some("no_turn"))
+    }
+
+    fn keep_permission(&mut self, permission: Permission, event: &Event) {
         let patience = self.host.timing.permission;
         let told = told(event, patience, Request::Permission(permission.clone()));
         self.pending.ask_permission(permission, told);
     }
 
-    pub(super) fn keep_question(&mut self, question: Question, event: &Event) {
+    fn keep_question(&mut self, question: Question, event: &Event) {
         let patience = self.host.timing.question;
         let told = told(event, patience, Request::Question(question.clone()));
         self.pending.ask_question(question, told);
@@ -36,6 +81,9 @@ impl Actor {
         let asked = self.pending.permission(id).cloned();
         let asked = asked.ok_or_else(|| SessionError::PermissionNotPending(id.clone()))?;
         let outputs = self.resolve_permission(&asked, reply, None)?;
+        if reply == PermissionReply::Always {
+            self.grant(&asked)?;
+        }
         self.heard();
         self.recorder.sync().await?;
         self.play(outputs).await
@@ -104,7 +152,9 @@ impl Actor {
         if self.pending.remove_permission(&asked.permission_id) {
             self.phase = self.phase.step(Input::Answered).0;
         }
-        Ok(self.live.as_mut().map(|live| live.dialogue.permission(&asked.permission_id, reply)).unwrap_or_default())
+        // What holds for longer is kept by us: an agent could neither tell what it covers nor take it back.
+        let told = if reply == PermissionReply::Always { PermissionReply::Once } else { reply };
+        Ok(self.live.as_mut().map(|live| live.dialogue.permission(&asked.permission_id, told)).unwrap_or_default())
     }
 
     /// Records the answer and takes the question out; what the agent must be told comes back.
@@ -138,14 +188,20 @@ pub(crate) fn resolved_question(asked: &Question, answers: Option<Vec<Vec<String
 }
 
 fn with_reason(metadata: Option<Value>, reason: Option<&str>) -> Option<Value> {
-    let Some(reason) = reason else { return metadata };
+    match reason {
+        Some(reason) => Some(with("reason", metadata, reason)),
+        None => metadata,
+    }
+}
+
+fn with(name: &str, metadata: Option<Value>, text: &str) -> Value {
     let mut map = match metadata {
         Some(Value::Object(map)) => map,
         Some(other) => Map::from_iter([("asked".to_owned(), other)]),
         None => Map::new(),
     };
-    map.insert("reason".to_owned(), Value::String(reason.to_owned()));
-    Some(Value::Object(map))
+    map.insert(name.to_owned(), Value::String(text.to_owned()));
+    Value::Object(map)
 }
 
 fn told(event: &Event, patience: std::time::Duration, request: Request) -> PendingRequest {

@@ -4,7 +4,7 @@
 //! and when the agent is gone, and each time the record tells what differs from the host.
 
 use protocol::{EventBody, WorkspaceChanged};
-use sandbox::{ChangeKind, Layers, SavedChanges};
+use sandbox::{ChangeKind, Layers, Sandbox, SavedChanges};
 
 use super::Actor;
 use crate::SessionError;
@@ -23,6 +23,24 @@ impl Actor {
     /// Saves what a sandbox held, now that nothing writes to it any more.
     pub(super) async fn keep_last_changes(&mut self, layers: Layers) -> Result<(), SessionError> {
         self.keep(move |into| SavedChanges::save_final(&layers, into)).await
+    }
+
+    /// Puts what earlier sandboxes of this session changed into its next one. Where that cannot be, it is set
+    /// aside: what the next one saves must not take the place of work nobody has looked at.
+    pub(super) async fn restore_changes(&mut self, sandbox: &dyn Sandbox) -> Result<(), SessionError> {
+        let from = self.host.shelf.changes(&self.plan.id);
+        let saved = match blocking(move || Ok(SavedChanges::open(&from))).await? {
+            Ok(saved) => saved,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(SessionError::Changes(error)),
+        };
+        if sandbox.layers().is_some_and(|layers| layers.lower == saved.workspace()) {
+            match saved.restore(sandbox).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tracing::warn!(session = %self.plan.id, %error, "earlier changes are set aside"),
+            }
+        }
+        self.host.shelf.set_changes_aside(&self.plan.id, self.plan.epoch).await
     }
 
     async fn keep(
@@ -44,7 +62,8 @@ impl Actor {
     }
 }
 
-fn summary(saved: &SavedChanges) -> WorkspaceChanged {
+/// What differs from the host, by kind.
+pub(crate) fn summary(saved: &SavedChanges) -> WorkspaceChanged {
     let of = |kind: ChangeKind| {
         let paths = saved.changes().filter(|change| change.kind == kind);
         paths.map(|change| change.path.to_string_lossy().into_owned()).collect()

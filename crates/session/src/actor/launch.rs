@@ -1,27 +1,23 @@
 //! How a session's sandbox is made and its agent started: for the first time, or again.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use agents::{Dialogue as _, Normalized};
-use egress::LivePolicy;
-use gateway::{Identity, SessionToken};
-use policy::Effective;
+use gateway::SessionToken;
 use protocol::{EventBody, PolicyEffective, SessionRegistered};
-use sandbox::{EGRESS_PORT, ExecSpec, Port, Sandbox, SandboxError, SandboxSpec};
-use store::{FileJournal, Limit, Most, Scope, Window};
+use sandbox::{ExecSpec, Sandbox};
+use store::FileJournal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::{Actor, Quiet, Ready};
 use crate::SessionError;
 use crate::command::Command;
+use crate::doors::Doors;
 use crate::host::Host;
 use crate::left::Left;
-use crate::live::{Doors, Live};
+use crate::live::Live;
 use crate::pending::Pending;
 use crate::plan::{self, Plan};
 use crate::receipts::Receipts;
@@ -29,6 +25,7 @@ use crate::recorder::Recorder;
 use crate::recovery;
 use crate::seat::Seat;
 use crate::shelf::blocking;
+use crate::skills::Equipment;
 use crate::turn::Phase;
 
 impl Actor {
@@ -112,6 +109,7 @@ impl Actor {
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
         actor.queue = left.queued;
+        actor.grants = left.grants;
         Ok(actor)
     }
 
@@ -128,8 +126,10 @@ impl Actor {
             queue: VecDeque::new(),
             receipts: Receipts::default(),
             pending: Pending::default(),
+            grants: Vec::new(),
             quiet: Quiet { since: Instant::now(), last: 0 },
             stop_by: None,
+            turn_by: Instant::now(),
             turns: 0,
             woken: false,
             torn: false,
@@ -144,7 +144,6 @@ impl Actor {
         }
         let record = self.host.shelf.raise_epoch(&self.plan.id).await?;
         self.plan.epoch = plan::epoch(&record);
-        self.host.shelf.set_changes_aside(&self.plan.id, self.plan.epoch).await?;
         self.told_changes = None;
         self.turns = 0;
         let (sandbox, token) = sandbox(&self.host, &self.plan).await?;
@@ -161,6 +160,8 @@ impl Actor {
                 return Err(error);
             }
         };
+        let sandbox: Arc<dyn Sandbox> = sandbox.into();
+        self.seat.house(&sandbox);
         let live = Live::new(dialogue, sandbox, doors, process, self.host.timing.exit_grace);
         let live = self.live.insert(live);
         self.woken = true;
@@ -183,16 +184,14 @@ impl Actor {
             sandbox_id: sandbox.id().to_owned(),
             task_name: self.plan.options.task_name.clone(),
         }))?;
-        let doors = Doors { models: self.attach(sandbox, &token)?, egress: self.attach_egress(sandbox)? };
+        let doors = Doors::open(&self.host, &self.plan, &self.recorder, sandbox, &token)?;
         let enlisted = self.plan.enlisted(&self.host.roster)?;
         let context = self.plan.context(&enlisted, token);
         let mut launch = enlisted.agent.plan(&context)?;
-        if doors.egress.is_some() {
-            let address = (Ipv4Addr::LOCALHOST, EGRESS_PORT).into();
-            let variables = egress::proxy_environment(address);
-            launch.env.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        }
-        if self.plan.epoch > 1 {
+        launch.env.extend(doors.environment());
+        // The first start of a fork goes on where another session stood.
+        if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
+            self.restore_changes(sandbox).await?;
             self.restore_memory(sandbox, launch.memory).await;
         }
         let dialogue = Normalized::new(enlisted.agent.native(&context));
@@ -201,59 +200,6 @@ impl Actor {
         let process = sandbox.exec(spec).await?;
         Ok((dialogue, doors, process))
     }
-
-    fn attach(&self, sandbox: &dyn Sandbox, token: &str) -> Result<Option<gateway::Attachment>, SessionError> {
-        let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
-        let options = &self.plan.options;
-        let identity = Identity {
-            session: self.plan.id.clone(),
-            token: SessionToken::of(token),
-            account: options.account.clone().unwrap_or_else(|| self.plan.id.to_string()),
-            user: options.user.clone(),
-            key: None,
-            agent: Some(self.plan.agent.clone()),
-            run: self.plan.id.to_string(),
-            attempt: self.plan.epoch,
-            journal: self.recorder.journal().clone(),
-            bodies: self.host.shelf.bodies(),
-            turn: self.recorder.turn.clone(),
-            upstream: self.host.upstream.clone(),
-            policy: Some(self.plan.policy.clone()),
-            budgets: budgets(&self.plan.policy),
-            limits: self.host.limits.clone(),
-        };
-        let attached = self.host.gateway.attach(listener, identity);
-        attached.map(Some).map_err(|source| not_served("the model gateway's port", source))
-    }
-
-    fn attach_egress(&self, sandbox: &dyn Sandbox) -> Result<Option<egress::Attachment>, SessionError> {
-        let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
-        let turn = self.recorder.turn.clone();
-        let identity = egress::Identity {
-            session: self.plan.id.clone(),
-            journal: self.recorder.journal().clone(),
-            turn: Arc::new(move || turn.get()),
-            policy: LivePolicy::new((*self.plan.policy).clone()),
-            limits: egress::Limits::default(),
-        };
-        let attached = self.host.egress.attach(listener, identity);
-        attached.map(Some).map_err(|source| not_served("the egress port", source))
-    }
-}
-
-/// What the policy lets a session spend on models.
-fn budgets(policy: &Effective) -> Vec<Limit> {
-    let models = policy.models();
-    let of_session =
-        |name: &str, most| Limit { name: name.to_owned(), scope: Scope::Session, window: Window::Ever, most };
-    vec![
-        of_session("models.budget_usd", Most::Picos(models.budget_picos)),
-        of_session("models.max_requests", Most::Requests(models.max_requests)),
-    ]
-}
-
-fn not_served(port: &str, source: std::io::Error) -> SessionError {
-    SessionError::Sandbox(SandboxError::Create { step: format!("serve {port}"), source })
 }
 
 /// Makes the sandbox of a plan, and the token its agent will hold.
@@ -263,13 +209,15 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String),
     }
     let (_, token) = SessionToken::issue();
     let enlisted = plan.enlisted(&host.roster)?;
-    let launch = enlisted.agent.plan(&plan.context(&enlisted, token.clone()))?;
-    let spec = SandboxSpec {
-        id: format!("sbx_{}", Uuid::now_v7().simple()),
-        workspace: plan.directory.clone(),
-        mounts: launch.mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
-        files: launch.files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
-        policy: plan.policy.clone(),
-    };
-    Ok((host.backend.create(spec).await?, token))
+    let mut launch = enlisted.agent.plan(&plan.context(&enlisted, token.clone()))?;
+    let equipment = Equipment::fetch(&host.shelf, plan).await?;
+    launch.mounts.extend(equipment.mounts());
+    let sandbox = host.backend.create(plan.sandbox(launch.mounts, launch.files)).await?;
+    match equipment.put(&*sandbox, enlisted.agent.skill_root()).await {
+        Ok(()) => Ok((sandbox, token)),
+        Err(error) => {
+            sandbox.destroy().await?;
+            Err(error)
+        }
+    }
 }

@@ -153,7 +153,7 @@ impl Actor {
         self.recorder.daemon(EventBody::Error(ErrorData {
             message: message.to_owned(),
             code: Some(Code::AgentProcessExited.as_str().to_owned()),
-            details: Some(json!({"exit_code": exit.code, "signal": exit.signal})),
+            details: Some(details(exit)),
         }))?;
         Ok(())
     }
@@ -172,8 +172,17 @@ impl Actor {
     }
 }
 
+fn details(exit: Exit) -> serde_json::Value {
+    let mut details = json!({"exit_code": exit.code, "signal": exit.signal});
+    if exit.out_of_memory {
+        details["out_of_memory"] = json!(true);
+    }
+    details
+}
+
 fn obituary(exit: Exit, phase: Phase) -> String {
     let how = match (exit.code, exit.signal) {
+        _ if exit.out_of_memory => "was ended for want of memory".to_owned(),
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "went away".to_owned(),

@@ -12,6 +12,7 @@ use sandbox::{ExecSpec, Sandbox};
 
 use super::Actor;
 use crate::live::Live;
+use crate::skills;
 
 /// More than this is no memory of a conversation; the session then cannot be resumed.
 const CAP: usize = 64 << 20;
@@ -61,6 +62,7 @@ impl Actor {
 
     /// Drops what was kept: the session has ended.
     pub(super) async fn forget(&mut self) {
+        skills::forget(&self.host.shelf, &self.plan.id).await;
         let path: PathBuf = self.host.shelf.memory(&self.plan.id);
         match tokio::fs::remove_file(&path).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

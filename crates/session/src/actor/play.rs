@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use agents::{Dialogue as _, Output, Prompt};
-use protocol::{AgentUnparsed, Draft, EventBody, PermissionReply, TurnId};
+use protocol::{AgentUnparsed, Draft, EventBody, TurnId};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -48,6 +48,7 @@ impl Actor {
         debug_assert_eq!(effect, Effect::Start, "a turn was started in the middle of another");
         self.recorder.turn_started(&turn, &message)?;
         self.phase = phase;
+        self.turn_by = Instant::now() + self.plan.policy.limits().timeout;
         self.heard();
         let Some(live) = &mut self.live else { return Ok(()) };
         let outputs = live.dialogue.prompt(&Prompt { text: message.text, attachments: message.attachments });
@@ -74,28 +75,15 @@ impl Actor {
 
     /// Records an event of the agent; what it makes the dialogue do comes back.
     pub(super) fn event(&mut self, draft: Draft) -> Result<Vec<Output>, SessionError> {
+        self.host.drift.observe(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
         match &draft.body {
             EventBody::PermissionRequested(permission) => {
                 let permission = permission.clone();
-                let event = self.recorder.record(draft)?;
-                let (phase, effect) = self.phase.step(Input::Asked);
-                self.phase = phase;
-                if effect == Effect::Keep {
-                    self.keep_permission(permission, &event);
-                    return Ok(Vec::new());
-                }
-                self.resolve_permission(&permission, PermissionReply::Reject, Some("no_turn"))
+                self.permission_asked(permission, draft)
             }
             EventBody::QuestionRequested(question) => {
                 let question = question.clone();
-                let event = self.recorder.record(draft)?;
-                let (phase, effect) = self.phase.step(Input::Asked);
-                self.phase = phase;
-                if effect == Effect::Keep {
-                    self.keep_question(question, &event);
-                    return Ok(Vec::new());
-                }
-                self.resolve_question(&question, None, Some("no_turn"))
+                self.question_asked(question, draft)
             }
             EventBody::PermissionResolved(permission) => {
                 let was_open = self.pending.remove_permission(&permission.permission_id);

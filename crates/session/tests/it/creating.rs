@@ -63,7 +63,13 @@ async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
         (in_directory(&stage.directory.path().join("nowhere")), "invalid_request"),
         (in_directory(&file), "invalid_request"),
         (CreateSession { variant: Some("high".to_owned()), ..request() }, "invalid_request"),
-        (CreateSession { skills: Some(serde_json::json!({"sources": []})), ..request() }, "invalid_request"),
+        (
+            CreateSession {
+                skills: Some(serde_json::json!({"sources": [{"type": "local", "source": "/"}]})),
+                ..request()
+            },
+            "invalid_request",
+        ),
     ];
     for (request, code) in refused {
         let error = stage.create("s1", request).await.unwrap_err();

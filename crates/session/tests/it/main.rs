@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod asking;
+mod clients;
 mod creating;
 mod ending;
 mod recovering;
@@ -24,7 +25,14 @@ fn main() -> ExitCode {
         let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
         return mock::main(settings, std::io::stdin(), std::io::stdout());
     }
-    let trials = [creating::trials(), turns::trials(), asking::trials(), ending::trials(), recovering::trials()];
+    let trials = [
+        clients::trials(),
+        creating::trials(),
+        turns::trials(),
+        asking::trials(),
+        ending::trials(),
+        recovering::trials(),
+    ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 

@@ -137,7 +137,14 @@ pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
 
 /// The default preset with the one mode that can be had without a wall.
 fn policy() -> Arc<Effective> {
+    policy_with("overlay", "bind")
+}
+
+/// The same with other words in it.
+pub(crate) fn policy_with(old: &str, new: &str) -> Arc<Effective> {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
+    assert!(old == "overlay" || text.contains(old), "the preset has no `{old}`");
+    let text = text.replace(old, new);
     let base = Base::read(&Source::new("test", text)).unwrap();
     Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }

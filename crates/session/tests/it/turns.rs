@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use protocol::{ContentPart, EventBody, SessionId, TurnId, TurnOutcome};
-use session::{Message, SessionError, Timing, WhenBusy};
+use session::{Message, Options, SessionError, Timing, WhenBusy};
 
-use crate::stage::{Stage, kinds, outcome, type_of};
+use crate::stage::{Stage, id, kinds, outcome, policy_with, request, type_of};
 
 crate::trials!(
     a_turn_is_told_from_its_start_to_its_end,
@@ -16,6 +16,7 @@ crate::trials!(
     an_interrupt_ends_the_turn_and_only_the_turn,
     an_agent_that_does_not_stop_is_ended_and_started_again,
     a_silent_turn_times_out,
+    a_turn_ends_when_its_policy_says,
     the_same_message_is_taken_once,
     ten_megabytes_in_a_line_are_read,
     ten_megabytes_of_noise_are_measured,
@@ -108,6 +109,13 @@ async fn a_silent_turn_times_out() {
     let brief = Duration::from_millis(50);
     let stage = Stage::with(Timing { silence: brief, stop_grace: brief, ..Timing::default() });
     let session = stage.session("s1").await;
+    assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
+}
+
+async fn a_turn_ends_when_its_policy_says() {
+    let stage = Stage::new();
+    let options = Options { policy: Some(policy_with("timeout: 30m", "timeout: 1s")), ..Options::default() };
+    let session = stage.sessions.create(id("s1"), request(), options).await.unwrap().session_id;
     assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
 }
 

@@ -14,7 +14,9 @@ use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 
-const SCHEMA: &[&str] = &["CREATE TABLE session (
+/// The steps of the database that sessions and tokens share.
+pub(crate) const SCHEMA: &[&str] = &[
+    "CREATE TABLE session (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     name TEXT NOT NULL UNIQUE,
@@ -35,7 +37,20 @@ const SCHEMA: &[&str] = &["CREATE TABLE session (
     epoch INTEGER NOT NULL DEFAULT 1,
     owner TEXT NOT NULL
 ) STRICT;
-CREATE INDEX session_running ON session (owner) WHERE outcome IS NULL;"];
+CREATE INDEX session_running ON session (owner) WHERE outcome IS NULL;",
+    // A deleted session keeps its row: what it cost keeps its name, and no other session can take its id.
+    "ALTER TABLE session ADD COLUMN deleted_ms INTEGER;
+CREATE VIEW kept AS SELECT * FROM session WHERE deleted_ms IS NULL;
+CREATE TABLE token (
+    id TEXT PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    name TEXT,
+    scopes TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    revoked_ms INTEGER
+) STRICT, WITHOUT ROWID;",
+];
 
 /// So many ids are named when a reference fits more than one.
 const AMBIGUOUS_SHOWN: usize = 5;
@@ -127,7 +142,7 @@ impl SessionIndex {
                 event_count = max(event_count, coalesce(:event_count, 0)),
                 outcome = coalesce(outcome, :outcome),
                 updated_ms = max(updated_ms, :now)
-             WHERE id = :id RETURNING {}",
+             WHERE id = :id AND deleted_ms IS NULL RETURNING {}",
             Placed::COLUMNS
         );
         let values = named_params! {
@@ -144,6 +159,13 @@ impl SessionIndex {
         let connection = lock(&self.connection);
         let row = connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?;
         row.map(|placed| placed.record).ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
+    }
+
+    /// Forgets a session that has ended, but for its id and its name; whether it was there.
+    pub fn delete(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
+        let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL
+             WHERE id = ?2 AND deleted_ms IS NULL AND outcome IS NOT NULL";
+        Ok(lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0)
     }
 
     /// Sessions that have not ended although their owner has: killed, or crashed.
@@ -213,7 +235,7 @@ impl SessionIndex {
 }
 
 fn many(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Vec<Placed>> {
-    let sql = format!("SELECT {} FROM session {clause}", Placed::COLUMNS);
+    let sql = format!("SELECT {} FROM kept {clause}", Placed::COLUMNS);
     connection.prepare_cached(&sql)?.query_map(values, Placed::read)?.collect()
 }
 

@@ -1,0 +1,59 @@
+//! `viv api`: one call of the session API, over the socket of the data directory, so that no token is needed.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use clap::Args;
+use hyper::Method;
+use protocol::Code;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::table::print;
+
+#[derive(Debug, Args)]
+pub(crate) struct ApiArguments {
+    /// GET, POST, PATCH or DELETE
+    method: String,
+    /// The path, e.g. /v1/sessions
+    path: String,
+    /// A JSON body; `-` reads stdin
+    #[arg(long, short, value_name = "JSON")]
+    data: Option<String>,
+}
+
+/// Carries out `viv api`.
+pub(crate) async fn carry_out(arguments: ApiArguments, config: Config) -> Result<ExitCode, Failure> {
+    let wrong = |what: String| Failure::new(Code::InvalidRequest, what).help("viv api GET /openapi.json");
+    let method: Method =
+        arguments.method.to_uppercase().parse().map_err(|_| wrong(format!("`{}` is no method", arguments.method)))?;
+    if !arguments.path.starts_with('/') {
+        return Err(wrong(format!("`{}` is no path: it begins with `/`", arguments.path)));
+    }
+    let body = arguments.data.as_deref().map(read_body).transpose()?;
+    let client = Client::required(&host::data_dir(&config)?).await?;
+    let answer = client.call(method, &arguments.path, body).await?;
+    let text = match serde_json::from_slice::<Value>(&answer) {
+        Ok(value) => serde_json::to_string_pretty(&value).unwrap_or_default() + "\n",
+        // An event stream, or a file.
+        Err(_) => String::from_utf8_lossy(&answer).into_owned(),
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_body(text: &str) -> Result<Value, Failure> {
+    let mut read = String::new();
+    let text = if text == "-" {
+        let stdin = std::io::stdin().read_to_string(&mut read);
+        stdin.map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
+        &read
+    } else {
+        text
+    };
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new(Code::InvalidRequest, "the body is no JSON").because(&error))
+}

@@ -1,0 +1,120 @@
+//! Whether a key is good: one small call, and what its vendor says.
+
+use bytes::Bytes;
+use gateway::{Endpoint, Upstream, UpstreamRequest, Vendor, VendorConfig};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Method};
+use protocol::{CallId, SessionId};
+use serde_json::json;
+
+use crate::config::{Config, Credential, Form, Kind, Provider};
+use crate::upstream;
+
+/// How a key stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Health {
+    /// Its vendor answered a call.
+    Good,
+    /// Its vendor refused it, with this status.
+    Invalid(u16),
+    /// Its vendor could not be asked, or gave no answer to go by.
+    Unreachable(String),
+}
+
+impl Health {
+    /// For programs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Invalid(_) => "invalid",
+            Self::Unreachable(_) => "unreachable",
+        }
+    }
+
+    pub(super) fn detail(&self) -> Option<String> {
+        match self {
+            Self::Good => None,
+            Self::Invalid(status) => Some(format!("answered {status}")),
+            Self::Unreachable(why) => Some(why.clone()),
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let detail = self.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        format!("{}{detail}", self.word())
+    }
+}
+
+/// Whose API the gateway would use a key of `provider` for.
+pub(super) fn kind(provider: &Provider) -> Option<Kind> {
+    match provider {
+        Provider::Anthropic => Some(Kind::Anthropic),
+        Provider::Openai => Some(Kind::Openai),
+        Provider::Gemini => Some(Kind::Gemini),
+        Provider::Github | Provider::Other(_) => None,
+    }
+}
+
+/// Tries a key at the address that is configured for its vendor, else at the vendor's own; nothing else is tried.
+pub(super) async fn check(config: &Config, credential: &Credential) -> Option<Health> {
+    let kind = kind(&credential.provider).filter(|_| credential.form == Form::Key)?;
+    let (vendor, usual) = upstream::vendor(kind)?;
+    let configured = config.file.upstreams.values().find(|section| section.kind == kind);
+    let address = configured.and_then(|section| section.base_url.as_deref()).or(usual)?;
+    let key = Some(credential.secret.clone());
+    let vendor = VendorConfig { key, retries: 0, ..VendorConfig::new(credential.provider.name(), vendor, address) };
+    Some(match Vendor::new(vendor) {
+        Ok(vendor) => ask(&vendor, kind).await,
+        Err(error) => Health::Unreachable(error.to_string()),
+    })
+}
+
+async fn ask(vendor: &Vendor, kind: Kind) -> Health {
+    let Some(request) = request(kind) else { return Health::Unreachable("there is no call to try".to_owned()) };
+    match vendor.send(request).await {
+        Ok(answer) if answer.status.is_success() => Health::Good,
+        Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => Health::Invalid(answer.status.as_u16()),
+        Ok(answer) => Health::Unreachable(format!("answered {}", answer.status.as_u16())),
+        Err(error) => Health::Unreachable(error.to_string()),
+    }
+}
+
+/// The smallest call there is: counting where the vendor counts for nothing, else one token.
+fn request(kind: Kind) -> Option<UpstreamRequest> {
+    let hi = json!([{"role": "user", "content": "hi"}]);
+    let (endpoint, path, model, body) = match kind {
+        Kind::Anthropic => {
+            let model = "claude-haiku-4-5";
+            let body = json!({"model": model, "messages": hi});
+            (Endpoint::CountTokens, "/v1/messages/count_tokens".to_owned(), model, body)
+        }
+        Kind::Openai => {
+            let model = "gpt-5-nano";
+            let body = json!({"model": model, "messages": hi, "max_completion_tokens": 1});
+            (Endpoint::ChatCompletions, "/v1/chat/completions".to_owned(), model, body)
+        }
+        Kind::Gemini => {
+            let model = "gemini-2.5-flash-lite";
+            let contents = json!([{"role": "user", "parts": [{"text": "hi"}]}]);
+            let body = json!({"contents": contents, "generationConfig": {"maxOutputTokens": 1}});
+            (Endpoint::GenerateContent, format!("/v1beta/models/{model}:generateContent"), model, body)
+        }
+        _ => return None,
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    Some(UpstreamRequest {
+        endpoint,
+        method: Method::POST,
+        path_and_query: path,
+        headers,
+        body: Bytes::from(body.to_string()),
+        model: model.to_owned(),
+        stream: false,
+        call: CallId::new("call_credentials").ok()?,
+        session: SessionId::new("credentials").ok()?,
+        account: "credentials".to_owned(),
+    })
+}

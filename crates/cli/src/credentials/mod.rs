@@ -1,0 +1,94 @@
+//! `viv credentials`: which credentials this host has, from where, and whether they are good. Never what they are.
+//!
+//! Keys are used by the gateway, outside every sandbox; nothing of what is listed here is ever put into one.
+
+mod health;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use protocol::Code;
+use serde_json::json;
+
+use crate::config::{self, Config, Credential, Form};
+use crate::failure::Failure;
+use crate::host;
+use crate::table::{Table, print, print_json};
+
+use health::Health;
+
+#[derive(Debug, Args)]
+pub(crate) struct CredentialsArguments {
+    /// Try each key with one small call
+    #[arg(long)]
+    check: bool,
+}
+
+/// Carries out `viv credentials`. With `--check` it fails when a key is not good or its vendor cannot be reached.
+pub(crate) fn carry_out(arguments: &CredentialsArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let found = config::credentials();
+    let checked = if arguments.check { check(config, &found)? } else { found.iter().map(|_| None).collect() };
+    let rows: Vec<_> = found.iter().zip(checked).collect();
+    if json {
+        print_json(&rows.iter().map(|(credential, health)| as_json(credential, health.as_ref())).collect())?;
+    } else {
+        let head = ["PROVIDER", "SORT", "FROM", "USED BY", "HEALTH"];
+        let shown = rows.iter().map(|(credential, health)| row(credential, health.as_ref())).collect();
+        print(&Table { head, rows: shown }.text())?;
+    }
+    Ok(exit_code(rows.iter().filter_map(|(_, health)| health.as_ref())))
+}
+
+fn check(config: &Config, found: &[Credential]) -> Result<Vec<Option<Health>>, Failure> {
+    host::on_runtime(async {
+        let mut checked = Vec::new();
+        for credential in found {
+            checked.push(health::check(config, credential).await);
+        }
+        Ok(checked)
+    })
+}
+
+/// The worst of all: a bad key before a vendor that cannot be reached.
+fn exit_code<'a>(all: impl Iterator<Item = &'a Health>) -> ExitCode {
+    let worst = all.filter_map(|health| match health {
+        Health::Good => None,
+        Health::Unreachable(_) => Some(Code::UpstreamError),
+        Health::Invalid(_) => Some(Code::TokenInvalid),
+    });
+    let worst = worst.min_by_key(|code| *code != Code::TokenInvalid);
+    worst.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.exit()))
+}
+
+fn sort(credential: &Credential) -> &'static str {
+    match credential.form {
+        Form::Key => "key",
+        Form::Login => "login",
+    }
+}
+
+/// Who uses it: a login belongs to the program that made it.
+fn user(credential: &Credential) -> &'static str {
+    if health::kind(&credential.provider).is_some() && credential.form == Form::Key { "gateway" } else { "nobody" }
+}
+
+fn row(credential: &Credential, health: Option<&Health>) -> [String; 5] {
+    [
+        credential.provider.name().to_owned(),
+        sort(credential).to_owned(),
+        credential.source.clone(),
+        user(credential).to_owned(),
+        health.map(Health::text).unwrap_or_default(),
+    ]
+}
+
+fn as_json(credential: &Credential, health: Option<&Health>) -> serde_json::Value {
+    json!({
+        "provider": credential.provider.name(),
+        "sort": sort(credential),
+        "source": credential.source,
+        "used_by": user(credential),
+        "health": health.map(Health::word),
+        "detail": health.and_then(Health::detail),
+    })
+}

@@ -1,0 +1,56 @@
+//! Skills and MCP servers as they are typed, in the words of the session API.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use protocol::Code;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// The MCP servers of a JSON file: by name.
+pub(crate) fn mcp(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
+    let wrong = |error: &dyn std::error::Error| {
+        Failure::new(Code::InvalidRequest, format!("`{}` holds no MCP servers", path.display()))
+            .because(error)
+            .help("see docs/skills-and-mcp.md")
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    serde_json::from_str(&text).map_err(|error| wrong(&error))
+}
+
+/// Where skills come from.
+pub(crate) fn skills(sources: &[String]) -> Result<Option<Value>, Failure> {
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    let sources = sources.iter().map(|source| {
+        if source.contains("://") {
+            return Ok(json!({"type": "git", "source": source}));
+        }
+        match Path::new(source).canonicalize() {
+            Ok(directory) => Ok(json!({"type": "local", "source": directory})),
+            Err(_) if source.split('/').count() == 2 => Ok(json!({"type": "github", "source": source})),
+            Err(error) => {
+                let what = format!("skills `{source}` cannot be found");
+                Err(Failure::new(Code::InvalidRequest, what).because(&error).help("see docs/skills-and-mcp.md"))
+            }
+        }
+    });
+    Ok(Some(json!({"sources": sources.collect::<Result<Vec<_>, _>>()?})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_told_by_how_it_is_written() {
+        let kind = |source: &str| skills(&[source.to_owned()]).unwrap().unwrap()["sources"][0]["type"].clone();
+        assert_eq!(kind("/"), "local");
+        assert_eq!(kind("https://example.com/skills.git"), "git");
+        assert_eq!(kind("owner/no-such-folder-here"), "github");
+        assert!(skills(&["/nowhere/at/all".to_owned()]).is_err());
+        assert_eq!(skills(&[]).unwrap(), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! What becomes of a session's changes when its turn is done.
+
+use ::policy::Effective;
+use protocol::{Code, SessionInfo, TurnOutcome};
+
+use super::{Ending, ask};
+use crate::args::OnFinish;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::sessions::{apply, diff};
+
+/// What a session leaves.
+pub(super) struct Left<'a> {
+    pub(super) config: &'a Config,
+    pub(super) session: &'a SessionInfo,
+    /// What the session was under.
+    pub(super) policy: &'a Effective,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It is there to be looked at.
+    Kept,
+    /// It is on the host, or gone.
+    Done,
+}
+
+/// Refuses, before anything is done, to ask where nobody can answer.
+pub(super) fn check(wish: OnFinish, on_terminal: bool) -> Result<(), Failure> {
+    if wish == OnFinish::Ask && !on_terminal {
+        let what = "`--on-finish=ask` needs a terminal to ask on";
+        return Err(Failure::new(Code::InvalidRequest, what).help("viv run --on-finish=keep AGENT PROMPT"));
+    }
+    Ok(())
+}
+
+impl Left<'_> {
+    /// Does to the changes what was wished.
+    pub(super) async fn settle(&self, wish: OnFinish, ending: Ending) -> Result<Settled, Failure> {
+        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
+        if wish == OnFinish::Keep || !directory.exists() {
+            return Ok(Settled::Kept);
+        }
+        match wish {
+            OnFinish::Apply if ending == Ending::Turn(TurnOutcome::Completed) => self.apply(),
+            OnFinish::Apply => {
+                anstream::eprintln!("the turn was not completed: its changes are kept, not applied");
+                Ok(Settled::Kept)
+            }
+            OnFinish::Ask if matches!(ending, Ending::Turn(_)) => self.ask().await,
+            OnFinish::Discard => self.discard(),
+            OnFinish::Keep | OnFinish::Ask => Ok(Settled::Kept),
+        }
+    }
+
+    async fn ask(&self) -> Result<Settled, Failure> {
+        let stat = diff::stat(self.config, &self.session.session_id)?;
+        if stat.is_empty() {
+            return Ok(Settled::Kept);
+        }
+        anstream::eprint!("{stat}");
+        match ask("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
+            "a" | "apply" => self.apply(),
+            "d" | "discard" => self.discard(),
+            _ => Ok(Settled::Kept),
+        }
+    }
+
+    fn apply(&self) -> Result<Settled, Failure> {
+        anstream::eprint!("{}", apply::all(self.config, self.session, self.policy)?);
+        Ok(Settled::Done)
+    }
+
+    fn discard(&self) -> Result<Settled, Failure> {
+        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
+        let discarded = sandbox::discard(&directory);
+        discarded.map_err(|error| diff::unreadable(&self.session.session_id, &error))?;
+        anstream::eprintln!("its changes were discarded");
+        Ok(Settled::Done)
+    }
+}

@@ -1,0 +1,100 @@
+//! What is done to a session through whoever runs it: `viv sessions attach`, `send` and `fork`.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use hyper::Method;
+use protocol::{Code, Event, EventBody, PermissionReply, SessionId};
+use serde_json::json;
+use store::{DataDir, SessionRecord};
+
+use super::watch::show;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::run::{ask, is_open};
+use crate::signals::Signals;
+use crate::table::{print, print_json};
+use crate::timeline::Timeline;
+
+/// `viv sessions send`
+pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &str) -> Result<(), Failure> {
+    let mut read = String::new();
+    let message = if message == "-" {
+        let stdin = std::io::stdin().read_to_string(&mut read);
+        stdin.map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
+        read.trim_end()
+    } else {
+        message
+    };
+    Client::of_session(directory, record).await?.send(&record.info.session_id, message).await
+}
+
+/// `viv sessions fork`
+pub(super) async fn fork(
+    directory: &DataDir,
+    record: &SessionRecord,
+    title: Option<String>,
+    json: bool,
+) -> Result<(), Failure> {
+    // Somebody must go on running it when this command has ended.
+    let client = Client::required(directory).await?;
+    let path = format!("/v1/sessions/{}/fork", record.info.session_id);
+    let made = client.json(Method::POST, &path, Some(json!({"title": title}))).await?;
+    if json {
+        return print_json(&made);
+    }
+    print(&format!("{}\n", made["sessionId"].as_str().unwrap_or_default()))
+}
+
+/// `viv sessions attach`: shows what happens from now on, asks the person what the agent asks, and ends with the
+/// session or by Ctrl-C.
+pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<ExitCode, Failure> {
+    let id = &record.info.session_id;
+    let client = Client::of_session(directory, record).await?;
+    let mut signals = Signals::listen()?;
+    let told = client.json(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
+    let pending = client.json(Method::GET, &format!("/v1/sessions/{id}/pending"), None).await?;
+    let waiting = pending["pending"].as_array().and_then(|all| all.first()?["sequence"].as_u64());
+    let after = waiting.map_or(told["eventCount"].as_u64().unwrap_or(0), |sequence| sequence.saturating_sub(1));
+    tokio::select! {
+        shown = follow(&client, id, after, json) => shown.map(|()| ExitCode::SUCCESS),
+        stop = signals.received() => Ok(stop.exit_code()),
+    }
+}
+
+async fn follow(client: &Client, id: &SessionId, after: u64, json: bool) -> Result<(), Failure> {
+    let (mut events, mut timeline) = (client.events_after(id, after).await?, Timeline::default());
+    while let Some(event) = events.next().await? {
+        if !show(&event, json, &mut timeline)? {
+            return Ok(());
+        }
+        answer(client, id, &event).await?;
+    }
+    Ok(())
+}
+
+async fn answer(client: &Client, id: &SessionId, event: &Event) -> Result<(), Failure> {
+    let told = match &event.draft.body {
+        EventBody::PermissionRequested(asked) if is_open(asked) => {
+            let reply = match ask("allow? [y]es once · [a]lways · [n]o: ").await.as_str() {
+                "y" | "yes" => PermissionReply::Once,
+                "a" | "always" => PermissionReply::Always,
+                _ => PermissionReply::Reject,
+            };
+            client.reply(id, &asked.permission_id, reply).await
+        }
+        EventBody::QuestionRequested(asked) => {
+            let answer = Some(ask("answer: ").await).filter(|answer| !answer.is_empty());
+            client.answer(id, &asked.question_id, answer).await
+        }
+        _ => Ok(()),
+    };
+    // Somebody else may have been faster: that is no reason to stop looking.
+    if let Err(failure) = &told
+        && matches!(failure.code(), Code::PermissionNotPending | Code::QuestionNotPending)
+    {
+        anstream::eprintln!("{failure}");
+        return Ok(());
+    }
+    told
+}

@@ -1,0 +1,129 @@
+//! `viv task FILE`: what a file says is to be done in a sandbox, done and held against what it expects.
+//!
+//! Whatever happens, the sandbox is gone and the record closed when it ends. What went wrong has one of the codes of
+//! docs/errors.md; for a task the usual ones are `sandbox_create_error`, `proxy_bind_error`, `upstream_error`,
+//! `runtime_error` and `artifact_read_error`.
+
+mod commands;
+mod document;
+mod judgement;
+mod prompts;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::policy::Effective;
+use jail::Spawner;
+use protocol::{Code, CreateSession};
+use sandbox::{Backend, JailBackend, Unconfined};
+use session::Options;
+
+use crate::agents::{self, Wanted};
+use crate::args::TaskArguments;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::policy::{Setting, choose};
+use crate::signals::{Signals, Stop};
+
+use document::{BackendWord, TaskFile};
+use report::Report;
+
+/// Carries out `viv task`.
+pub(crate) async fn carry_out(
+    arguments: TaskArguments,
+    config: Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    let file = document::read(&arguments.file, &arguments.set)?;
+    let folder = arguments.file.parent().unwrap_or(Path::new(".")).to_owned();
+    let env_file = arguments.env_file.clone().or_else(|| file.env_file.as_ref().map(|path| folder.join(path)));
+    let config = config.with_env_file(env_file.as_deref())?;
+    let scene = Scene::set(&file, &folder, &config, json)?;
+    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(spawner)?).await?;
+    let mut report = Report::new(&file, json);
+    let outcome = if file.prompts.is_empty() {
+        commands::carry_out(&file, &scene, &sessions, &mut report, &mut signals).await
+    } else {
+        prompts::carry_out(&file, &scene, &sessions, &mut report, &mut signals).await
+    };
+    sessions.close_all().await;
+    let outcome = report.keep(&file, &host::data_dir(&config)?, outcome);
+    report.tell(&outcome)?;
+    match outcome {
+        Ok(Outcome::Done) => Ok(ExitCode::SUCCESS),
+        Ok(Outcome::Stopped(stop)) => Ok(stop.exit_code()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// How a task ended that did not fail.
+enum Outcome {
+    Done,
+    /// We were told to stop.
+    Stopped(Stop),
+}
+
+/// What a task needs before its sandbox is made.
+struct Scene {
+    request: CreateSession,
+    options: Options,
+    policy: Arc<Effective>,
+    backend: BackendWord,
+    gateway: std::net::SocketAddr,
+    scratch: PathBuf,
+}
+
+impl Scene {
+    fn set(file: &TaskFile, folder: &Path, config: &Config, json: bool) -> Result<Self, Failure> {
+        let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
+        if let Some(wanted) = &wanted {
+            agents::install_on_first_use(config, wanted)?;
+        }
+        let workspace = file.workspace.as_ref().map(|path| {
+            let path = folder.join(path);
+            path.canonicalize().map_err(|error| {
+                Failure::new(Code::InvalidRequest, format!("workspace `{}` cannot be opened", path.display()))
+                    .because(&error)
+            })
+        });
+        let directory = workspace.transpose()?.map(|path| path.to_string_lossy().into_owned());
+        let model = config.env_upstream.as_ref().and_then(|upstream| upstream.model.clone());
+        let request = CreateSession {
+            agent: wanted.as_ref().map(|wanted| wanted.agent.id().to_owned()).unwrap_or_default(),
+            agent_version: wanted.and_then(|wanted| wanted.version),
+            model: file.model.clone().or(model),
+            directory,
+            title: Some(file.name.clone()),
+            mcp: file.mcp.clone(),
+            skills: file.skills.clone(),
+            ..CreateSession::default()
+        };
+        let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
+        Ok(Self {
+            request,
+            options: Options { task_name: Some(file.name.clone()), ..host::options(config) },
+            policy: Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?),
+            backend: file.sandbox.backend,
+            gateway: file.gateway,
+            scratch: config.data_dir.join("unconfined"),
+        })
+    }
+
+    fn backend(&self, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
+        Ok(match self.backend {
+            BackendWord::Jail => Arc::new(JailBackend::new(Arc::new(spawner))?),
+            BackendWord::Unconfined => Arc::new(Unconfined::new(self.scratch.clone()).with_gateway(self.gateway)),
+        })
+    }
+}
+
+/// A file beside the task's, or the name of a preset.
+fn policy_name(folder: &Path, name: &str) -> String {
+    let beside = folder.join(name);
+    if beside.is_file() { beside.to_string_lossy().into_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,92 @@
+//! A task of prompts: an agent is told one thing after another, then what it wrote is read.
+
+use std::path::Path;
+
+use protocol::Code;
+use sandbox::SavedChanges;
+use session::{AgentClient, AgentResponse, Conversation, Failure as TurnFailure, GoalError, Permissions, Sessions};
+
+use super::document::TaskFile;
+use super::report::Report;
+use super::{Outcome, Scene, judgement};
+use crate::failure::Failure;
+use crate::signals::Signals;
+
+/// Says every prompt and reads every artifact. Sandbox and gateway are gone when this returns.
+pub(super) async fn carry_out(
+    file: &TaskFile,
+    scene: &Scene,
+    sessions: &Sessions,
+    report: &mut Report,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
+    let client = AgentClient::over(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
+    // A task names what may be done in its policy; nobody is there to ask.
+    let mut terms = client.conversation().permissions(Permissions::Allow).task(file.name.clone());
+    if let Some(model) = &scene.request.model {
+        terms = terms.model(model);
+    }
+    if let Some(directory) = &scene.request.directory {
+        terms = terms.workspace(directory);
+    }
+    if let Some(servers) = &scene.request.mcp {
+        terms = terms.mcp(servers.clone());
+    }
+    if let Some(skills) = &scene.request.skills {
+        terms = terms.skills(skills.clone());
+    }
+    let longest = scene.policy.limits().timeout;
+    let conversation = terms.timeout(file.timeout.unwrap_or(longest).min(longest)).open().await.map_err(not_reached)?;
+    report.begin(conversation.id());
+    let (outcome, stop) = tokio::select! {
+        outcome = talk(file, &conversation, report) => (outcome, None),
+        stop = signals.received() => (Ok(()), Some(stop)),
+    };
+    let id = conversation.id().clone();
+    conversation.end().await.map_err(not_reached)?;
+    if let Some(stop) = stop {
+        return Ok(Outcome::Stopped(stop));
+    }
+    outcome?;
+    let changes = sessions.changes_directory(&id);
+    for artifact in &file.artifacts {
+        let path = Path::new(&artifact.path).strip_prefix("/workspace").unwrap_or(Path::new(&artifact.path));
+        let content = SavedChanges::open(&changes).and_then(|saved| saved.read(path)).map_err(|error| {
+            Failure::new(Code::ArtifactReadError, format!("artifact `{}` cannot be read", artifact.path))
+                .because(&error)
+                .help(format!("viv sessions diff {id}"))
+        })?;
+        report.artifact(&artifact.path, &content);
+        if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
+            return Err(judgement::unmet(format!("artifact `{}`: {why}", artifact.path)));
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report) -> Result<(), Failure> {
+    for prompt in &file.prompts {
+        report.says(&prompt.text);
+        let response: AgentResponse = conversation.ask(prompt.text.as_str()).await.map_err(not_reached)?;
+        report.answered(&response);
+        if let Some(why) = prompt.expect.missed(&response.text) {
+            return Err(judgement::unmet(format!("the answer to `{}`: {why}", prompt.text)));
+        }
+    }
+    Ok(())
+}
+
+fn not_reached(error: GoalError) -> Failure {
+    match error {
+        GoalError::Session(error) => error.into(),
+        GoalError::Failed { failure, .. } => {
+            let code = match &failure {
+                TurnFailure::Upstream { .. } => Code::UpstreamError,
+                TurnFailure::Budget(_) => Code::BudgetExceeded,
+                TurnFailure::TimedOut(_) | TurnFailure::Silent => Code::Timeout,
+                _ => Code::RuntimeError,
+            };
+            Failure::of(code, &failure).help("viv sessions events @last")
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a task did, for people as it happens and for programs at the end.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use protocol::{Code, SessionId};
+use sandbox::ExecResult;
+use serde_json::{Value, json};
+use session::AgentResponse;
+use store::DataDir;
+
+use super::Outcome;
+use super::document::TaskFile;
+use crate::failure::Failure;
+use crate::outlet::Outlet;
+
+/// What a task did.
+pub(super) struct Report {
+    json: bool,
+    task: String,
+    test_id: Option<String>,
+    session: Option<SessionId>,
+    commands: Vec<Value>,
+    answers: Vec<Value>,
+    artifacts: Vec<(String, Vec<u8>)>,
+    trajectory: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(file: &TaskFile, json: bool) -> Self {
+        Self {
+            json,
+            task: file.name.clone(),
+            test_id: file.test_id.clone(),
+            session: None,
+            commands: Vec::new(),
+            answers: Vec::new(),
+            artifacts: Vec::new(),
+            trajectory: None,
+        }
+    }
+
+    pub(super) fn begin(&mut self, session: &SessionId) {
+        self.session = Some(session.clone());
+        self.say(&format!("\x1b[1mtask\x1b[0m {} · session {session}", self.task));
+    }
+
+    pub(super) fn starts(&self, command: &[String]) {
+        self.say(&format!("\x1b[34m▶\x1b[0m {}", command.join(" ")));
+    }
+
+    pub(super) fn finished(&mut self, command: &[String], result: &ExecResult) {
+        let stdout = String::from_utf8_lossy(&result.stdout);
+        for line in stdout.lines() {
+            self.say(&format!("  {}", clean(line)));
+        }
+        self.commands.push(json!({
+            "command": command,
+            "exit_code": result.exit.code,
+            "signal": result.exit.signal,
+            "timed_out": result.timed_out,
+            "wall_micros": u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX),
+            "stdout": stdout,
+            "stderr": String::from_utf8_lossy(&result.stderr),
+        }));
+    }
+
+    pub(super) fn says(&self, prompt: &str) {
+        self.say(&format!("\x1b[34m▶\x1b[0m {prompt}"));
+    }
+
+    pub(super) fn answered(&mut self, response: &AgentResponse) {
+        for line in response.text.lines() {
+            self.say(&format!("  {}", clean(line)));
+        }
+        let AgentResponse { text, usage, cost_picos, .. } = response;
+        self.answers.push(json!({"text": text, "usage": usage, "cost_picos": cost_picos}));
+    }
+
+    pub(super) fn artifact(&mut self, path: &str, content: &[u8]) {
+        self.say(&format!("\x1b[32m✓\x1b[0m artifact {path} · {} bytes", content.len()));
+        self.artifacts.push((path.to_owned(), content.to_vec()));
+    }
+
+    /// Copies trajectory and artifacts to where the task wants them; what failed before stays what failed.
+    pub(super) fn keep(
+        &mut self,
+        file: &TaskFile,
+        directory: &DataDir,
+        outcome: Result<Outcome, Failure>,
+    ) -> Result<Outcome, Failure> {
+        let (Some(logs), Some(session)) = (&file.logs, self.session.clone()) else { return outcome };
+        let kept = self.copy(logs, &session, directory).map_err(|error| {
+            Failure::new(Code::RuntimeError, format!("cannot write to `{}`", logs.display())).because(&error)
+        });
+        outcome.and_then(|outcome| kept.map(|()| outcome))
+    }
+
+    fn copy(&mut self, logs: &Path, session: &SessionId, directory: &DataDir) -> std::io::Result<()> {
+        let trajectory = logs.join("trajectory");
+        std::fs::create_dir_all(&trajectory)?;
+        let copied = trajectory.join(format!("{session}.jsonl"));
+        std::fs::copy(directory.journal(session), &copied)?;
+        self.trajectory = Some(copied.to_string_lossy().into_owned());
+        for (path, content) in &self.artifacts {
+            let target = logs.join("artifacts").join(session.as_str());
+            std::fs::create_dir_all(&target)?;
+            // The whole path as one name: two artifacts are never one file, and none leaves the folder.
+            std::fs::write(target.join(path.trim_start_matches('/').replace('/', "_")), content)?;
+        }
+        Ok(())
+    }
+
+    /// The end: one document for programs, one line for people.
+    pub(super) fn tell(&self, outcome: &Result<Outcome, Failure>) -> Result<(), Failure> {
+        if self.json {
+            let text = self.document(outcome).to_string();
+            return writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Failure::output(&error));
+        }
+        if let Some(trajectory) = &self.trajectory {
+            self.say(&format!("trajectory {trajectory}"));
+        }
+        match outcome {
+            Ok(Outcome::Done) => self.say(&format!("\x1b[32m✔\x1b[0m {} passed", self.name())),
+            Ok(Outcome::Stopped(_)) => self.say(&format!("{} was stopped", self.name())),
+            Err(failure) => self.say(&format!("\x1b[31m✘\x1b[0m {} failed: {}", self.name(), failure.code().as_str())),
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        self.test_id.as_deref().unwrap_or(&self.task)
+    }
+
+    fn document(&self, outcome: &Result<Outcome, Failure>) -> Value {
+        let (word, failure) = match outcome {
+            Ok(Outcome::Done) => ("passed", None),
+            Ok(Outcome::Stopped(_)) => ("stopped", None),
+            Err(failure) => ("failed", Some(json!({"class": failure.code().as_str(), "message": failure.to_string()}))),
+        };
+        let artifacts = self.artifacts.iter().map(
+            |(path, content)| json!({"path": path, "bytes": content.len(), "text": String::from_utf8_lossy(content)}),
+        );
+        json!({
+            "task": self.task,
+            "test_id": self.test_id,
+            "session": self.session,
+            "outcome": word,
+            "failure": failure,
+            "commands": self.commands,
+            "answers": self.answers,
+            "artifacts": artifacts.collect::<Vec<_>>(),
+            "trajectory": self.trajectory,
+        })
+    }
+
+    fn say(&self, line: &str) {
+        if !self.json {
+            anstream::eprintln!("{line}");
+        }
+    }
+}
+
+fn clean(line: &str) -> String {
+    String::from_utf8_lossy(&Outlet::default().pass(line.as_bytes())).into_owned()
+}

@@ -1,0 +1,131 @@
+//! What a session changed, and what becomes of it: by `viv run --on-finish`, and over HTTP.
+
+use serde_json::json;
+
+use crate::http::Client;
+use crate::place::Place;
+use crate::server::Server;
+use crate::terminal::Terminal;
+
+const KEPT: (&str, &str) = ("kept.txt", "as it was\n");
+const NOTE: (&str, &str) = ("note.md", "# Note\n\nsecond\n");
+
+#[track_caller]
+fn check_files(place: &Place, expected: &[(&str, &str)]) {
+    let expected: Vec<_> = expected.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    assert_eq!(place.workspace_files(), expected);
+}
+
+/// Runs a turn that writes a note.
+fn run(place: &Place, wish: &str, prompt: &str) -> crate::place::Ran {
+    place.run(&["run", "--workspace", "workspace", "--perms", "allow", wish, "mock", prompt])
+}
+
+#[test]
+fn changes_are_kept_unless_something_else_was_wished() {
+    let place = Place::new();
+    let ran = run(&place, "--on-finish=keep", "/file note.md");
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    check_files(&place, &[KEPT]);
+    assert!(place.run(&["sessions", "diff", "@last", "--stat"]).out.contains("note.md"));
+
+    let ran = run(&place, "--on-finish=discard", "/file note.md");
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    check_files(&place, &[KEPT]);
+    assert_ne!(place.run(&["sessions", "diff", "@last"]).code, 0, "there is nothing to see any more");
+
+    let ran = run(&place, "--on-finish=apply", "/file note.md");
+    assert_eq!((ran.code, ran.people.contains("A note.md\n")), (0, true), "{}", ran.people);
+    check_files(&place, &[KEPT, NOTE]);
+}
+
+#[test]
+fn what_a_failed_turn_left_is_not_applied() {
+    let place = Place::new();
+    let ran = run(&place, "--on-finish=apply", "/crash");
+    assert_ne!(ran.code, 0, "{}", ran.people);
+    check_files(&place, &[KEPT]);
+}
+
+#[test]
+fn what_the_policy_keeps_is_not_applied_either() {
+    let place = Place::new();
+    let ran = run(&place, "--on-finish=apply", "/file .envrc");
+    assert!(
+        ran.code != 0 && ran.people.contains("apply_conflict") && ran.people.contains("deny_write"),
+        "{}",
+        ran.people
+    );
+    check_files(&place, &[KEPT]);
+}
+
+#[test]
+fn a_person_is_asked_on_a_terminal_and_nowhere_else() {
+    let place = Place::new();
+    let ran = run(&place, "--on-finish=ask", "/file note.md");
+    assert_eq!(ran.code, 2, "{}", ran.people);
+    assert!(ran.people.contains("needs a terminal") && ran.people.contains("help: "), "{}", ran.people);
+    assert_eq!(place.run(&["--json", "sessions", "ls"]).out.trim(), "[]", "nothing was begun");
+    for (answer, files) in [("k", &[KEPT][..]), ("d", &[KEPT]), ("a", &[KEPT, NOTE])] {
+        let arguments =
+            ["run", "--workspace", "workspace", "--perms", "allow", "--on-finish=ask", "mock", "/file note.md"];
+        let mut terminal = Terminal::start(place.viv(&arguments));
+        terminal.until("[k]eep: ");
+        assert!(terminal.shown.contains("note.md"), "{}", terminal.shown);
+        terminal.type_line(answer);
+        let (status, shown) = terminal.finish();
+        assert_eq!(status.code(), Some(0), "{shown}");
+        check_files(&place, files);
+    }
+}
+
+/// A session over HTTP that has written a note and ended.
+fn written(place: &Place, client: &Client, id: &str) {
+    let body = json!({"agent": "mock", "directory": place.workspace(), "permissionMode": "bypass"});
+    let made = client.post(&format!("/v1/sessions/{id}"), &body.to_string());
+    assert_eq!(made.status, 200, "{made:?}");
+    client.converse(id, "/file note.md").unwrap().for_each(drop);
+}
+
+#[test]
+fn changes_are_seen_applied_and_discarded_over_http() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    written(&place, &client, "one");
+    let seen = client.get("/v1/sessions/one/changes").json();
+    assert_eq!(
+        (&seen["changes"][0]["path"], &seen["changes"][0]["kind"]),
+        (&json!("note.md"), &json!("added")),
+        "{seen}"
+    );
+    let patch = client.get("/v1/sessions/one/changes?format=diff");
+    assert!(patch.content_type.starts_with("text/x-diff") && patch.body.contains("+second"), "{patch:?}");
+    assert!(client.get("/v1/sessions/one/changes?format=stat").body.contains("note.md"));
+
+    let early = client.post("/v1/sessions/one/apply", "{}");
+    assert_eq!((early.status, &early.json()["code"]), (409, &json!("session_open")));
+    assert_eq!(client.post("/v1/sessions/one/terminate", "").status, 204);
+    let unknown = client.post("/v1/sessions/one/apply", r#"{"paths":["other.md"]}"#);
+    assert_eq!((unknown.status, &unknown.json()["code"]), (409, &json!("apply_conflict")), "{unknown:?}");
+
+    // Somebody else made the file meanwhile.
+    std::fs::write(place.workspace().join("note.md"), "mine\n").unwrap();
+    let conflict = client.post("/v1/sessions/one/apply", "{}");
+    assert!(conflict.content_type.starts_with("application/problem+json"), "{conflict:?}");
+    let refusals = &conflict.json()["refusals"];
+    assert_eq!((conflict.status, &refusals[0]["path"]), (409, &json!("note.md")), "{conflict:?}");
+    std::fs::remove_file(place.workspace().join("note.md")).unwrap();
+
+    let applied = client.post("/v1/sessions/one/apply", r#"{"paths":["note.md"]}"#);
+    assert_eq!((applied.status, &applied.json()["applied"][0]["path"]), (200, &json!("note.md")), "{applied:?}");
+    check_files(&place, &[KEPT, NOTE]);
+
+    std::fs::remove_file(place.workspace().join("note.md")).unwrap();
+    written(&place, &client, "two");
+    assert_eq!(client.post("/v1/sessions/two/terminate", "").status, 204);
+    assert_eq!(client.post("/v1/sessions/two/discard", "").status, 204);
+    assert_eq!(client.get("/v1/sessions/two/changes").json(), json!({"changes": []}));
+    check_files(&place, &[KEPT]);
+    server.stop();
+}

@@ -1,0 +1,142 @@
+//! Skills and MCP servers: there for their own session, and for no other.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::place::{Place, Ran};
+use crate::stub::{Manner, Stub};
+
+const SKILL: &str = "---\nname: tidy\ndescription: Tidies up as VIVTIDYSKILL says\n---\nPut things in order.\n";
+
+/// The model of the mock: it looks where its skills are.
+const LOOKS: &str = r#"
+version: 1
+rules:
+  - when: {step: 1}
+    answer: [{tool: {name: run_command, input: {command: [sh, -c, "cat /home/agent/.agents/skills/*/SKILL.md; true"]}}}]
+  - answer: [{text: "${tool_result}"}]
+"#;
+
+/// A server of MCP in a few lines of shell: one tool.
+const SERVER: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"polish","description":"polishes","inputSchema":{"type":"object"}}]}' ;;
+    *) result='{}' ;;
+  esac
+  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+fn mock_place() -> Place {
+    let place = Place::new();
+    std::fs::create_dir(place.path("data")).unwrap();
+    std::fs::create_dir(place.path("project")).unwrap();
+    place.write("model.yaml", LOOKS);
+    place.write("data/viv.toml", "[model]\nscript = \"../model.yaml\"\n");
+    place
+}
+
+fn skill_at(folder: &Path) {
+    std::fs::create_dir_all(folder.join("tidy")).unwrap();
+    std::fs::write(folder.join("tidy/SKILL.md"), SKILL).unwrap();
+}
+
+fn task(place: &Place, agent: &str, more: Value) -> Ran {
+    let mut task = json!({"version": 1, "name": "equipped", "agent": agent, "workspace": "project",
+        "prompts": [{"text": "What can you do?"}]});
+    task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    place.write("task.yaml", &task.to_string());
+    place.task(&place.path("task.yaml"), &[])
+}
+
+fn answer(ran: &Ran) -> &str {
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    ran.report["answers"][0]["text"].as_str().unwrap()
+}
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]);
+    let output = command.args(arguments).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_local_skill_is_there_for_its_session_and_for_no_other() {
+    let place = mock_place();
+    skill_at(&place.path("skills"));
+    let source = json!({"skills": {"sources": [{"type": "local", "source": place.path("skills")}]}});
+    assert!(answer(&task(&place, "mock", source)).contains("VIVTIDYSKILL"));
+    assert!(!answer(&task(&place, "mock", json!({}))).contains("VIVTIDYSKILL"));
+    let left = std::fs::read_dir(place.path("project")).unwrap().count();
+    assert_eq!(left, 0, "something was written into the workspace");
+}
+
+#[test]
+fn a_skill_of_a_repository_is_fetched_at_its_ref_and_dropped_with_its_session() {
+    let place = mock_place();
+    let (work, bare) = (place.path("work"), place.path("skills.git"));
+    skill_at(&work.join("skills"));
+    git(&work, &["init", "--quiet"]);
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "--quiet", "-m", "a skill"]);
+    git(&work, &["tag", "v1"]);
+    std::fs::write(work.join("skills/tidy/SKILL.md"), SKILL.replace("VIVTIDYSKILL", "LATER")).unwrap();
+    git(&work, &["commit", "--quiet", "-a", "-m", "another"]);
+    git(place.path("").as_path(), &["clone", "--quiet", "--bare", "work", "skills.git"]);
+    let source = |reference: &str| json!({"skills": {"sources": [{"type": "git", "source": bare, "ref": reference, "skills": ["tidy"]}]}});
+    assert!(answer(&task(&place, "mock", source("v1"))).contains("VIVTIDYSKILL"));
+    assert!(answer(&task(&place, "mock", source("main"))).contains("LATER"));
+    let kept = std::fs::read_dir(place.path("data/skills")).unwrap().count();
+    assert_eq!(kept, 0, "what was fetched outlived its session");
+    let missing = task(&place, "mock", source("no-such-ref"));
+    assert_eq!(missing.report["failure"]["class"], "invalid_request", "{missing:#?}");
+}
+
+#[test]
+fn what_the_policy_does_not_let_a_session_reach_is_not_fetched_for_it() {
+    let source = json!({"skills": {"sources": [{"type": "git", "source": "https://skills.example.com/a.git"}]}});
+    let ran = task(&mock_place(), "mock", source);
+    assert_eq!((ran.code, &ran.report["failure"]["class"]), (Some(5), &Value::from("policy_denied")), "{ran:#?}");
+}
+
+#[test]
+fn an_agent_that_cannot_keep_it_refuses() {
+    let servers = json!({"mcp": {"s": {"type": "local", "command": "true"}}});
+    let ran = task(&mock_place(), "mock", servers);
+    assert_eq!((ran.code, &ran.report["failure"]["class"]), (Some(2), &Value::from("invalid_request")), "{ran:#?}");
+    assert!(ran.people.contains("takes no MCP servers"), "{}", ran.people);
+}
+
+#[test]
+fn claude_is_told_its_skills_and_its_tools_and_the_next_session_is_not() {
+    let stub = Stub::start(Manner::Well, "I can tidy and polish.");
+    let place = Place::with_claude();
+    place.env_file(&stub);
+    std::fs::create_dir(place.path("project")).unwrap();
+    place.write("project/server.sh", SERVER);
+    skill_at(&place.path("skills"));
+    let equipped = json!({
+        "env_file": ".env",
+        "skills": {"sources": [{"type": "local", "source": place.path("skills")}]},
+        "mcp": {"shop": {"type": "local", "command": ["sh", "/workspace/server.sh"]}},
+    });
+    answer(&task(&place, "claude", equipped));
+    let told = stub.calls().iter().map(|call| call.body.to_string()).collect::<String>();
+    assert!(told.contains("VIVTIDYSKILL"), "the model never heard of the skill");
+    assert!(told.contains("mcp__shop__polish"), "the model never heard of the tool");
+
+    let before = stub.calls().len();
+    answer(&task(&place, "claude", json!({"env_file": ".env"})));
+    let told = stub.calls()[before..].iter().map(|call| call.body.to_string()).collect::<String>();
+    assert!(!told.is_empty() && !told.contains("VIVTIDYSKILL") && !told.contains("mcp__shop__polish"));
+    let mut left: Vec<_> =
+        std::fs::read_dir(place.path("project")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["server.sh"], "something was written into the workspace");
+}

@@ -1,0 +1,124 @@
+//! Every class of failure, provoked.
+
+use std::net::TcpListener;
+
+use serde_json::Value;
+
+use crate::place::{Place, Ran};
+use crate::stub::{Manner, Stub};
+
+/// Commands that call the gateway with what every program has: a shell and bash's own TCP.
+const CALL: &str = r#"
+version: 1
+name: a_call
+env_file: .env
+commands:
+  - run:
+      - bash
+      - -c
+      - |
+        body='{"model":"m","max_tokens":8,"messages":[{"role":"user","content":"hello"}]}'
+        exec 3<>/dev/tcp/127.0.0.1/18080
+        printf 'POST /v1/messages HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer %s\r\ncontent-type: application/json\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' "$ANTHROPIC_AUTH_TOKEN" "${#body}" "$body" >&3
+        read -r _ status _ <&3
+        [ "$status" = 200 ]
+logs: logs
+"#;
+
+const ECHO: &str = "{version: 1, name: an_echo, commands: [{run: [echo, hello]}], logs: logs}";
+const BIND: &str = "version: 1\nfs: {workspace: bind}\nmodels: {allow: [\"*\"], budget_usd: 1, max_requests: 10}\n";
+
+#[track_caller]
+fn check(ran: &Ran, class: &str, code: i32) {
+    assert_eq!(ran.report["outcome"], "failed", "{ran:#?}");
+    assert_eq!(ran.report["failure"]["class"], class, "{ran:#?}");
+    assert_eq!(ran.code, Some(code), "{ran:#?}");
+    let told: Value = serde_json::from_str(ran.people.lines().last().unwrap()).unwrap();
+    assert_eq!(told["code"], class);
+}
+
+fn task(place: &Place, text: &str, arguments: &[&str]) -> Ran {
+    place.write("task.yaml", text);
+    place.task(&place.path("task.yaml"), arguments)
+}
+
+#[test]
+fn what_cannot_be_enforced_is_a_sandbox_create_error() {
+    // Without a wall there is no overlay, and nothing weaker is taken in its place.
+    let ran = task(&Place::new(), ECHO, &["--set", "sandbox.backend=unconfined", "--set", "sandbox.policy=balanced"]);
+    check(&ran, "sandbox_create_error", 6);
+}
+
+#[test]
+fn a_gateway_whose_address_is_taken_is_a_proxy_bind_error() {
+    let (place, taken) = (Place::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    place.write("bind.yaml", BIND);
+    let gateway = format!("gateway={}", taken.local_addr().unwrap());
+    let sets = ["--set", "sandbox={backend: unconfined, policy: bind.yaml}", "--set", &gateway];
+    check(&task(&place, ECHO, &sets), "proxy_bind_error", 6);
+}
+
+#[test]
+fn a_command_that_fails_with_the_models_side_is_an_upstream_error() {
+    let place = Place::new();
+    let stub = Stub::start(Manner::Refuses(500), "");
+    place.env_file(&stub);
+    check(&task(&place, CALL, &[]), "upstream_error", 7);
+    assert_eq!(stub.calls().len(), 1);
+}
+
+#[test]
+fn a_call_that_is_answered_is_none() {
+    let place = Place::new();
+    place.env_file(&Stub::start(Manner::Well, "hello"));
+    let ran = task(&place, CALL, &[]);
+    assert_eq!((ran.code, &ran.report["outcome"]), (Some(0), &Value::from("passed")), "{ran:#?}");
+}
+
+#[test]
+fn a_command_that_fails_by_itself_is_a_runtime_error() {
+    for (set, part) in [
+        ("commands=[{run: [sh, -c, 'echo why >&2; exit 3']}]", "ended with 3, not 0"),
+        ("commands=[{run: [no-such-program]}]", "could not be run"),
+        ("commands=[{run: [echo, hello], expect: {contains: goodbye}}]", "`goodbye` is not in it"),
+        ("commands=[{run: [sleep, '600'], timeout: 200ms}]", "not done in time"),
+    ] {
+        let ran = task(&Place::new(), ECHO, &["--set", set]);
+        check(&ran, "runtime_error", 1);
+        assert!(ran.report["failure"]["message"].as_str().unwrap().contains(part), "{ran:#?}");
+    }
+}
+
+#[test]
+fn an_artifact_that_is_not_there_is_an_artifact_read_error() {
+    let place = Place::new();
+    let ran = task(&place, ECHO, &["--set", "artifacts=[{path: /tmp/nothing.txt}]"]);
+    check(&ran, "artifact_read_error", 3);
+    // The sandbox is gone and the record is closed all the same.
+    let last = place.trajectory(&ran).pop().unwrap();
+    assert_eq!((&last["type"], &last["data"]["reason"]), (&Value::from("session.ended"), &Value::from("error")));
+}
+
+#[test]
+fn an_artifact_that_is_a_link_is_read_inside_only() {
+    let place = Place::new();
+    let commands = "commands=[{run: [ln, -s, /etc/hostname-of-the-host, /tmp/link]}]";
+    let ran = task(&place, ECHO, &["--set", commands, "--set", "artifacts=[{path: /tmp/link}]"]);
+    check(&ran, "artifact_read_error", 3);
+}
+
+#[test]
+fn what_is_no_task_is_refused_with_its_place() {
+    let ran = task(&Place::new(), "{version: 1, name: x, comands: []}", &[]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.people.contains("config_invalid") && ran.people.contains("is not a task"), "{}", ran.people);
+}
+
+#[test]
+fn an_entrypoint_runs_beside_the_commands_and_ends_with_them() {
+    let entrypoint = "sandbox={entrypoint: [sh, -c, 'echo up > /tmp/up; exec sleep 600']}";
+    let waits = "commands=[{run: [sh, -c, 'until [ -s /tmp/up ]; do sleep 0.01; done; cat /tmp/up'], timeout: 20s}]";
+    let ran = task(&Place::new(), ECHO, &["--set", entrypoint, "--set", waits]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert_eq!(ran.report["commands"][0]["stdout"], "up\n");
+}

@@ -1,0 +1,8 @@
+//! `viv task` from outside: the smoke test with the real Claude Code, and every class of failure.
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
+
+mod equipment;
+mod failing;
+mod place;
+mod smoke;
+mod stub;

@@ -1,0 +1,84 @@
+//! A data directory, a stub's address in an env file, and `viv task` in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::stub::Stub;
+
+/// A place of its own for every test.
+pub(crate) struct Place {
+    directory: TempDir,
+}
+
+/// How a task ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) report: Value,
+    pub(crate) people: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { directory: TempDir::new().unwrap() }
+    }
+
+    /// The same, with the real Claude Code.
+    pub(crate) fn with_claude() -> Self {
+        let (place, installed) = (Self::new(), installed_claude());
+        std::fs::create_dir(place.path("data")).unwrap();
+        std::os::unix::fs::symlink(installed.join("agents"), place.path("data/agents")).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Writes `.env` for a model that `stub` plays.
+    pub(crate) fn env_file(&self, stub: &Stub) {
+        let text =
+            format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-real-key-of-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
+        self.write(".env", &text);
+    }
+
+    /// Carries out a task and reads its report.
+    pub(crate) fn task(&self, file: &Path, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
+        command.arg("--json").arg("--data-dir").arg(self.path("data")).arg("task").arg(file).args(arguments);
+        command.current_dir(self.directory.path()).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let report = serde_json::from_slice(&stdout).unwrap_or_default();
+        Ran { code: status.code(), report, people: String::from_utf8_lossy(&stderr).into_owned() }
+    }
+
+    /// The record of a task, as its logs have it.
+    pub(crate) fn trajectory(&self, ran: &Ran) -> Vec<Value> {
+        let session = ran.report["session"].as_str().unwrap();
+        let text = std::fs::read_to_string(self.path(&format!("logs/trajectory/{session}.jsonl"))).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// A file of the repository.
+pub(crate) fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).canonicalize().unwrap()
+}
+
+/// A data directory in which Claude Code is installed by viv itself: in a folder that `cargo xtask test` keeps, else
+/// in one of the build's own. What is there is not installed again.
+fn installed_claude() -> PathBuf {
+    let kept = std::env::var_os("VIV_TEST_AGENTS_DIR").map(PathBuf::from);
+    let folder = kept.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("agents"));
+    let mut install = Command::new(env!("CARGO_BIN_EXE_viv"));
+    let installed = install.arg("--data-dir").arg(&folder).args(["agents", "install", "claude"]).output().unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    folder
+}

@@ -1,0 +1,89 @@
+//! TC_CLAUDE_PROXY_E2E_SMOKE: the real Claude Code in the jail, through the gateway, against a server that takes chat
+//! completions; and a task of prompts with the mock.
+
+use serde_json::Value;
+
+use crate::place::{Place, Ran, in_repository};
+use crate::stub::{Manner, Stub};
+
+const ANSWER: &str = "A2S_OK_20260211";
+
+fn kinds(trajectory: &[Value]) -> Vec<&str> {
+    trajectory.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+/// Carries the demo task out against `stub` and holds the report, the record and the rest of the machine against it.
+#[track_caller]
+fn check(stub: &Stub) -> (Place, Ran) {
+    let place = Place::with_claude();
+    place.env_file(stub);
+    let ran = place.task(&in_repository("tasks/claude_proxy_demo.yaml"), &["--env-file", ".env"]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert_eq!(ran.report["outcome"], "passed");
+    assert_eq!(ran.report["test_id"], "TC_CLAUDE_PROXY_E2E_SMOKE");
+    assert_eq!(ran.report["artifacts"][0]["path"], "/tmp/claude_result.txt");
+    assert_eq!(ran.report["artifacts"][0]["text"].as_str().unwrap().trim(), ANSWER);
+
+    let trajectory = place.trajectory(&ran);
+    let kinds = kinds(&trajectory);
+    let at = |kind: &str| kinds.iter().position(|found| *found == kind).unwrap_or_else(|| panic!("{kind}: {kinds:?}"));
+    assert!(at("session_registered") < at("anthropic_request"));
+    assert!(at("anthropic_request") < at("anthropic_response"));
+    assert_eq!(kinds.iter().filter(|kind| **kind == "task_command_finished").count(), 2);
+    assert_eq!(kinds.last(), Some(&"session.ended"));
+    let registered = &trajectory[at("session_registered")]["data"];
+    assert_eq!(registered["task_name"], "claude_proxy_demo");
+    assert!(registered["sandbox_id"].as_str().unwrap().starts_with("sbx_"));
+
+    // Translation was on, and only the gateway held the key.
+    let calls = stub.calls();
+    assert!(!calls.is_empty() && calls.iter().all(|call| call.path == "/v1/chat/completions"), "{calls:#?}");
+    assert!(calls.iter().all(|call| call.authorization.as_deref() == Some("Bearer sk-real-key-of-ours")));
+    assert!(calls.iter().all(|call| call.body["model"] == "gpt-4o-mini"));
+    assert!(
+        !std::fs::read_to_string(
+            place.path("logs/trajectory").join(format!("{}.jsonl", ran.report["session"].as_str().unwrap()))
+        )
+        .unwrap()
+        .contains("sk-real-key-of-ours")
+    );
+
+    // Nothing of the sandbox is left: no process has its session's mark in its environment any more.
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(registered["sandbox_id"].as_str().unwrap()));
+    (place, ran)
+}
+
+#[test]
+fn tc_claude_proxy_e2e_smoke_streaming() {
+    let stub = Stub::start(Manner::Well, ANSWER);
+    let (place, ran) = check(&stub);
+    let trajectory = place.trajectory(&ran);
+    assert!(trajectory.iter().any(|event| event["type"] == "anthropic_response" && event["data"]["stream"] == true));
+    assert!(stub.calls().iter().any(|call| call.body["stream"] == true));
+}
+
+#[test]
+fn tc_claude_proxy_e2e_smoke_without_streaming() {
+    let stub = Stub::start(Manner::CutsStreams, ANSWER);
+    let (place, ran) = check(&stub);
+    let answered = place.trajectory(&ran).into_iter().rfind(|event| event["type"] == "anthropic_response").unwrap();
+    assert_eq!(answered["data"]["stream"], false);
+    assert_eq!(answered["data"]["status"], 200);
+}
+
+#[test]
+fn an_agent_is_told_prompts_and_what_it_wrote_is_collected() {
+    let place = Place::new();
+    place.write("task.yaml", include_str!("prompts.yaml"));
+    std::fs::create_dir(place.path("project")).unwrap();
+    place.write("model.yaml", include_str!("model.yaml"));
+    std::fs::create_dir(place.path("data")).unwrap();
+    place.write("data/viv.toml", "[model]\nscript = \"../model.yaml\"\n");
+    let ran = place.task(&place.path("task.yaml"), &[]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert_eq!(ran.report["answers"][0]["text"], "It is written.");
+    assert_eq!(ran.report["artifacts"][0]["text"], "by the agent\n");
+    assert!(!place.path("project/note.txt").exists(), "the workspace itself was changed");
+    assert!(kinds(&place.trajectory(&ran)).contains(&"workspace.changed"));
+}

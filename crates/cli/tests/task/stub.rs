@@ -1,0 +1,124 @@
+//! A server that takes chat completions, and remembers what it was asked.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// How the stub answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// As it is asked to: a stream, or one document.
+    Well,
+    /// A stream is cut after its first word, so that clients ask again without one.
+    CutsStreams,
+    /// Every call with this status.
+    Refuses(u16),
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) path: String,
+    pub(crate) authorization: Option<String>,
+    pub(crate) body: Value,
+}
+
+/// A server that lives as long as the test's process.
+pub(crate) struct Stub {
+    pub(crate) address: SocketAddr,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+impl Stub {
+    pub(crate) fn start(manner: Manner, answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, calls) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let heard = calls.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let heard = heard.clone();
+                std::thread::spawn(move || serve(stream, manner, answer, &heard));
+            }
+        });
+        Self { address, calls }
+    }
+
+    /// Everything it was asked so far.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+fn serve(stream: TcpStream, manner: Manner, answer: &str, heard: &Mutex<Vec<Call>>) {
+    let Ok(mut writer) = stream.try_clone() else { return };
+    // A client that keeps its connection open must not keep a thread for ever.
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
+    let mut reader = BufReader::new(stream);
+    while let Some(call) = read(&mut reader) {
+        let streams = call.body["stream"].as_bool().unwrap_or(false);
+        heard.lock().unwrap().push(call);
+        let text = match manner {
+            Manner::Refuses(status) => {
+                let body = json!({"error": {"message": "out of order", "type": "server_error"}}).to_string();
+                response(status, "application/json", &body)
+            }
+            Manner::CutsStreams if streams => {
+                let opening = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+                let _ = writer.write_all(format!("{opening}{}", chunk(&answer[..1], None)).as_bytes());
+                return;
+            }
+            _ if streams => {
+                let (first, rest) = answer.split_at(answer.len() / 2);
+                let usage = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "stub",
+                    "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}});
+                let body = [chunk(first, None), chunk(rest, None), chunk("", Some("stop"))].concat();
+                response(200, "text/event-stream", &format!("{body}data: {usage}\n\ndata: [DONE]\n\n"))
+            }
+            _ => response(200, "application/json", &whole(answer).to_string()),
+        };
+        if writer.write_all(text.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read(reader: &mut impl BufRead) -> Option<Call> {
+    let mut head = String::new();
+    reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
+    let path = head.split(' ').nth(1)?.to_owned();
+    let (mut length, mut authorization) = (0, None);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().ok()?,
+            "authorization" => authorization = Some(value.trim().to_owned()),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Call { path, authorization, body: serde_json::from_slice(&body).unwrap_or_default() })
+}
+
+fn response(status: u16, kind: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+fn chunk(text: &str, finish: Option<&str>) -> String {
+    let choice = json!({"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": finish});
+    let chunk =
+        json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "stub", "choices": [choice]});
+    format!("data: {chunk}\n\n")
+}
+
+fn whole(text: &str) -> Value {
+    let message = json!({"role": "assistant", "content": text});
+    json!({"id": "c", "object": "chat.completion", "created": 1, "model": "stub",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}})
+}

@@ -1,0 +1,69 @@
+//! Moves a directory where the kernel cannot: copies it under another name, gives it the right one, removes the old.
+
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, Timespec, Timestamps, fchmod, fstat, futimens, renameat_with};
+
+use super::draft::Draft;
+use super::error::About;
+use super::view::{View, name};
+use super::{Existing, FilesError};
+use crate::beneath;
+
+/// Moves the directory `from` to `to`. Until the copy is whole nothing has the new name, and the old one stays.
+pub(super) fn carry(view: &View, from: &Path, to: &Path, existing: Existing) -> Result<(), FilesError> {
+    let copy = to.with_file_name(format!(".viv-{}", uuid::Uuid::new_v4().simple()));
+    let moved = copy_tree(view, from, &copy).and_then(|()| {
+        let directory = view.around(to)?;
+        renameat_with(&directory, name(&copy)?, &directory, name(to)?, existing.flags()).about(to)
+    });
+    if moved.is_err() {
+        let _ = view.remove_tree(&copy);
+        return moved;
+    }
+    view.remove_tree(from)
+}
+
+fn copy_tree(view: &View, from: &Path, copy: &Path) -> Result<(), FilesError> {
+    let mut directories = vec![(from.to_owned(), copy.to_owned())];
+    view.make_directory(copy)?;
+    view.below(from, &mut |path, kind| {
+        let target = copy.join(path.strip_prefix(from).unwrap_or(Path::new("")));
+        match kind {
+            FileType::Directory => {
+                view.make_directory(&target)?;
+                directories.push((path.to_owned(), target));
+                Ok(())
+            }
+            FileType::RegularFile => copy_file(view, path, &target),
+            FileType::Symlink => match beneath::link(&view.root, path).about(path)? {
+                Some(says) => Draft::link(view.parent(&target)?, &target, &says)?.finish(),
+                None => Err(FilesError::Busy(path.to_owned())),
+            },
+            _ => Err(FilesError::WrongKind { path: path.to_owned(), wanted: "a file, directory or link" }),
+        }
+    })?;
+    // Last, and the innermost first: a directory that cannot be written could not have been filled.
+    directories.iter().rev().try_for_each(|(path, target)| copy_mode(view, path, target))
+}
+
+fn copy_file(view: &View, path: &Path, target: &Path) -> Result<(), FilesError> {
+    let (mut source, stat) = view.open(path)?;
+    let (draft, mut file) = Draft::file(view.parent(target)?, target, stat.mode)?;
+    std::io::copy(&mut source, &mut file).about(target)?;
+    let found = fstat(&source).about(path)?;
+    let time = |secs, nanos| Timespec { tv_sec: secs, tv_nsec: i64::try_from(nanos).unwrap_or_default() };
+    let times = Timestamps {
+        last_access: time(found.st_atime, found.st_atime_nsec),
+        last_modification: time(found.st_mtime, found.st_mtime_nsec),
+    };
+    futimens(&file, &times).about(target)?;
+    draft.finish()
+}
+
+fn copy_mode(view: &View, path: &Path, target: &Path) -> Result<(), FilesError> {
+    let source = beneath::directory(&*view.root, path).about(path)?;
+    let mode = Mode::from_raw_mode(fstat(&source).about(path)?.st_mode & 0o777);
+    let copy = beneath::directory(&*view.root, target).about(target)?;
+    fchmod(&copy, mode).about(target)
+}

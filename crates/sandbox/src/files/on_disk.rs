@@ -1,0 +1,163 @@
+//! Files reached through a directory that is open on this machine: the jail's own view, or a plain directory.
+
+use std::io::Seek;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jail::HostUser;
+use policy::Effective;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::bridge::bridge;
+use super::error::About;
+use super::view::View;
+use super::{
+    ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileStat, Files, FilesError, FilesFuture, Listing,
+    Unpacked, archive,
+};
+use crate::inside::as_user;
+
+/// The workspace behind an open directory, until it is let go of.
+pub(crate) struct FilesOnDisk {
+    root: Mutex<Option<Arc<OwnedFd>>>,
+    policy: Arc<Effective>,
+    /// Whoever owns what is made here, where that is not the caller.
+    user: Option<HostUser>,
+}
+
+impl FilesOnDisk {
+    pub(crate) fn new(root: OwnedFd, policy: Arc<Effective>, user: Option<HostUser>) -> Self {
+        let user = user.filter(|user| user.is_somebody_else());
+        Self { root: Mutex::new(Some(Arc::new(root))), policy, user }
+    }
+
+    /// Lets go of the directory. From here on every call is answered with [`FilesError::Gone`].
+    pub(crate) fn close(&self) {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn view(&self) -> Result<View, FilesError> {
+        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(View { root: root.ok_or(FilesError::Gone)?, policy: Arc::clone(&self.policy) })
+    }
+
+    /// Does `work` in a thread, as the user inside.
+    async fn act<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&View) -> Result<T, FilesError> + Send + 'static,
+    ) -> Result<T, FilesError> {
+        let view = self.view()?;
+        as_user(self.user, move || work(&view)).await.about(Path::new(""))?
+    }
+
+    async fn open(&self, path: &Path, range: ByteRange) -> Result<Content, FilesError> {
+        let path = path.to_owned();
+        let (mut file, stat) = self.act(move |view| view.open(&path)).await?;
+        file.seek(std::io::SeekFrom::Start(range.offset)).about(&stat.path)?;
+        let length = stat.size.saturating_sub(range.offset).min(range.limit);
+        let bytes = Box::new(tokio::fs::File::from_std(file).take(length));
+        Ok(Content { stat, length, bytes })
+    }
+
+    async fn replace(&self, path: &Path, content: ByteStream, limit: u64) -> Result<u64, FilesError> {
+        let asked = path.to_owned();
+        let (draft, file, path) = self.act(move |view| view.draft(&asked)).await?;
+        let count = copy(content, file, limit, &path).await?;
+        self.act(move |_| draft.finish()).await?;
+        Ok(count)
+    }
+
+    async fn send_archive(&self, path: &Path, cap: ArchiveCap) -> Result<ByteStream, FilesError> {
+        let asked = path.to_owned();
+        // What is wrong with the path itself is told now, not in the stream.
+        self.act(move |view| view.stat(&asked)).await?;
+        let (mut sender, receiver) = bridge();
+        let (view, user, path) = (self.view()?, self.user, path.to_owned());
+        let start = move || {
+            let entered = user.map_or(Ok(()), HostUser::take_over_thread).about(&path);
+            let packed = entered.and_then(|()| archive::pack(&view, &path, cap, &mut sender));
+            sender.finish(packed.map_err(std::io::Error::other));
+        };
+        std::thread::Builder::new().name("viv-pack".to_owned()).spawn(start).about(Path::new(""))?;
+        Ok(Box::new(receiver))
+    }
+
+    async fn take_archive(&self, path: &Path, from: ByteStream, cap: ArchiveCap) -> Result<Unpacked, FilesError> {
+        let path = path.to_owned();
+        let (sender, receiver) = bridge();
+        let mut unpacking = std::pin::pin!(self.act(move |view| archive::unpack(view, &path, cap, receiver)));
+        tokio::select! {
+            biased;
+            // A refusal is told at once, however much the caller still has to send.
+            unpacked = &mut unpacking => unpacked,
+            fed = sender.feed(from) => {
+                fed.map_err(FilesError::Content)?;
+                unpacking.await
+            }
+        }
+    }
+}
+
+/// Copies at most `limit` bytes.
+async fn copy(mut from: ByteStream, to: std::fs::File, limit: u64, path: &Path) -> Result<u64, FilesError> {
+    let mut to = tokio::fs::File::from_std(to);
+    let (mut buffer, mut count) = (vec![0; 64 * 1024], 0_u64);
+    loop {
+        let read = from.read(&mut buffer).await.map_err(FilesError::Content)?;
+        if read == 0 {
+            break;
+        }
+        count += read as u64;
+        if count > limit {
+            let limit = format!("{limit} bytes are the limit");
+            return Err(FilesError::TooLarge { path: path.to_owned(), limit });
+        }
+        to.write_all(&buffer[..read]).await.about(path)?;
+    }
+    to.flush().await.about(path)?;
+    Ok(count)
+}
+
+impl Files for FilesOnDisk {
+    fn stat<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, FileStat> {
+        let path = path.to_owned();
+        Box::pin(self.act(move |view| view.stat(&path)))
+    }
+
+    fn list<'a>(&'a self, path: &'a Path, limit: usize) -> FilesFuture<'a, Listing> {
+        let path = path.to_owned();
+        Box::pin(self.act(move |view| view.list(&path, limit)))
+    }
+
+    fn read<'a>(&'a self, path: &'a Path, range: ByteRange) -> FilesFuture<'a, Content> {
+        Box::pin(self.open(path, range))
+    }
+
+    fn write<'a>(&'a self, path: &'a Path, content: ByteStream, limit: u64) -> FilesFuture<'a, u64> {
+        Box::pin(self.replace(path, content, limit))
+    }
+
+    fn make_directory<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, ()> {
+        let path = path.to_owned();
+        Box::pin(self.act(move |view| view.make_directory(&path)))
+    }
+
+    fn rename<'a>(&'a self, from: &'a Path, to: &'a Path, existing: Existing) -> FilesFuture<'a, ()> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        Box::pin(self.act(move |view| view.rename(&from, &to, existing)))
+    }
+
+    fn remove<'a>(&'a self, path: &'a Path, depth: Depth) -> FilesFuture<'a, ()> {
+        let path = path.to_owned();
+        Box::pin(self.act(move |view| view.remove(&path, depth)))
+    }
+
+    fn pack<'a>(&'a self, path: &'a Path, cap: ArchiveCap) -> FilesFuture<'a, ByteStream> {
+        Box::pin(self.send_archive(path, cap))
+    }
+
+    fn unpack<'a>(&'a self, path: &'a Path, archive: ByteStream, cap: ArchiveCap) -> FilesFuture<'a, Unpacked> {
+        Box::pin(self.take_archive(path, archive, cap))
+    }
+}

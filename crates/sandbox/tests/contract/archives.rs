@@ -1,0 +1,182 @@
+//! Many files at once, out of a workspace and into it: the same tree comes back, and nothing hostile gets in.
+
+use std::path::Path;
+
+use protocol::Code;
+use sandbox::{ArchiveCap, FilesError};
+use tar::{Builder, EntryType, Header};
+use tokio::io::AsyncReadExt;
+
+use crate::files::{code, over, stream};
+use crate::{Promise, Subject, make, shell, tests, text};
+
+pub(crate) fn everywhere() -> Vec<Promise> {
+    tests![
+        what_is_packed_and_unpacked_is_the_same_tree,
+        one_file_is_packed_under_its_own_name,
+        an_archive_replaces_files_and_drops_their_special_bits,
+        hostile_archives_are_refused_where_they_turn_hostile,
+        an_archive_may_not_be_larger_than_was_said,
+        an_archive_that_breaks_off_is_no_archive,
+    ]
+}
+
+const LISTING: &str = "find . -mindepth 1 -printf '%P %y %m %l %T@\\n' | sed 's/\\.0*$//' | grep -v ' d ' | LC_ALL=C sort; \
+                       find . -type f -exec sha256sum {} + | LC_ALL=C sort";
+
+async fn what_is_packed_and_unpacked_is_the_same_tree(subject: Subject) {
+    let (_host, sandbox) = over(&subject, &["from/a", "from/deep/er/b"]).await;
+    let long = "n".repeat(120);
+    let line = format!(
+        "cd from; chmod 755 a; ln -s ../a deep/link; ln a hard; mkdir empty; echo long > deep/{long}; \
+         head -c 300000 /dev/urandom > deep/noise; touch -d @1000000000 a deep/er/b deep/{long} deep/noise; \
+         touch -h -d @1000000000 deep/link"
+    );
+    assert_eq!(shell(&*sandbox, &line).await.exit.code, Some(0));
+    let archive = sandbox.files().pack("from".as_ref(), ArchiveCap::default()).await.expect("pack");
+    let done = sandbox.files().unpack("to/here".as_ref(), archive, ArchiveCap::default()).await.expect("unpack");
+    assert!(!done.truncated && done.paths.contains(&"to/here/deep/er/b".into()), "{done:?}");
+    let listing = async |directory: &str| text(&shell(&*sandbox, &format!("cd {directory}; {LISTING}")).await.stdout);
+    let (before, after) = (listing("from").await, listing("to/here").await);
+    // When a link was made is not in an archive's keeping.
+    let but_links =
+        |text: &str| text.lines().filter(|line| !line.contains(" l ")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(but_links(&before), but_links(&after));
+    assert_eq!(
+        text(&shell(&*sandbox, "readlink to/here/deep/link; ls to/here").await.stdout),
+        "../a\na\ndeep\nempty\nhard\n"
+    );
+}
+
+async fn one_file_is_packed_under_its_own_name(subject: Subject) {
+    let (_host, sandbox) = over(&subject, &["dir/file"]).await;
+    let mut archive = sandbox.files().pack("dir/file".as_ref(), ArchiveCap::default()).await.expect("pack");
+    let mut bytes = Vec::new();
+    archive.read_to_end(&mut bytes).await.expect("read");
+    let mut archive = tar::Archive::new(bytes.as_slice());
+    let entries: Vec<_> = archive
+        .entries()
+        .expect("entries")
+        .map(|entry| entry.expect("entry").path().expect("path").into_owned())
+        .collect();
+    assert_eq!(entries, [Path::new("file")]);
+    assert_eq!(code(sandbox.files().pack("nothing".as_ref(), ArchiveCap::default()).await), Code::FileNotFound);
+}
+
+/// An entry exactly as said, however wrong.
+fn entry(builder: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, target: &str, content: &[u8]) {
+    let mut header = Header::new_old();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.as_old_mut().linkname[..target.len()].copy_from_slice(target.as_bytes());
+    header.set_entry_type(kind);
+    header.set_mode(0o6755);
+    header.set_size(content.len() as u64);
+    header.set_cksum();
+    builder.append(&header, content).expect("append");
+}
+
+/// Name, kind, and where a link leads.
+type Named = (&'static str, EntryType, &'static str);
+
+fn archive(entries: &[Named]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for (name, kind, target) in entries {
+        let content: &[u8] = if *kind == EntryType::Regular { b"content\n" } else { b"" };
+        entry(&mut builder, name, *kind, target, content);
+    }
+    builder.into_inner().expect("archive")
+}
+
+async fn an_archive_replaces_files_and_drops_their_special_bits(subject: Subject) {
+    let (_host, sandbox) = over(&subject, &["a", "b"]).await;
+    assert_eq!(shell(&*sandbox, "ln -s b link").await.exit.code, Some(0));
+    let bytes = archive(&[
+        ("a", EntryType::Regular, ""),
+        ("./link", EntryType::Regular, ""),
+        ("twice", EntryType::Link, "a"),
+        ("twice", EntryType::Link, "a"),
+    ]);
+    sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await.expect("unpack");
+    let seen = shell(&*sandbox, "ls -A; cat a b link twice; stat -c '%a %h' a; test ! -h link").await;
+    assert_eq!(text(&seen.stdout), "a\nb\nlink\ntwice\ncontent\nb\ncontent\ncontent\n755 2\n");
+    assert_eq!(seen.exit.code, Some(0));
+}
+
+async fn hostile_archives_are_refused_where_they_turn_hostile(subject: Subject) {
+    use EntryType as Kind;
+    let sandbox = make(&subject).await;
+    assert_eq!(shell(&*sandbox, "mkdir -p full/dir; ln -s /etc planted").await.exit.code, Some(0));
+    let escape = "../../../../../../../../../../tmp/viv-escaped";
+    let cases: &[(&str, &[Named])] = &[
+        ("absolute", &[("/tmp/viv-escaped", Kind::Regular, "")]),
+        ("parents", &[(escape, Kind::Regular, "")]),
+        ("parents in the middle", &[("a/../../x", Kind::Regular, "")]),
+        ("a link out", &[("out", Kind::Symlink, "/etc")]),
+        ("a link up", &[("deep/out", Kind::Symlink, "../../../etc")]),
+        ("through its own link", &[("in", Kind::Symlink, "full"), ("in/x", Kind::Regular, "")]),
+        ("through a link that was there", &[("planted/viv-escaped", Kind::Regular, "")]),
+        ("a directory through a link", &[("planted/viv-escaped", Kind::Directory, "")]),
+        ("a hard link out", &[("hard", Kind::Link, "/etc/passwd")]),
+        ("a hard link up", &[("hard", Kind::Link, "../../../../etc/passwd")]),
+        ("a hard link through a link", &[("hard", Kind::Link, "planted/passwd")]),
+        ("a hard link to a directory", &[("hard", Kind::Link, "full")]),
+        ("a hard link to a link", &[("hard", Kind::Link, "planted")]),
+        ("a device", &[("null", Kind::Char, "")]),
+        ("a disk", &[("sda", Kind::Block, "")]),
+        ("a fifo", &[("fifo", Kind::Fifo, "")]),
+        ("no name", &[("./", Kind::Regular, "")]),
+        ("a directory's name", &[("full/dir", Kind::Regular, "")]),
+    ];
+    for (what, entries) in cases {
+        let bytes = archive(&[&[("first", Kind::Regular, "")], *entries].concat());
+        let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await;
+        assert!(matches!(done, Err(FilesError::Archive { .. })), "{what}: {done:?}");
+        assert!(!Path::new("/tmp/viv-escaped").exists() && !Path::new("/etc/viv-escaped").exists(), "{what}");
+    }
+    for name in [".git/hooks/pre-commit", ".env"] {
+        let bytes = archive(&[(name, Kind::Regular, "")]);
+        let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await;
+        assert_eq!(code(done), Code::PolicyDenied, "{name}");
+    }
+    let seen = text(&shell(&*sandbox, "find . -type f -o -type p -o -type c -o -type b").await.stdout);
+    assert_eq!(seen, "./first\n");
+}
+
+async fn an_archive_may_not_be_larger_than_was_said(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let two = archive(&[("a", EntryType::Regular, ""), ("b", EntryType::Regular, "")]);
+    let unpack = async |bytes: u64, entries: usize| {
+        sandbox.files().unpack("".as_ref(), stream(&two), ArchiveCap { bytes, entries }).await
+    };
+    assert_eq!(code(unpack(15, 9).await), Code::FileTooLarge);
+    assert_eq!(code(unpack(99, 1).await), Code::FileTooLarge);
+    assert_eq!(unpack(16, 2).await.expect("just fits").bytes, 16);
+    for cap in [ArchiveCap { bytes: 15, entries: 9 }, ArchiveCap { bytes: 99, entries: 1 }] {
+        let mut packed = sandbox.files().pack("".as_ref(), cap).await.expect("pack");
+        packed.read_to_end(&mut Vec::new()).await.expect_err("too large");
+    }
+    // A header may promise what never comes.
+    let mut builder = Builder::new(Vec::new());
+    entry(&mut builder, "bomb", EntryType::Regular, "", b"x");
+    let mut bytes = builder.into_inner().expect("archive");
+    let mut header = Header::new_old();
+    header.as_old_mut().name[..4].copy_from_slice(b"bomb");
+    header.set_mode(0o644);
+    header.set_size(1 << 32);
+    header.set_cksum();
+    bytes[..512].copy_from_slice(header.as_bytes());
+    let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await;
+    assert!(done.is_err(), "{done:?}");
+    assert_eq!(text(&shell(&*sandbox, "ls -A").await.stdout), "a\nb\n");
+}
+
+async fn an_archive_that_breaks_off_is_no_archive(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let whole = archive(&[("a", EntryType::Regular, ""), ("b", EntryType::Regular, "")]);
+    for cut in [700, 1300] {
+        let done = sandbox.files().unpack("".as_ref(), stream(&whole[..cut]), ArchiveCap::default()).await;
+        assert!(matches!(done, Err(FilesError::Archive { .. })), "{cut}: {done:?}");
+    }
+    let done = sandbox.files().unpack("".as_ref(), stream(&[b'x'; 5000]), ArchiveCap::default()).await;
+    assert!(matches!(done, Err(FilesError::Archive { .. })), "{done:?}");
+}

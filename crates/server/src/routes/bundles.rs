@@ -1,0 +1,73 @@
+//! A session as one file, out and in.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body_util::BodyExt;
+use protocol::{Code, SessionId, SessionInfo};
+use tokio_util::io::ReaderStream;
+
+use crate::error::ApiError;
+use crate::extract::Path;
+use crate::state::AppState;
+
+/// `GET …/export`: everything about a session in one tar: record, bodies of model calls, diff, policy.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/export",
+    operation_id = "export_session",
+    tag = "sessions",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "The bundle.", body = Vec<u8>, content_type = "application/x-tar")),
+)]
+pub(crate) async fn export(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<Response, ApiError> {
+    let bundle = state.sessions.export(&id).await?;
+    let length = bundle.metadata().map_err(|error| unreadable(&error))?.len();
+    let headers = [
+        (CONTENT_TYPE, "application/x-tar".to_owned()),
+        (CONTENT_LENGTH, length.to_string()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.tar\"")),
+    ];
+    let body = Body::from_stream(ReaderStream::new(tokio::fs::File::from_std(bundle)));
+    Ok((headers, body).into_response())
+}
+
+/// `POST /v1/import`: takes in a session from a bundle. It has ended, whatever it was, and keeps its id.
+#[utoipa::path(
+    post,
+    path = "/v1/import",
+    operation_id = "import_session",
+    tag = "sessions",
+    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    responses((status = 200, description = "The session.", body = SessionInfo)),
+)]
+pub(crate) async fn import(State(state): State<AppState>, request: Request) -> Result<Json<SessionInfo>, ApiError> {
+    let bundle = spool(request.into_body(), state.config.bundle_bytes).await?;
+    Ok(Json(state.sessions.import(bundle).await?))
+}
+
+/// The body in a file without a name: a bundle may be larger than memory.
+async fn spool(mut body: Body, most: u64) -> Result<File, ApiError> {
+    let mut file = tempfile::tempfile().map_err(|error| unreadable(&error))?;
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
+        let Some(data) = frame.data_ref() else { continue };
+        length += data.len() as u64;
+        if length > most {
+            return Err(ApiError::new(Code::BodyTooLarge, format!("a bundle has at most {most} bytes")));
+        }
+        file.write_all(data).map_err(|error| unreadable(&error))?;
+    }
+    file.seek(SeekFrom::Start(0)).map_err(|error| unreadable(&error))?;
+    Ok(file)
+}
+
+fn unreadable(error: &io::Error) -> ApiError {
+    ApiError::new(Code::Internal, format!("the bundle cannot be kept: {error}"))
+}

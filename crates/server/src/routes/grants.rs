@@ -1,0 +1,44 @@
+//! What was allowed for the rest of a session.
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use protocol::{PermissionId, SessionId};
+
+use crate::error::ApiError;
+use crate::extract::Path;
+use crate::state::AppState;
+use crate::wire::GrantList;
+
+/// `GET …/grants`: what was allowed for the rest of the session, by `always`.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session_id}/grants",
+    operation_id = "list_grants",
+    tag = "pending",
+    params(("session_id" = SessionId, Path)),
+    responses((status = 200, description = "Oldest first.", body = GrantList)),
+)]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Path(id): Path<SessionId>,
+) -> Result<Json<GrantList>, ApiError> {
+    Ok(Json(GrantList { grants: state.sessions.grants(&id).await? }))
+}
+
+/// `DELETE …/grants/{grant_id}`: takes it back; the next time the agent asks again.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{session_id}/grants/{grant_id}",
+    operation_id = "revoke_grant",
+    tag = "pending",
+    params(("session_id" = SessionId, Path), ("grant_id" = PermissionId, Path)),
+    responses((status = 204, description = "It holds no more.")),
+)]
+pub(crate) async fn revoke(
+    State(state): State<AppState>,
+    Path((id, grant)): Path<(SessionId, PermissionId)>,
+) -> Result<StatusCode, ApiError> {
+    state.sessions.revoke(&id, &grant).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,172 @@
+//! Files as they stand in JSON.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use protocol::SessionId;
+use sandbox::{FileEntry, FileKind, FileStat, Unpacked};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// Where the workspace is, inside.
+const WORKSPACE: &str = "/workspace";
+
+/// `GET /v1/fs/entries`.
+pub(crate) type EntryList = axum::Json<Vec<FsEntry>>;
+
+/// A path that must be named.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OnePath {
+    /// Relative to the workspace, or absolute and inside `/workspace`.
+    pub(crate) path: String,
+    /// Whose workspace; it must be named.
+    #[serde(alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// A path that may be left out.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct MaybePath {
+    /// Relative to the workspace, or absolute and inside `/workspace`; the workspace itself when not given.
+    pub(crate) path: Option<String>,
+    /// Whose workspace; it must be named.
+    #[serde(alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// Only a session.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InSession {
+    /// Whose workspace; it must be named.
+    #[serde(alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// Query of `DELETE /v1/fs/entry`.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RemoveQuery {
+    /// Relative to the workspace, or absolute and inside `/workspace`.
+    pub(crate) path: String,
+    /// Also what is in a directory.
+    pub(crate) recursive: Option<bool>,
+    /// Whose workspace; it must be named.
+    #[serde(alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// What kind of thing a name stands for.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FsEntryType {
+    File,
+    Directory,
+    /// Shown as it is, not as what it leads to; ours.
+    Symlink,
+    /// Shown and can be removed, nothing else; ours.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FsEntry {
+    name: String,
+    /// As seen inside.
+    path: String,
+    entry_type: FsEntryType,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+}
+
+/// What is at a path.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FsStat {
+    /// As seen inside.
+    path: String,
+    entry_type: FsEntryType,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+}
+
+/// Something was done to a path.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FsAction {
+    pub(crate) path: String,
+}
+
+/// A file was written.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FsWritten {
+    pub(crate) path: String,
+    pub(crate) bytes_written: u64,
+}
+
+/// Body of `POST /v1/fs/move`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FsMoveBody {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    /// Replaces what has the name already.
+    pub(crate) overwrite: Option<bool>,
+}
+
+/// Something has another name.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FsMoved {
+    pub(crate) from: String,
+    pub(crate) to: String,
+}
+
+/// An archive was unpacked.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FsUploaded {
+    /// The first thousand files and links that came out of it.
+    paths: Vec<String>,
+    /// Whether there were more.
+    truncated: bool,
+}
+
+impl From<FileStat> for FsStat {
+    fn from(stat: FileStat) -> Self {
+        let entry_type = match stat.kind {
+            FileKind::File => FsEntryType::File,
+            FileKind::Directory => FsEntryType::Directory,
+            FileKind::Link => FsEntryType::Symlink,
+            FileKind::Special => FsEntryType::Other,
+        };
+        Self { path: inside(&stat.path), entry_type, size: stat.size, modified: time(stat.modified) }
+    }
+}
+
+impl From<FileEntry> for FsEntry {
+    fn from(entry: FileEntry) -> Self {
+        let FsStat { path, entry_type, size, modified } = entry.stat.into();
+        Self { name: entry.name.to_string_lossy().into_owned(), path, entry_type, size, modified }
+    }
+}
+
+impl From<Unpacked> for FsUploaded {
+    fn from(unpacked: Unpacked) -> Self {
+        let paths = unpacked.paths.iter().map(|path| inside(path)).collect();
+        Self { paths, truncated: unpacked.truncated }
+    }
+}
+
+fn inside(path: &Path) -> String {
+    let path = Path::new(WORKSPACE).join(path).to_string_lossy().into_owned();
+    path.trim_end_matches('/').to_owned()
+}
+
+fn time(time: SystemTime) -> Option<String> {
+    Timestamp::try_from(time).ok().map(|time| time.to_string())
+}

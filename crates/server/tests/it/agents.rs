@@ -1,0 +1,53 @@
+//! What agents can be given, and their installation.
+
+use std::sync::{Arc, Mutex};
+
+use protocol::{Code, Problem};
+use serde_json::json;
+use server::{Installer, ServerConfig};
+
+use crate::stage::{Stage, config};
+
+crate::trials!(modes_and_models_are_told, an_agent_is_installed_by_who_can);
+
+async fn modes_and_models_are_told() {
+    let stage = Stage::new();
+    let modes = stage.client.get("/v1/agents/mock/modes").await.json();
+    let ids: Vec<_> = modes["modes"].as_array().unwrap().iter().map(|mode| mode["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["default", "plan"]);
+    let models = stage.client.get("/v1/agents/mock/models").await.json();
+    let first = models["models"][0]["id"].as_str().unwrap();
+    assert_eq!(models["defaultModel"], first);
+    let unknown = stage.client.get("/v1/agents/nobody/modes").await;
+    assert_eq!((unknown.status, &unknown.json()["code"]), (400, &"unsupported_agent".into()));
+    let missing = stage.client.get("/v1/agents/claude/models").await;
+    assert_eq!((missing.status, &missing.json()["code"]), (404, &"agent_not_installed".into()));
+    // The mode is one the agent keeps, or it is refused: it is never dropped.
+    let made = stage.client.post("/v1/sessions/s1", r#"{"agent":"mock","agentMode":"plan"}"#).await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    assert_eq!(stage.client.get("/v1/sessions/s1").await.json()["permissionMode"], "plan");
+    let refused = stage.client.post("/v1/sessions/s2", r#"{"agent":"mock","agentMode":"dance"}"#).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()));
+}
+
+async fn an_agent_is_installed_by_who_can() {
+    let without = Stage::new().client.post("/v1/agents/claude/install", "").await;
+    assert_eq!((without.status, &without.json()["code"]), (500, &"install_failed".into()));
+    let asked: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+    let noted = asked.clone();
+    let installer = Installer(Arc::new(move |name: &str, again: bool| {
+        noted.lock().unwrap().push((name.to_owned(), again));
+        if name == "amp" { Err(Problem::new(Code::UnsupportedAgent, "not this one")) } else { Ok(()) }
+    }));
+    let stage = Stage::with(ServerConfig { installer: Some(installer), ..config() });
+    assert_eq!(stage.client.post("/v1/agents/claude/install", "").await.status, 204);
+    assert_eq!(stage.client.post("/v1/agents/claude/install", r#"{"reinstall":true}"#).await.status, 204);
+    let refused = stage.client.post("/v1/agents/amp/install", "{}").await;
+    assert_eq!((refused.status, &refused.json()["code"]), (400, &"unsupported_agent".into()));
+    let expected = [("claude", false), ("claude", true), ("amp", false)].map(|(name, again)| (name.to_owned(), again));
+    assert_eq!(*asked.lock().unwrap(), expected);
+    assert_eq!(
+        stage.client.post("/v1/agents/claude/install", r#"{"other":1}"#).await.json()["code"],
+        json!("invalid_request")
+    );
+}

@@ -1,0 +1,147 @@
+//! The document that describes the API: what it says is what is served, and what clients were written for is in it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+crate::trials!(
+    the_document_is_the_committed_one,
+    every_route_and_field_that_clients_were_written_for_is_there,
+    every_operation_has_a_name_of_its_own_and_a_sentence,
+);
+
+/// The API that clients were written for before there was this server.
+const CONTRACT: &str = include_str!("../contract/openapi.json");
+
+/// Fields of the contract that nothing here can ever fill, each with the reason.
+const NEVER: &[(&str, &str)] = &[
+    ("serverStatus", "every session has its own process, so no server of an agent has a status"),
+    ("error", "a session that is not healthy is a problem document, not a 200"),
+    ("instance", "`request_id` names the call that failed"),
+];
+
+async fn served() -> Value {
+    let answer = Stage::new().client.get("/openapi.json").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+async fn the_document_is_the_committed_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+    let served = served().await;
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let pretty = serde_json::to_string_pretty(&served).unwrap() + "\n";
+    if committed != pretty {
+        std::fs::write(path.with_extension("json.new"), pretty).unwrap();
+        panic!("openapi.json is not what is served: read openapi.json.new, and put it in its place if it is meant");
+    }
+    assert!(served["openapi"].as_str().unwrap().starts_with("3.1."), "{}", served["openapi"]);
+}
+
+async fn every_route_and_field_that_clients_were_written_for_is_there() {
+    let (contract, ours): (Value, _) = (serde_json::from_str(CONTRACT).unwrap(), served().await);
+    let (mut wrong, mut missing) = (Vec::new(), BTreeSet::new());
+    for (path, item) in contract["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let route = format!("{} {path}", method.to_uppercase());
+            match &ours["paths"][path][method] {
+                Value::Null => drop(missing.insert(route)),
+                found => {
+                    wrong
+                        .extend(differences(&contract, operation, &ours, found).map(|what| format!("{route}: {what}")));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// What an operation of theirs has that ours has not.
+fn differences<'a>(
+    contract: &'a Value,
+    theirs: &'a Value,
+    document: &'a Value,
+    ours: &'a Value,
+) -> impl Iterator<Item = String> + 'a {
+    let parameters = lacking(&parameters(theirs), &parameters(ours), "parameter");
+    let statuses = lacking(&keys(&theirs["responses"]), &keys(&ours["responses"]), "status");
+    let request = lacking(
+        &fields(contract, &body(&theirs["requestBody"])),
+        &fields(document, &body(&ours["requestBody"])),
+        "field of the request",
+    );
+    let answers = keys(&theirs["responses"]).into_iter().filter(|status| status.starts_with('2')).flat_map(|status| {
+        let (theirs, ours) = (body(&theirs["responses"][&status]), body(&ours["responses"][&status]));
+        lacking(&fields(contract, &theirs), &fields(document, &ours), "field of the answer")
+    });
+    parameters.into_iter().chain(statuses).chain(request).chain(answers)
+}
+
+fn lacking(theirs: &BTreeSet<String>, ours: &BTreeSet<String>, what: &str) -> Vec<String> {
+    let never = |name: &str| {
+        NEVER.iter().any(|(field, _)| name.rsplit('.').next() == Some(field) || name.contains(&format!("{field}.")))
+    };
+    theirs.difference(ours).filter(|name| !never(name)).map(|name| format!("no {what} `{name}`")).collect()
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+}
+
+fn parameters(operation: &Value) -> BTreeSet<String> {
+    let all = operation["parameters"].as_array().into_iter().flatten();
+    all.map(|parameter| format!("{} in {}", parameter["name"].as_str().unwrap(), parameter["in"].as_str().unwrap()))
+        .collect()
+}
+
+/// The schema of a body, whatever its media type.
+fn body(of: &Value) -> Value {
+    let content = of["content"].as_object().and_then(|content| content.values().next());
+    content.map(|content| content["schema"].clone()).unwrap_or_default()
+}
+
+/// Every field of a schema, with the fields inside, as `sessions.agent`. What is below `data`, `mcp` and `skills` is
+/// not looked into: the first is held together by `type`, the others are refused or passed on as they come.
+fn fields(document: &Value, schema: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    collect(document, schema, "", &mut found, 0);
+    found
+}
+
+fn collect(document: &Value, schema: &Value, prefix: &str, found: &mut BTreeSet<String>, depth: usize) {
+    if depth > 8 {
+        return;
+    }
+    if let Some(name) = schema["$ref"].as_str() {
+        let pointer = name.trim_start_matches('#');
+        return collect(document, document.pointer(pointer).unwrap(), prefix, found, depth + 1);
+    }
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        if !matches!(name.as_str(), "data" | "mcp" | "skills") {
+            collect(document, inner, &path, found, depth + 1);
+        }
+        found.insert(path);
+    }
+    if !schema["items"].is_null() {
+        collect(document, &schema["items"], prefix, found, depth + 1);
+    }
+    for many in ["allOf", "oneOf", "anyOf"] {
+        schema[many].as_array().into_iter().flatten().for_each(|one| collect(document, one, prefix, found, depth + 1));
+    }
+}
+
+async fn every_operation_has_a_name_of_its_own_and_a_sentence() {
+    let (document, mut names) = (served().await, BTreeSet::new());
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            assert!(names.insert(name.to_owned()), "`{name}` is used twice");
+            assert!(operation["summary"].as_str().is_some_and(|text| text.len() > 8), "{method} {path} says nothing");
+        }
+    }
+}

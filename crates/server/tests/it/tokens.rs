@@ -1,0 +1,87 @@
+//! Tokens that are kept, the note of what was done with them, and pages of other origins.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Request;
+use server::{Auth, ServerConfig};
+use sha2::{Digest, Sha256};
+use store::{DataDir, NewToken, SystemClock, Tokens};
+
+use crate::client::Answer;
+use crate::stage::{Stage, config};
+
+crate::trials!(
+    a_kept_token_opens_its_scopes_until_it_is_revoked,
+    every_call_that_changes_something_is_noted_with_who_made_it,
+    a_listed_origin_may_call_and_no_other,
+);
+
+fn keep(tokens: &Tokens, id: &str, text: &str, scopes: &[&str]) {
+    let digest = Sha256::digest(text).into();
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    tokens.create(&NewToken { id: id.to_owned(), digest, name: None, scopes, ttl_ms: None }).unwrap();
+}
+
+fn guarded() -> (Stage, Arc<Tokens>) {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(folder.path().join("data")).unwrap();
+    let tokens = Arc::new(Tokens::open(&directory, Arc::new(SystemClock)).unwrap());
+    keep(&tokens, "tok_reader", "reader", &["read"]);
+    keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
+    let (auth, audit) = (Auth::Kept(Vec::new(), tokens.clone()), Some(directory.audit_log()));
+    (Stage::on(folder, ServerConfig { auth, audit, ..config() }), tokens)
+}
+
+async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    let builder = Request::builder().method(method).uri(path).header("host", "localhost");
+    let builder = builder.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
+    stage.client.call(builder.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+async fn a_kept_token_opens_its_scopes_until_it_is_revoked() {
+    let (stage, tokens) = guarded();
+    assert_eq!(call(&stage, "reader", "GET", "/v1/sessions", "").await.status, 200);
+    assert_eq!(call(&stage, "reader", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await.status, 403);
+    assert_eq!(call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await.status, 200);
+    assert_eq!(call(&stage, "driver", "DELETE", "/v1/sessions/s1", "").await.status, 403);
+    assert_eq!(call(&stage, "tok_reader", "GET", "/v1/sessions", "").await.status, 401);
+    assert!(tokens.revoke("tok_reader").unwrap());
+    assert_eq!(call(&stage, "reader", "GET", "/v1/sessions", "").await.status, 401);
+}
+
+async fn every_call_that_changes_something_is_noted_with_who_made_it() {
+    let (stage, _tokens) = guarded();
+    call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    call(&stage, "reader", "GET", "/v1/sessions", "").await;
+    let log = std::fs::read_to_string(stage.directory.path().join("data/audit.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> =
+        lines.iter().map(|line| (line["who"].as_str().unwrap(), line["status"].as_u64().unwrap())).collect();
+    assert_eq!(told, [("tok_driver", 200), ("tok_driver", 409)]);
+    assert!(lines.iter().all(|line| line["path"] == "/v1/sessions/s1" && line["request_id"].is_string()));
+    assert!(!log.contains("mock"), "what was sent is nobody's business here");
+}
+
+async fn a_listed_origin_may_call_and_no_other() {
+    let origins = vec!["https://ui.example.com".to_owned()];
+    let stage = Stage::with(ServerConfig { origins, ..config() });
+    let ask = async |origin: &str, method: &str| {
+        let builder = Request::builder().method(method).uri("/v1/sessions").header("host", "localhost");
+        let builder = builder.header("origin", origin).header("access-control-request-method", "GET");
+        stage.client.call(builder.body(Body::empty()).unwrap()).await
+    };
+    let asked = ask("https://ui.example.com", "OPTIONS").await;
+    assert_eq!(
+        (asked.status, asked.headers["access-control-allow-origin"].to_str().unwrap()),
+        (204, "https://ui.example.com")
+    );
+    let called = ask("https://ui.example.com", "GET").await;
+    assert_eq!((called.status, called.headers["vary"].to_str().unwrap()), (200, "origin"));
+    for (origin, method) in [("https://evil.example.org", "OPTIONS"), ("https://evil.example.org", "GET")] {
+        let refused = ask(origin, method).await;
+        assert_eq!(refused.status, 403);
+        assert!(!refused.headers.contains_key("access-control-allow-origin"));
+    }
+}

@@ -1,0 +1,156 @@
+//! What a client is made of, and why it cannot be made.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gateway::{PriceTableError, Prices, ScriptError, Scripted, Upstream};
+use policy::{Base, Ceiling, Effective, Preset};
+use sandbox::{Backend, JailBackend, SandboxError, Unconfined};
+use tokio::sync::OnceCell;
+
+use super::{AgentClient, Inner};
+use crate::{Accounts, Options, SessionError, Setup, Timing};
+
+/// Where agents run.
+#[derive(Clone, Default)]
+pub enum Confinement {
+    /// The sandbox of our own. Its spawner is forked by `build`, so the process must still have one thread.
+    #[default]
+    Jail,
+    /// On the host itself, with no wall at all. Needs a policy with `fs: {workspace: bind}`.
+    Unconfined,
+    /// A backend that the caller made, e.g. with [`JailBackend::fork`] at the beginning of `main`.
+    Backend(Arc<dyn Backend>),
+}
+
+/// Configures an [`AgentClient`].
+#[derive(Default)]
+pub struct AgentClientBuilder {
+    agent: Option<String>,
+    data_dir: Option<PathBuf>,
+    mock_program: Option<PathBuf>,
+    confinement: Confinement,
+    policy: Option<Arc<Effective>>,
+    upstream: Option<Arc<dyn Upstream>>,
+    accounts: Option<Accounts>,
+    timing: Timing,
+    options: Options,
+}
+
+/// Why a client cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// No agent was named.
+    #[error("no agent was named: call `.agent(\"claude\")`")]
+    NoAgent,
+    /// Records need a place.
+    #[error("no data directory was named: call `.data_dir(path)`")]
+    NoDataDir,
+    /// The sandbox cannot be had.
+    #[error("the sandbox cannot be used")]
+    Sandbox(#[from] SandboxError),
+    /// The data directory cannot be used.
+    #[error("the sessions cannot be opened")]
+    Sessions(#[from] SessionError),
+    /// A defect of what is built in.
+    #[error("the built-in policy cannot be read")]
+    Policy(#[from] policy::PolicyError),
+    /// A defect of what is built in.
+    #[error("the built-in model cannot be read")]
+    Script(#[from] ScriptError),
+    /// A defect of what is built in.
+    #[error("the built-in prices cannot be read")]
+    Prices(#[from] PriceTableError),
+}
+
+impl AgentClientBuilder {
+    /// Which agent, e.g. `claude`. It must be installed in the data directory.
+    #[must_use]
+    pub fn agent(mut self, name: impl Into<String>) -> Self {
+        self.agent = Some(name.into());
+        self
+    }
+
+    /// Where agents are installed, and where records, changes and accounts are kept.
+    #[must_use]
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(path.into());
+        self
+    }
+
+    /// Where agents run: the jail when nothing is said.
+    #[must_use]
+    pub fn sandbox(mut self, confinement: Confinement) -> Self {
+        self.confinement = confinement;
+        self
+    }
+
+    /// What agents may do: the preset `balanced` when nothing is said.
+    #[must_use]
+    pub fn policy(mut self, policy: impl Into<Arc<Effective>>) -> Self {
+        self.policy = Some(policy.into());
+        self
+    }
+
+    /// The model behind the gateway: the built-in one when nothing is said, which needs no key and no network.
+    #[must_use]
+    pub fn upstream(mut self, upstream: Arc<dyn Upstream>) -> Self {
+        self.upstream = Some(upstream);
+        self
+    }
+
+    /// What calls cost and must fit into: built-in prices and no budget but the policy's when nothing is said.
+    #[must_use]
+    pub fn accounts(mut self, accounts: Accounts) -> Self {
+        self.accounts = Some(accounts);
+        self
+    }
+
+    /// Who pays: each session for itself when nothing is said.
+    #[must_use]
+    pub fn account(mut self, account: impl Into<String>) -> Self {
+        self.options.account = Some(account.into());
+        self
+    }
+
+    /// How long a session waits for what.
+    #[must_use]
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// A program that lives as the agent `mock` when it is started with `__agent mock`.
+    #[must_use]
+    pub fn mock_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.mock_program = Some(program.into());
+        self
+    }
+
+    /// Makes the client.
+    pub fn build(self) -> Result<AgentClient, BuildError> {
+        let agent = self.agent.ok_or(BuildError::NoAgent)?;
+        let data_dir = self.data_dir.ok_or(BuildError::NoDataDir)?;
+        let backend: Arc<dyn Backend> = match self.confinement {
+            Confinement::Jail => Arc::new(JailBackend::fork()?),
+            Confinement::Unconfined => Arc::new(Unconfined::new(data_dir.join("unconfined"))),
+            Confinement::Backend(backend) => backend,
+        };
+        let policy = match self.policy {
+            Some(policy) => policy,
+            None => Arc::new(policy::effective(&Ceiling::built_in()?, &Base::preset(Preset::Balanced)?, &[])),
+        };
+        let upstream = match self.upstream {
+            Some(upstream) => upstream,
+            None => Arc::new(Scripted::demo()?),
+        };
+        let accounts = match self.accounts {
+            Some(accounts) => accounts,
+            None => Accounts { prices: Prices::built_in()?, ..Accounts::default() },
+        };
+        let (mock_program, timing) = (self.mock_program, self.timing);
+        let setup = Setup { data_dir, mock_program, backend, upstream, policy, accounts, timing };
+        let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
+        Ok(AgentClient { inner: Arc::new(inner) })
+    }
+}

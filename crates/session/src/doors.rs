@@ -1,0 +1,123 @@
+//! The two ways out of a sandbox: to models, and to everything else that is allowed.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use egress::LivePolicy;
+use gateway::{Identity, SessionToken};
+use policy::Effective;
+use sandbox::{EGRESS_PORT, Port, Sandbox, SandboxError};
+use store::{Limit, Most, Scope, Window};
+
+use crate::SessionError;
+use crate::host::Host;
+use crate::plan::Plan;
+use crate::recorder::Recorder;
+
+/// The two ways out of a sandbox, while somebody serves them.
+#[derive(Default)]
+pub(crate) struct Doors {
+    /// To models.
+    models: Option<gateway::Attachment>,
+    /// To everything else that is allowed.
+    egress: Option<egress::Attachment>,
+}
+
+impl Doors {
+    /// Serves what `sandbox` listens on, for the session of `plan`.
+    pub(crate) fn open(
+        host: &Host,
+        plan: &Plan,
+        recorder: &Recorder,
+        sandbox: &dyn Sandbox,
+        token: &str,
+    ) -> Result<Self, SessionError> {
+        let models = attach_models(host, plan, recorder, sandbox, token)?;
+        let egress = attach_egress(host, plan, recorder, sandbox)?;
+        Ok(Self { models, egress })
+    }
+
+    /// The variables by which a program inside finds the way to everything but models.
+    pub(crate) fn environment(&self) -> BTreeMap<String, String> {
+        if self.egress.is_none() {
+            return BTreeMap::new();
+        }
+        let variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Closes both; returns when what was under way is settled and on record.
+    pub(crate) async fn close(self) {
+        if let Some(models) = self.models {
+            models.close().await;
+        }
+        if let Some(egress) = self.egress {
+            egress.close().await;
+        }
+    }
+}
+
+fn attach_models(
+    host: &Host,
+    plan: &Plan,
+    recorder: &Recorder,
+    sandbox: &dyn Sandbox,
+    token: &str,
+) -> Result<Option<gateway::Attachment>, SessionError> {
+    let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
+    let options = &plan.options;
+    let identity = Identity {
+        session: plan.id.clone(),
+        token: SessionToken::of(token),
+        account: options.account.clone().unwrap_or_else(|| plan.id.to_string()),
+        user: options.user.clone(),
+        key: None,
+        agent: Some(plan.agent.clone()),
+        run: plan.id.to_string(),
+        attempt: plan.epoch,
+        journal: recorder.journal().clone(),
+        bodies: host.shelf.bodies(),
+        turn: recorder.turn.clone(),
+        upstream: host.upstream.clone(),
+        policy: Some(plan.policy.clone()),
+        budgets: budgets(&plan.policy),
+        limits: host.limits.clone(),
+    };
+    let attached = host.gateway.attach(listener, identity);
+    attached.map(Some).map_err(|source| not_served("the model gateway's port", source))
+}
+
+fn attach_egress(
+    host: &Host,
+    plan: &Plan,
+    recorder: &Recorder,
+    sandbox: &dyn Sandbox,
+) -> Result<Option<egress::Attachment>, SessionError> {
+    let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
+    let turn = recorder.turn.clone();
+    let identity = egress::Identity {
+        session: plan.id.clone(),
+        journal: recorder.journal().clone(),
+        turn: Arc::new(move || turn.get()),
+        policy: LivePolicy::new((*plan.policy).clone()),
+        limits: egress::Limits::default(),
+    };
+    let attached = host.egress.attach(listener, identity);
+    attached.map(Some).map_err(|source| not_served("the egress port", source))
+}
+
+/// What the policy lets a session spend on models.
+fn budgets(policy: &Effective) -> Vec<Limit> {
+    let models = policy.models();
+    let of_session =
+        |name: &str, most| Limit { name: name.to_owned(), scope: Scope::Session, window: Window::Ever, most };
+    vec![
+        of_session("models.budget_usd", Most::Picos(models.budget_picos)),
+        of_session("models.max_requests", Most::Requests(models.max_requests)),
+    ]
+}
+
+fn not_served(port: &str, source: std::io::Error) -> SessionError {
+    SessionError::Sandbox(SandboxError::Create { step: format!("serve {port}"), source })
+}

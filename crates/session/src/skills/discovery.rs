@@ -1,0 +1,112 @@
+//! Which folders of a source are skills: those that hold a `SKILL.md`.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::{SkillError, Source};
+
+const MARK: &str = "SKILL.md";
+
+/// One skill on the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Skill {
+    pub(super) name: String,
+    pub(super) folder: PathBuf,
+}
+
+/// The skills of a source that are wanted: the source itself, else those in its `skills` and right below it.
+pub(super) fn find(root: &Path, source: &Source) -> Result<Vec<Skill>, SkillError> {
+    let mut base = root.to_owned();
+    if let Some(subpath) = &source.subpath {
+        let inside = Path::new(subpath).components().all(|part| matches!(part, Component::Normal(_)));
+        // A link in the source could lead anywhere on the host: the folder is looked at where it really is.
+        base = root.join(subpath).canonicalize().unwrap_or_default();
+        let real = root.canonicalize().unwrap_or_default();
+        if !inside || !base.starts_with(&real) {
+            return Err(SkillError::Unusable(subpath.clone()));
+        }
+    }
+    let mut all = if base.join(MARK).is_file() {
+        vec![Skill { name: own_name(&base, source), folder: base }]
+    } else {
+        [below(&base.join("skills")), below(&base)].concat()
+    };
+    if let Some(skill) = all.iter().find(|skill| !is_name(&skill.name)) {
+        return Err(SkillError::Unusable(skill.name.clone()));
+    }
+    let missing = |skill: &str| SkillError::Missing { skill: skill.to_owned(), source_name: source.place.clone() };
+    if let Some(wanted) = &source.skills {
+        if let Some(absent) = wanted.iter().find(|name| !all.iter().any(|skill| skill.name == **name)) {
+            return Err(missing(absent));
+        }
+        all.retain(|skill| wanted.contains(&skill.name));
+    }
+    if all.is_empty() { Err(missing("SKILL.md")) } else { Ok(all) }
+}
+
+/// Folders right below `folder` that are skills. A link is no folder: it could lead anywhere on the host.
+fn below(folder: &Path) -> Vec<Skill> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let skills = folders.filter(|entry| entry.path().join(MARK).is_file());
+    let mut skills: Vec<Skill> = skills
+        .map(|entry| Skill { name: entry.file_name().to_string_lossy().into_owned(), folder: entry.path() })
+        .collect();
+    skills.sort_by(|one, other| one.name.cmp(&other.name));
+    skills
+}
+
+/// What a source that is one skill is called: by its folder, or by the last word of its address.
+fn own_name(base: &Path, source: &Source) -> String {
+    let of_path = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match source.subpath {
+        Some(_) => of_path(base),
+        None => of_path(Path::new(&source.place)).trim_end_matches(".git").to_owned(),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(files: &[&str], source: serde_json::Value, expected: Result<&str, &str>) {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "---\nname: x\n---\n").unwrap();
+        }
+        std::os::unix::fs::symlink("/", root.path().join("link")).unwrap();
+        let mut full = json!({"type": "git", "source": "https://example.com/tidy.git"});
+        full.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+        let source: Source = serde_json::from_value(full).unwrap();
+        let found = find(root.path(), &source).map_err(|error| error.to_string());
+        let names = found.map(|skills| skills.into_iter().map(|skill| skill.name).collect::<Vec<_>>().join(" "));
+        assert_eq!(names, expected.map(str::to_owned).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn skills_are_found_where_people_put_them() {
+        check(&["SKILL.md", "skills/a/SKILL.md"], json!({}), Ok("tidy"));
+        check(&["skills/b/SKILL.md", "skills/a/SKILL.md", "c/SKILL.md", "d/README"], json!({}), Ok("a b c"));
+        check(&["deep/er/SKILL.md"], json!({"subpath": "deep/er"}), Ok("er"));
+        check(&["a/SKILL.md", "b/SKILL.md"], json!({"skills": ["b"]}), Ok("b"));
+    }
+
+    #[test]
+    fn what_is_not_there_or_leads_out_is_refused() {
+        let source = "https://example.com/tidy.git";
+        check(&["README"], json!({}), Err(&format!("there is no skill `SKILL.md` in `{source}`")));
+        check(&["a/SKILL.md"], json!({"skills": ["z"]}), Err(&format!("there is no skill `z` in `{source}`")));
+        check(&["a/SKILL.md"], json!({"subpath": "../a"}), Err("`../a` cannot be used here"));
+        check(&["a/SKILL.md"], json!({"subpath": "link/etc"}), Err("`link/etc` cannot be used here"));
+        check(&["a b/SKILL.md"], json!({}), Err("`a b` cannot be used here"));
+    }
+}

@@ -1,0 +1,238 @@
+//! A session without a dialogue: commands in a sandbox, one after another, on record.
+//!
+//! Sandbox, gateway, budget and journal are those of every session. What a command prints is its caller's; that it
+//! ran, and how it ended, is the record's.
+//!
+//! Not here: what a task's file says, and what its failures are called (`cli`).
+
+mod inside;
+mod stopping;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway::SessionToken;
+use protocol::{
+    EventBody, PolicyEffective, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished,
+    TerminatedBy,
+};
+use sandbox::{ExecResult, OutputListener, Process, Sandbox, SandboxError, SavedChanges};
+use store::{Journal, SessionChange};
+
+use crate::SessionError;
+use crate::actor::summary;
+use crate::doors::Doors;
+use crate::host::Host;
+use crate::plan::Plan;
+use crate::recorder::Recorder;
+use crate::seat::Seat;
+use crate::shelf::blocking;
+use crate::skills::{self, Equipment};
+
+use inside::Inside;
+use stopping::Stopping;
+
+/// What a timeout is called among exit codes.
+const TIMED_OUT: i32 = 124;
+
+/// One command.
+#[derive(Debug, Clone, Default)]
+pub struct Task {
+    /// Program and arguments. A first word that is the agent's name means the agent's own program.
+    pub command: Vec<String>,
+    /// Variables beside those of the sandbox.
+    pub env: BTreeMap<String, String>,
+    /// Wall time before everything it started is killed.
+    pub timeout: Option<Duration>,
+    /// Bytes kept of each of stdout and stderr.
+    pub output_limit: usize,
+}
+
+/// Why an artifact could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// It is not there, or cannot be read.
+    #[error("artifact `{path}` cannot be read: {why}")]
+    Unreadable {
+        /// Its path inside.
+        path: String,
+        /// What was said about it.
+        why: String,
+    },
+    /// It is longer than anything that is kept.
+    #[error("artifact `{path}` is longer than {limit} bytes")]
+    TooLarge {
+        /// Its path inside.
+        path: String,
+        /// The longest that is read.
+        limit: usize,
+    },
+    /// The sandbox is gone.
+    #[error("artifact `{path}` cannot be asked for")]
+    Sandbox {
+        /// Its path inside.
+        path: String,
+        /// Why.
+        #[source]
+        source: SandboxError,
+    },
+}
+
+/// A sandbox with a gateway, and a record of what is run in it.
+pub struct Workbench {
+    host: Arc<Host>,
+    seat: Arc<Seat>,
+    plan: Plan,
+    recorder: Recorder,
+    sandbox: Box<dyn Sandbox>,
+    doors: Doors,
+    inside: Inside,
+    stopping: Stopping,
+    beside: Vec<Process>,
+}
+
+impl Workbench {
+    pub(crate) async fn open(host: &Arc<Host>, plan: Plan) -> Result<Self, SessionError> {
+        let (_, token) = SessionToken::issue();
+        let mut inside = Inside::of(host, &plan, &token)?;
+        let (seat, commands) = Seat::new(plan.id.clone());
+        host.sit(&seat)?;
+        let made = Self::make(host, &seat, &plan, &mut inside, &token).await;
+        let (sandbox, doors, recorder) = made.inspect_err(|_| host.leave(&seat))?;
+        inside.env.extend(doors.environment());
+        let stopping = Stopping::watch(&host.tasks, commands);
+        let host = host.clone();
+        Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Vec::new() })
+    }
+
+    async fn make(
+        host: &Arc<Host>,
+        seat: &Arc<Seat>,
+        plan: &Plan,
+        inside: &mut Inside,
+        token: &str,
+    ) -> Result<(Box<dyn Sandbox>, Doors, Recorder), SessionError> {
+        let equipment = Equipment::fetch(&host.shelf, plan).await?;
+        inside.mounts.extend(equipment.mounts());
+        let spec = plan.sandbox(std::mem::take(&mut inside.mounts), std::mem::take(&mut inside.files));
+        let sandbox = host.backend.create(spec).await?;
+        let registered = async {
+            equipment.put(&*sandbox, inside.skill_root).await?;
+            Self::register(host, seat, plan, &*sandbox, token).await
+        };
+        match registered.await {
+            Ok((doors, recorder)) => Ok((sandbox, doors, recorder)),
+            Err(error) => {
+                sandbox.destroy().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the session, its sandbox and its task on record and opens the gateway for them.
+    async fn register(
+        host: &Arc<Host>,
+        seat: &Arc<Seat>,
+        plan: &Plan,
+        sandbox: &dyn Sandbox,
+        token: &str,
+    ) -> Result<(Doors, Recorder), SessionError> {
+        let journal = host.shelf.enter(plan.entry(host.shelf.owner.id().clone())).await?;
+        // The seat is new, so nothing was set before.
+        let _ = seat.journal.set(journal.clone());
+        let recorder = Recorder::new(journal);
+        let (backend, keys) = (host.backend.name().to_owned(), sandbox.effective());
+        recorder.daemon(EventBody::PolicyEffective(PolicyEffective { backend, keys }))?;
+        recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
+            session_id: plan.id.clone(),
+            sandbox_id: sandbox.id().to_owned(),
+            task_name: plan.options.task_name.clone(),
+        }))?;
+        let doors = Doors::open(host, plan, &recorder, sandbox, token)?;
+        recorder.daemon(EventBody::SessionStarted(plan.started()))?;
+        Ok((doors, recorder))
+    }
+
+    /// The session.
+    pub fn id(&self) -> &SessionId {
+        &self.plan.id
+    }
+
+    /// Its record.
+    pub fn journal(&self) -> &Arc<dyn Journal> {
+        self.recorder.journal()
+    }
+
+    /// Starts a command that runs beside the others until the session ends; nobody reads what it prints.
+    pub async fn start_beside(&mut self, task: Task) -> Result<(), SessionError> {
+        let mut process = self.sandbox.exec(self.inside.exec(task)).await?;
+        for output in [&mut process.stdout, &mut process.stderr] {
+            let mut output = std::mem::replace(output, Box::new(tokio::io::empty()));
+            // Ends with the sandbox, which `end` waits for.
+            self.host.tasks.spawn(async move { drop(tokio::io::copy(&mut output, &mut tokio::io::sink()).await) });
+        }
+        self.beside.push(process);
+        Ok(())
+    }
+
+    /// Runs a command to its end and puts on record how it ended.
+    pub async fn run(&self, task: Task, listener: OutputListener<'_>) -> Result<ExecResult, SessionError> {
+        let command = task.command.clone();
+        let running = sandbox::run(&*self.sandbox, self.inside.exec(task), listener);
+        let result = tokio::select! {
+            result = running => result?,
+            () = self.stopping.asked() => return Err(SessionError::Ended(self.plan.id.clone())),
+        };
+        let wall_micros = u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX);
+        let exit_code = exit_code(&result);
+        let finished = TaskCommandFinished { command, exit_code, wall_micros };
+        self.recorder.daemon(EventBody::TaskCommandFinished(finished))?;
+        Ok(result)
+    }
+
+    /// Places a file inside.
+    pub async fn write(&self, path: &str, content: Vec<u8>) -> Result<(), ArtifactError> {
+        inside::write(&*self.sandbox, path, content).await
+    }
+
+    /// Reads a file from inside.
+    pub async fn read(&self, path: &str) -> Result<Vec<u8>, ArtifactError> {
+        inside::read(&*self.sandbox, path).await
+    }
+
+    /// Ends the session: every process is dead, every call settled and the record closed when this returns.
+    pub async fn end(self, reason: SessionEndReason, message: Option<String>) -> Result<(), SessionError> {
+        let layers = self.sandbox.layers();
+        self.sandbox.destroy().await?;
+        self.doors.close().await;
+        if let Some(layers) = layers {
+            let into = self.host.shelf.changes(&self.plan.id);
+            let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
+            let told = blocking(move || saved().map(|saved| summary(&saved))).await?;
+            if !(told.added.is_empty() && told.modified.is_empty() && told.deleted.is_empty()) {
+                self.recorder.daemon(EventBody::WorkspaceChanged(told))?;
+            }
+        }
+        let (terminated_by, exit_code, stderr) = (TerminatedBy::Daemon, None, None);
+        let ended = SessionEnded { reason, terminated_by, message, exit_code, stderr };
+        self.recorder.daemon(EventBody::SessionEnded(ended))?;
+        self.recorder.sync().await?;
+        let (event_count, outcome) = (Some(self.recorder.last()), Some(reason.into()));
+        let change = SessionChange { event_count, outcome, ..SessionChange::default() };
+        self.host.shelf.update(&self.plan.id, change).await?;
+        skills::forget(&self.host.shelf, &self.plan.id).await;
+        self.host.leave(&self.seat);
+        self.stopping.done();
+        Ok(())
+    }
+}
+
+/// How a command ended, as a shell would say it.
+fn exit_code(result: &ExecResult) -> i32 {
+    if result.timed_out {
+        return TIMED_OUT;
+    }
+    let exit = result.exit;
+    exit.code.or_else(|| exit.signal.map(|signal| 128 + signal)).unwrap_or(-1)
+}

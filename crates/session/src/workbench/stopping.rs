@@ -1,0 +1,61 @@
+//! Who else may end a session of commands: whoever says so by its id.
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::SessionError;
+use crate::command::Command;
+
+/// Hears what others ask of a session that takes no messages.
+pub(super) struct Stopping {
+    asked: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl Stopping {
+    pub(super) fn watch(tasks: &TaskTracker, commands: mpsc::Receiver<Command>) -> Self {
+        let this = Self { asked: CancellationToken::new(), ended: CancellationToken::new() };
+        tasks.spawn(hear(commands, this.asked.clone(), this.ended.clone()));
+        this
+    }
+
+    /// Returns when somebody asked for the end.
+    pub(super) async fn asked(&self) {
+        self.asked.cancelled().await;
+    }
+
+    /// The session has ended: whoever asked for it is told.
+    pub(super) fn done(&self) {
+        self.ended.cancel();
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+async fn hear(mut commands: mpsc::Receiver<Command>, asked: CancellationToken, ended: CancellationToken) {
+    loop {
+        let command = tokio::select! {
+            command = commands.recv() => command,
+            () = ended.cancelled() => None,
+        };
+        match command {
+            None => return,
+            Some(Command::Close) => asked.cancel(),
+            Some(Command::Terminate(reply)) => {
+                asked.cancel();
+                ended.cancelled().await;
+                // Whoever asked may have left.
+                let _ = reply.send(Ok(()));
+                return;
+            }
+            Some(other) => {
+                other.refuse(SessionError::NotSupported { field: "message", why: "this session runs commands only" });
+            }
+        }
+    }
+}
