@@ -60,8 +60,9 @@ fn measure(driver: &Driver, peers: &Peers) -> Result<Findings> {
     let many_streams = Load { stream: true, callers: MANY, rounds: 5, millis: 1_500, ..Load::default() };
     let many_streams = driver.drive("many streams", &quick, many_streams)?;
     let peak_kib = peers.gateway_kib("VmHWM")?;
-    let beside = beside(driver, peers)?;
+    // Before anybody asks for answers of megabytes, which are kept whole until they are recorded.
     let resident_kib = endure(driver, peers)?;
+    let beside = beside(driver, peers)?;
     Ok(Findings { one, stream, large, many, many_streams, peak_kib, resident_kib, beside })
 }
 
