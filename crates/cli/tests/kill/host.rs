@@ -26,7 +26,7 @@ impl Place {
         let output = place.viv(&["keys", "create", "--account", "acme"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let made: Value = serde_json::from_slice(&output.stdout).unwrap();
-        place.key = made["key"].as_str().unwrap().to_owned();
+        made["key"].as_str().unwrap().clone_into(&mut place.key);
         place
     }
 
