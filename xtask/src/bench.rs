@@ -3,11 +3,12 @@
 //! Each bench is a row of the table. Its figures are printed and appended to bench/RESULTS.md with the day,
 //! the processor, the kernel and the commit they were taken on.
 
+mod gateway;
+mod report;
 mod sample;
 mod sandbox;
 mod startup;
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::Command;
 
@@ -16,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use crate::install::{self, Package};
 use crate::workspace;
 
+pub(crate) use report::{Goal, Report};
 pub(crate) use sample::Sample;
 
 /// One bench.
@@ -24,8 +26,7 @@ pub(crate) struct Bench {
     about: &'static str,
     /// The peers it measures against.
     packages: &'static [Package],
-    /// The first sample is the one the others are compared with.
-    run: fn() -> Result<Vec<Sample>>,
+    run: fn() -> Result<Report>,
 }
 
 /// Every bench there is; documents may name no other.
@@ -42,12 +43,20 @@ pub(crate) const BENCHES: &[Bench] = &[
         packages: SANDBOX_PEERS,
         run: sandbox::run,
     },
+    Bench {
+        name: "gateway",
+        about: "model calls through `viv gateway serve`, recorded and charged, beside nginx and LiteLLM",
+        packages: GATEWAY_PEERS,
+        run: gateway::run,
+    },
 ];
 
 const SANDBOX_PEERS: &[Package] = &[
     Package { name: "bubblewrap", reason: "the sandbox most agents are run in" },
     Package { name: "util-linux", reason: "the bare namespaces" },
 ];
+
+const GATEWAY_PEERS: &[Package] = &[Package { name: "nginx-light", reason: "the proxy that does nothing but proxy" }];
 
 const RESULTS: &str = "bench/RESULTS.md";
 
@@ -63,31 +72,13 @@ pub(crate) fn run(name: &str) -> Result<()> {
         bail!("there is no bench `{name}`\n{}", list());
     };
     install::run(bench.packages)?;
-    let samples = (bench.run)()?;
-    let table = table(&samples)?;
+    let table = (bench.run)()?.table()?;
     print!("{table}");
     let entry = format!("\n## {}: {}\n\n{}\n\n{table}", machine("date", &["-u", "+%Y-%m-%d"])?, bench.name, ground()?);
     let path = workspace::root().join(RESULTS);
     let mut file =
         std::fs::OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot open {RESULTS}"))?;
     file.write_all(entry.as_bytes()).with_context(|| format!("cannot write {RESULTS}"))
-}
-
-/// The samples as a table, each with its ratio to the first.
-fn table(samples: &[Sample]) -> Result<String> {
-    let base = samples.first().context("the bench measured nothing")?;
-    let mut text = String::from("| what | n | median | p90 | ratio |\n| --- | ---: | ---: | ---: | ---: |\n");
-    for sample in samples {
-        let ratio = sample.median().as_secs_f64() / base.median().as_secs_f64();
-        let (name, count) = (sample.name(), sample.count());
-        let (median, p90) = (milliseconds(sample.median()), milliseconds(sample.percentile(90)));
-        writeln!(text, "| {name} | {count} | {median} ms | {p90} ms | {ratio:.2} |")?;
-    }
-    Ok(text)
-}
-
-fn milliseconds(time: std::time::Duration) -> String {
-    format!("{:.3}", time.as_secs_f64() * 1000.0)
 }
 
 /// On what the figures were taken.
@@ -108,19 +99,7 @@ fn machine(program: &str, arguments: &[&str]) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn ratios_are_to_the_first_sample() {
-        let sample = |name, millis: u64| Sample::new(name, vec![Duration::from_millis(millis); 3]).unwrap();
-        let text = table(&[sample("peer", 2), sample("viv", 3)]).unwrap();
-        assert!(
-            text.ends_with("| peer | 3 | 2.000 ms | 2.000 ms | 1.00 |\n| viv | 3 | 3.000 ms | 3.000 ms | 1.50 |\n")
-        );
-        assert!(table(&[]).is_err());
-    }
 
     #[test]
     fn an_unknown_bench_is_refused_before_anything_is_measured() {

@@ -1,4 +1,4 @@
-//! Programs in Python that tests run: pinned, each set in a folder of the user's cache.
+//! Programs in Python that tests and benches run: pinned, each set in a folder of the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +31,13 @@ pub(crate) const API: Environment = Environment {
     what: "the testers of the session API",
 };
 
+/// LiteLLM's proxy: an upstream in tests, a peer in the bench.
+pub(crate) const LITELLM: Environment = Environment {
+    requirements: "crates/gateway/tests/litellm/requirements.txt",
+    constraints: "crates/gateway/tests/litellm/constraints.txt",
+    what: "LiteLLM's proxy",
+};
+
 /// Where Debian splits Python up.
 const PYTHON: &[install::Package] =
     &[install::Package { name: "python3-venv", reason: "makes the folders that programs in Python are installed in" }];
@@ -38,11 +45,13 @@ const PYTHON: &[install::Package] =
 /// Installs every set unless it is there.
 pub(crate) fn install() -> Result<()> {
     SDKS.install()?;
+    LITELLM.install()?;
     API.install()
 }
 
 impl Environment {
-    fn install(&self) -> Result<()> {
+    /// Installs it unless it is there.
+    pub(crate) fn install(&self) -> Result<()> {
         let folder = self.folder()?;
         if folder.join("bin/python").exists() {
             return Ok(());
@@ -107,7 +116,7 @@ mod tests {
     fn every_requirement_is_pinned() {
         let read = |path: &str| std::fs::read_to_string(workspace::root().join(path)).unwrap();
         let pinned = |line: &str| line.starts_with('#') || line.split("==").count() == 2;
-        for Environment { requirements, constraints, .. } in [SDKS, API] {
+        for Environment { requirements, constraints, .. } in [SDKS, LITELLM, API] {
             assert!(read(requirements).lines().chain(read(constraints).lines()).all(pinned));
         }
     }

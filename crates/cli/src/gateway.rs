@@ -40,7 +40,8 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     };
     let directory = host::data_dir(&config)?;
     let gateway = host::gateway(&config)?;
-    gateway.settle_unknown(&directory)?;
+    // It waits for the ledger, which a thread of the runtime may do only when it says so.
+    tokio::task::block_in_place(|| gateway.settle_unknown(&directory))?;
     let not_bound = |error: std::io::Error| {
         Failure::new(Code::ProxyBindError, format!("cannot listen on {}", arguments.listen))
             .because(&error)
@@ -51,8 +52,9 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     let door = Arc::new(Door::open(directory, upstream, host::limits(&config)?)?);
     let admit = Arc::new(move |token: &str| door.admit(token));
     let attachment = gateway.serve(listener, host::limits(&config)?, admit).map_err(not_bound)?;
+    let stopped = host::stopped();
     announce(address, json);
-    host::stopped().await;
+    stopped.await;
     attachment.close().await;
     Ok(ExitCode::SUCCESS)
 }

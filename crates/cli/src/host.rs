@@ -194,11 +194,15 @@ pub(crate) fn options(config: &Config) -> Options {
     Options { account: config.file.account.clone(), user: config.file.user.clone(), ..Options::default() }
 }
 
-/// Returns on SIGINT or SIGTERM.
-pub(crate) async fn stopped() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+/// Comes on SIGINT or SIGTERM, from the moment this is called: whoever is told afterwards that we are there may
+/// end us at once.
+pub(crate) fn stopped() -> impl Future<Output = ()> {
+    let asked = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    async move {
+        let [Ok(mut interrupt), Ok(mut terminate)] = asked else { return };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }

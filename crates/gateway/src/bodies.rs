@@ -9,7 +9,8 @@ use crate::token::hex;
 
 /// A store of bodies, addressed by the SHA-256 of their bytes.
 ///
-/// `put` may block on the disk; the gateway never calls it on a thread that serves connections.
+/// `put` writes into the page cache and waits for no disk. The gateway calls it on threads that serve connections
+/// where a body is short.
 /// Storing the same bytes again is not an error and takes no more room.
 pub trait BodyStore: Send + Sync {
     /// Keeps `bytes` and says how to find them.

@@ -100,6 +100,9 @@ impl Caller {
             call,
             session: self.identity.session.clone(),
             account: self.identity.account.clone(),
+            run: self.identity.run.clone(),
+            attempt: self.identity.attempt,
+            user: self.identity.user.clone(),
         })
     }
 
@@ -134,6 +137,7 @@ impl Caller {
             stream: text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/event-stream")),
             length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
             hide_usage: answer.hide_usage,
+            upstream_call_id: text(headers::CALL_ID).map(str::to_owned),
         };
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };

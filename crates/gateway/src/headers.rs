@@ -5,6 +5,9 @@
 
 use http::{HeaderMap, HeaderName, header};
 
+/// Under which name a LiteLLM proxy keeps a call in its own accounts.
+pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("x-litellm-call-id");
+
 const CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "x-goog-api-key", "cookie", "api-key"];
 /// `accept-encoding` goes too: a compressed answer could not be metered on its way.
 const OF_THE_CONNECTION: [&str; 10] = [

@@ -29,6 +29,7 @@ mod scripted;
 mod secret;
 mod service;
 mod splice;
+mod syncs;
 mod tasks;
 mod tee;
 mod till;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, TurnId, UpstreamError};
+use store::{LedgerError, Reply};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -22,6 +23,9 @@ use crate::{
     till::Hold,
     upstream::{UpstreamFailure, UpstreamRequest},
 };
+
+/// A body up to this size is in the page cache sooner than another thread would have been woken to put it there.
+const AT_ONCE_BYTES: usize = 128 << 10;
 
 /// The open record of a call. Dropped without an ending, it says itself that the call was given up.
 pub(crate) struct CallRecord {
@@ -48,6 +52,8 @@ pub(crate) struct Answer {
     pub(crate) stream: bool,
     pub(crate) reading: Reading,
     pub(crate) ttft: Duration,
+    /// What a proxy behind us calls it.
+    pub(crate) upstream_call_id: Option<String>,
 }
 
 struct OpenCall {
@@ -74,10 +80,18 @@ impl CallRecord {
         let open = OpenCall { identity, hold, call, turn, endpoint, model: ask.model, started: Instant::now() };
         let path = format!("{} {}", request.method, request.path_and_query);
         let body = request.body.clone();
+        if body.len() <= AT_ONCE_BYTES {
+            if let Err(refusal) = open.write_request(path, ask.stream, &body) {
+                open.tell_given_back(open.give_back().await);
+                return Err(refusal);
+            }
+            return Ok(Self { tasks, open: Some(open) });
+        }
         let (done, written) = oneshot::channel();
         let record_tasks = tasks.clone();
         tasks.spawn_blocking(move || {
-            let result = open.write_request(path, ask.stream, &body).inspect_err(|_| open.give_back());
+            let result = open.write_request(path, ask.stream, &body);
+            let result = result.inspect_err(|_| open.tell_given_back(open.give_back().wait()));
             // Where the caller is gone, the record is dropped here and ends the call by itself.
             let _ = done.send(result.map(|()| Self { tasks: record_tasks, open: Some(open) }));
         });
@@ -100,18 +114,15 @@ impl CallRecord {
     /// after that.
     pub(crate) fn end(mut self, ending: Ending) -> oneshot::Receiver<()> {
         let (done, written) = oneshot::channel();
-        if let Some(open) = self.open.take() {
+        let Some(open) = self.open.take() else { return written };
+        let tasks = self.tasks.clone();
+        if ending.answer.as_ref().is_none_or(|answer| answer.body.len() <= AT_ONCE_BYTES) {
+            let settled = open.settle(ending);
+            self.tasks.spawn(open.tell_when(settled, done, tasks));
+        } else {
             self.tasks.spawn_blocking(move || {
-                let outcome = open.outcome(&ending);
-                open.write_ending(ending, &outcome);
-                if let Err(error) = open.hold.close(&outcome).wait() {
-                    tracing::error!(error = describe(&error), call = %open.call, "the end of a call is not in the ledger");
-                }
-                // The client may have left; the record was for us.
-                let _ = done.send(());
-                if let Err(error) = open.identity.journal.sync() {
-                    tracing::error!(%error, call = %open.call, "the record of a call may be lost in a power failure");
-                }
+                let settled = open.settle(ending);
+                tasks.clone().spawn(open.tell_when(settled, done, tasks));
             });
         }
         written
@@ -123,10 +134,8 @@ impl Drop for CallRecord {
         if let Some(open) = self.open.take() {
             let failure = Some(UpstreamFailure::SessionEnded.to_string());
             let ending = Ending { status: 0, answer: None, failure, reached: true };
-            let outcome = open.outcome(&ending);
-            open.write_ending(ending, &outcome);
             // This may be a thread that must not wait; the ledger takes the step all the same.
-            drop(open.hold.close(&outcome));
+            drop(open.settle(ending));
         }
     }
 }
@@ -144,10 +153,31 @@ impl OpenCall {
     }
 
     /// The request could not be recorded, so it is not sent and costs nothing.
-    fn give_back(&self) {
-        if let Err(error) = self.hold.close(&Outcome::Failed(Refusal::NotRecorded.to_string())).wait() {
+    fn give_back(&self) -> Reply {
+        self.hold.close(&Outcome::Failed(Refusal::NotRecorded.to_string()))
+    }
+
+    fn tell_given_back(&self, outcome: Result<(), LedgerError>) {
+        if let Err(error) = outcome {
             tracing::error!(error = describe(&error), call = %self.call, "a hold could not be given back");
         }
+    }
+
+    /// Writes the end down, and then asks the ledger to close the call.
+    fn settle(&self, ending: Ending) -> Reply {
+        let outcome = self.outcome(&ending);
+        self.write_ending(ending, &outcome);
+        self.hold.close(&outcome)
+    }
+
+    /// Says so when the call is closed, and then has its record written to the disk.
+    async fn tell_when(self, settled: Reply, done: oneshot::Sender<()>, tasks: Tasks) {
+        if let Err(error) = settled.await {
+            tracing::error!(error = describe(&error), call = %self.call, "the end of a call is not in the ledger");
+        }
+        // The client may have left; the record was for us.
+        let _ = done.send(());
+        tasks.sync(&self.identity);
     }
 
     /// What the end means for the bill.
@@ -176,9 +206,9 @@ impl OpenCall {
             let failure = UpstreamError { call_id: self.call.clone(), status, message };
             self.identity.journal.append(self.draft(EventBody::UpstreamError(failure)))?;
         }
-        let (reading, ttft) = match ending.answer {
-            Some(answer) => (self.write_answer(ending.status, &answer)?, answer.ttft),
-            None => (Reading::default(), Duration::ZERO),
+        let (reading, ttft, upstream_call_id) = match ending.answer {
+            Some(answer) => (self.write_answer(ending.status, &answer)?, answer.ttft, answer.upstream_call_id),
+            None => (Reading::default(), Duration::ZERO, None),
         };
         if self.endpoint.is_charged() {
             self.identity.journal.append(self.draft(EventBody::LlmCall(LlmCall {
@@ -186,6 +216,7 @@ impl OpenCall {
                 model: self.model.clone(),
                 model_answered: reading.model,
                 upstream: self.identity.upstream.name().to_owned(),
+                upstream_call_id,
                 usage: reading.usage,
                 cost_picos: if matches!(outcome, Outcome::Failed(_)) {
                     0

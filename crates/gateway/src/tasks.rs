@@ -1,7 +1,11 @@
 //! The tasks of one attachment: none of them outlives it.
 
+use std::sync::Arc;
+
 use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{identity::Identity, syncs::Syncs};
 
 /// Owns every task that works for one session.
 ///
@@ -11,6 +15,7 @@ pub(crate) struct Tasks {
     tracker: TaskTracker,
     /// Kept, because a body can be dropped on a thread that has no runtime of its own.
     handle: Handle,
+    syncs: Syncs,
     pub(crate) closing: CancellationToken,
     pub(crate) abort: CancellationToken,
 }
@@ -18,7 +23,7 @@ pub(crate) struct Tasks {
 impl Tasks {
     pub(crate) fn new(handle: Handle) -> Self {
         let closing = CancellationToken::new();
-        Self { tracker: TaskTracker::new(), handle, closing, abort: CancellationToken::new() }
+        Self { tracker: TaskTracker::new(), handle, syncs: Syncs::default(), closing, abort: CancellationToken::new() }
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -28,6 +33,14 @@ impl Tasks {
     /// Runs `work`, which may wait for the disk, where it delays no connection.
     pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
         self.tracker.spawn_blocking_on(work, &self.handle);
+    }
+
+    /// Has the journal of `identity` written to the disk, some time after this returns.
+    pub(crate) fn sync(&self, identity: &Arc<Identity>) {
+        if self.syncs.ask(&identity.session) {
+            let (syncs, identity) = (self.syncs.clone(), identity.clone());
+            self.spawn_blocking(move || syncs.write_out(&identity.session, &*identity.journal));
+        }
     }
 
     /// Returns when every task has ended.

@@ -38,6 +38,8 @@ pub(crate) struct Head {
     /// Bytes to come, where the upstream said so.
     pub(crate) length: Option<u64>,
     pub(crate) hide_usage: bool,
+    /// What a proxy behind us calls it.
+    pub(crate) upstream_call_id: Option<String>,
 }
 
 /// How much of an answer is taken.
@@ -217,7 +219,8 @@ impl Passage {
             None if !reading.complete => Some("the upstream's answer is not of its API".to_owned()),
             None => None,
         };
-        let answer = Answer { body, stream, reading, ttft: ttft.unwrap_or_else(|| record.elapsed()) };
+        let ttft = ttft.unwrap_or_else(|| record.elapsed());
+        let answer = Answer { body, stream, reading, ttft, upstream_call_id: head.upstream_call_id };
         record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure, reached: true })
     }
 }

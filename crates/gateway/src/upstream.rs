@@ -60,6 +60,12 @@ pub struct UpstreamRequest {
     pub session: SessionId,
     /// The account that pays.
     pub account: String,
+    /// The run it is counted under.
+    pub run: String,
+    /// Which attempt of the run, from 1.
+    pub attempt: u32,
+    /// The person, where one is known.
+    pub user: Option<String>,
 }
 
 /// The bytes of an answer, as they come.

@@ -97,10 +97,11 @@ impl Vendor {
         }
         if self.config.kind == VendorKind::Litellm {
             let metadata = json!({
-                "run_id": request.call.as_str(),
-                "attempt": 0,
+                "run_id": request.run,
+                "attempt": request.attempt,
+                "call_id": request.call.as_str(),
                 "session_id": request.session.as_str(),
-                "user_id": request.account,
+                "user_id": request.user,
             });
             let invalid = |_| UpstreamFailure::Garbage("an account's name cannot stand in a header".to_owned());
             let account = HeaderValue::try_from(&*request.account).map_err(invalid)?;

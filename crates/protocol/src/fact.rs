@@ -85,6 +85,9 @@ pub struct LlmCall {
     pub model_answered: Option<String>,
     /// Name of the upstream in the configuration.
     pub upstream: String,
+    /// What a proxy behind us calls it, to find it in that proxy's own accounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_call_id: Option<String>,
     /// Tokens by kind.
     pub usage: Usage,
     /// Price in pico-dollars (10⁻¹² USD).

@@ -1,17 +1,18 @@
 //! Bodies of model calls, each under the name of its content.
 //!
-//! A body is written beside its place and renamed into it, so what stands under a name is whole; and
-//! it is read back only if it still has the digest it is named by. The same bytes are kept once, and what a body
-//! has in common with one that was kept shortly before is not kept again: an agent sends its whole conversation at
-//! every turn, and room is taken only by what is new in it.
+//! A body is named in a record only once it is whole, and it is read back only if it still has the digest it is
+//! named by. What a killed writer left under a name is shorter than its name says, and is replaced by whoever keeps
+//! the same bytes next. The same bytes are kept once, and what a body has in common with one that was kept shortly
+//! before is not kept again: an agent sends its whole conversation at every turn, and room is taken only by what is
+//! new in it.
 
 mod delta;
 mod packed;
 
 use std::collections::VecDeque;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -110,14 +111,17 @@ impl Bodies {
                 .collect();
             packed::pack(bytes, &bases, self.compress)
         };
-        let mut writer = self.writer()?;
         if let Some((file, below)) = packed {
+            let mut writer = self.writer()?;
             writer.write(&file)?;
             writer.stand_at(&self.packed_path(digest))?;
             return Ok(below);
         }
-        writer.write(bytes)?;
-        writer.finish()?;
+        if !self.put_new(digest, bytes)? {
+            let mut writer = self.writer()?;
+            writer.write(bytes)?;
+            writer.finish()?;
+        }
         Ok(Vec::new())
     }
 
@@ -143,6 +147,32 @@ impl Bodies {
             head(&mut file).ok()??.base()
         };
         std::iter::successors(base(&digest), base).take(packed::DEEPEST + 1).collect()
+    }
+
+    /// Writes a body under its name, in one go; false: there is something of that name.
+    ///
+    /// Renaming it into place would cost more than all the rest: the name is given first, and nobody knows it yet.
+    fn put_new(&self, digest: Digest, bytes: &[u8]) -> Result<bool, BodyError> {
+        let path = self.path(digest);
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let created = match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_shard(&path)?;
+                create()
+            }
+            created => created,
+        };
+        let mut file = match created {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(BodyError::io("make", &path)(error)),
+        };
+        file.write_all(bytes).map_err(|error| {
+            // Half a body under its name is only untidy, but it takes room where there may be none.
+            let _ = std::fs::remove_file(&path);
+            BodyError::io("write", &path)(error)
+        })?;
+        Ok(true)
     }
 
     /// Keeps a body that comes piece by piece.
@@ -227,7 +257,8 @@ impl Bodies {
         lock_file::sweep(&self.root, "part")
     }
 
-    /// After a power cut a name may stand without its bytes: such a body is written again.
+    /// After a power cut, or a kill at the wrong moment, a name may stand without its bytes: such a body is
+    /// written again.
     fn holds(&self, digest: Digest, bytes: u64) -> bool {
         if self.path(digest).metadata().is_ok_and(|metadata| metadata.len() == bytes) {
             return true;
@@ -254,6 +285,13 @@ fn head(file: &mut File) -> io::Result<Option<Head>> {
     let mut beginning = Vec::new();
     file.take(64).read_to_end(&mut beginning)?;
     Ok(Head::read(&beginning))
+}
+
+/// Makes the directory of a body.
+fn make_shard(path: &Path) -> Result<(), BodyError> {
+    let Some(shard) = path.parent() else { return Ok(()) };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(shard);
+    made.map_err(BodyError::io("make the directory of", path))
 }
 
 /// A body that is still coming. Dropped before [`BodyWriter::finish`], it leaves nothing.
@@ -288,10 +326,7 @@ impl BodyWriter {
     }
 
     fn stand_at(self, path: &Path) -> Result<(), BodyError> {
-        if let Some(shard) = path.parent() {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(shard);
-            made.map_err(BodyError::io("make the directory of", path))?;
-        }
+        make_shard(path)?;
         std::fs::rename(&self.part.0, path).map_err(BodyError::io("name", path))
     }
 }

@@ -18,6 +18,7 @@ mod resolution;
 mod schema;
 mod since;
 mod sqlite;
+mod sums;
 mod totals;
 mod writer;
 

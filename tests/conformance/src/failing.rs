@@ -26,6 +26,22 @@ pub(crate) async fn a_model_that_stumbles_once_is_asked_again(world: World) {
     goes_on(stage).await;
 }
 
+pub(crate) async fn a_spent_budget_is_not_asked_twice(world: World) {
+    let stage = world.open_penniless().await;
+    let turn = stage.turn("hello", Answer::Yes).await;
+    assert!(matches!(turn.outcome(), Some(TurnOutcome::Failed | TurnOutcome::Completed)), "{turn:?}");
+    let refused =
+        stage.events().iter().filter(|event| matches!(event.draft.body, EventBody::BudgetExceeded(_))).count();
+    assert!(refused >= 1, "{turn:?}");
+    // A client that tried a refusal again would hide it behind minutes of waiting. The others have clients of
+    // their own make.
+    if ["mock", "claude"].contains(&stage.player.agent) {
+        assert_eq!(refused, 1, "{turn:?}");
+    }
+    assert!(!stage.events().iter().any(|event| matches!(event.draft.body, EventBody::LlmCall(_))), "{turn:?}");
+    stage.close().await;
+}
+
 pub(crate) async fn a_model_that_talks_nonsense_ends_the_turn(world: World) {
     let stage = world.open().await;
     let turn = stage.turn(say::NONSENSE, Answer::Yes).await;

@@ -78,6 +78,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         asking::a_turn_can_be_interrupted,
         failing::a_model_that_refuses_fails_the_turn,
         failing::a_model_that_stumbles_once_is_asked_again,
+        failing::a_spent_budget_is_not_asked_twice,
         failing::a_model_that_talks_nonsense_ends_the_turn,
         failing::a_model_that_hangs_up_ends_the_turn,
         failing::a_model_that_hangs_ends_with_silence,

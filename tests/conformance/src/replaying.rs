@@ -25,7 +25,7 @@ pub(crate) async fn it_plays_the_same_again_from_the_record(world: World) {
     let id = SessionId::new("replayed").unwrap();
     let setting = session::Stage {
         upstream: tape.clone(),
-        policy: stage::policy(),
+        policy: stage::policy(stage::MAX_REQUESTS),
         directory: None,
         options: Options::default(),
     };

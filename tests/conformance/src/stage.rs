@@ -18,6 +18,9 @@ use tempfile::TempDir;
 use crate::cast::Player;
 use crate::{ability, script, shape};
 
+/// An agent that asks without end is ended by its budget.
+pub(crate) const MAX_REQUESTS: u64 = 60;
+
 /// What every scenario is given.
 pub(crate) struct World {
     pub(crate) player: Player,
@@ -51,7 +54,7 @@ impl World {
     }
 
     pub(crate) async fn open_with(self, mode: &str, timing: Timing) -> Stage {
-        self.open_as(mode, timing, |_, _| {}).await
+        self.open_under(mode, timing, policy(MAX_REQUESTS), |_, _| {}).await
     }
 
     /// The same, with a request that is completed for the folder in which the workspace is.
@@ -61,9 +64,25 @@ impl World {
         timing: Timing,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> Stage {
+        self.open_under(mode, timing, policy(MAX_REQUESTS), complete).await
+    }
+
+    /// A session whose budget is spent before its first call.
+    pub(crate) async fn open_penniless(self) -> Stage {
+        let mode = self.player.mode();
+        self.open_under(mode, Timing::default(), policy(0), |_, _| {}).await
+    }
+
+    async fn open_under(
+        self,
+        mode: &str,
+        timing: Timing,
+        policy: Arc<Effective>,
+        complete: impl FnOnce(&Path, &mut CreateSession),
+    ) -> Stage {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let (sessions, ledger) = sessions(&self.player, &self.backend, &directory, timing);
+        let (sessions, ledger) = sessions(&self.player, &self.backend, &directory, timing, policy);
         let id = SessionId::new("conformance").unwrap();
         let mut request = CreateSession {
             agent: self.player.agent.to_owned(),
@@ -82,6 +101,7 @@ fn sessions(
     backend: &Arc<JailBackend>,
     directory: &TempDir,
     timing: Timing,
+    policy: Arc<Effective>,
 ) -> (Sessions, Arc<SqliteLedger>) {
     let roster =
         Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
@@ -96,7 +116,7 @@ fn sessions(
         gateway: Gateway::new(GatewayConfig { prices: Prices::default(), ledger: ledger.clone(), budgets: Vec::new() }),
         limits: Limits::default(),
         upstream: Arc::new(script::model(player)),
-        policy: policy(),
+        policy,
         egress: egress::Egress::default(),
         timing,
     })
@@ -104,9 +124,10 @@ fn sessions(
     (sessions, ledger)
 }
 
-pub(crate) fn policy() -> Arc<Effective> {
-    // An agent that asks without end is ended by its budget.
-    let text = Preset::Balanced.source().text().replace("max_requests: 1000", "max_requests: 60");
+pub(crate) fn policy(max_requests: u64) -> Arc<Effective> {
+    let limit = format!("max_requests: {max_requests}");
+    let text = Preset::Balanced.source().text().replace("max_requests: 1000", &limit);
+    assert!(text.contains(&limit), "{text}");
     let base = Base::read(&Source::new("conformance", text)).unwrap();
     Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
 }
@@ -118,7 +139,7 @@ impl Stage {
         before.close_all().await;
         // While they are there they own its sessions and its calls.
         drop((before, ledger));
-        let (sessions, ledger) = sessions(&player, &backend, &directory, Timing::default());
+        let (sessions, ledger) = sessions(&player, &backend, &directory, Timing::default(), policy(MAX_REQUESTS));
         sessions.recover().await.unwrap();
         Self { player, backend, directory, sessions, ledger, id }
     }

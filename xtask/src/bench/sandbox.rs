@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Sample;
+use super::{Report, Sample};
 use crate::step::quietly;
 use crate::workspace;
 
@@ -60,7 +60,7 @@ const BUBBLEWRAP: &[&str] = &[
 ];
 
 /// Measures all of it in one run.
-pub(super) fn run() -> Result<Vec<Sample>> {
+pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "sandbox", "--example", "start_cost"]))?;
     let target = workspace::target_directory()?.join("release");
@@ -99,7 +99,7 @@ pub(super) fn run() -> Result<Vec<Sample>> {
     samples.extend(Sample::in_turns(ROUNDS, &mut things)?);
     // What viv kept for the bench; absent when it kept nothing.
     let _ = std::fs::remove_dir_all(data);
-    Ok(samples)
+    Ok(samples.into())
 }
 
 fn start(mut command: Command) -> Result<()> {

@@ -5,19 +5,20 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-use super::Sample;
+use super::{Report, Sample};
 use crate::step::quietly;
 use crate::workspace;
 
 const ROUNDS: usize = 200;
 
 /// Times `viv --version` beside a program that does nothing.
-pub(super) fn run() -> Result<Vec<Sample>> {
+pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     let viv = workspace::target_directory()?.join("release/viv");
     let mut nothing = || start(Path::new("/bin/true"));
     let mut version = || start(&viv);
-    Sample::in_turns(ROUNDS, &mut [("/bin/true", &mut nothing), ("viv --version", &mut version)])
+    let samples = Sample::in_turns(ROUNDS, &mut [("/bin/true", &mut nothing), ("viv --version", &mut version)])?;
+    Ok(samples.into())
 }
 
 fn start(program: &Path) -> Result<()> {

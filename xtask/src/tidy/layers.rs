@@ -54,6 +54,7 @@ const LAYERS: &[Layer] = &[
         ],
     },
     layer("viv-fuzz", &["gateway"]),
+    layer("load", &[]),
     layer("xtask", &["protocol"]),
 ];
 

@@ -116,5 +116,8 @@ fn request(kind: Kind) -> Option<UpstreamRequest> {
         call: CallId::new("call_credentials").ok()?,
         session: SessionId::new("credentials").ok()?,
         account: "credentials".to_owned(),
+        run: "health".to_owned(),
+        attempt: 1,
+        user: None,
     })
 }

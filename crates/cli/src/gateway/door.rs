@@ -1,7 +1,8 @@
 //! Whom a key belongs to.
 //!
 //! Keys are looked up at every call, so one that was revoked opens nothing from then on. What is kept between
-//! calls is only the record of a key's calls, which one process may write.
+//! calls is who a key stands for, for as long as its record says the same, and the record of its calls, which one
+//! process may write.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ pub(super) struct Door {
     limits: Limits,
     bodies: Bodies,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
+    /// Who calls with which key, by the key's name: reading its patterns costs more than the rest of a call.
+    known: Mutex<HashMap<String, (KeyRecord, Arc<Identity>)>>,
 }
 
 impl Door {
@@ -29,25 +32,30 @@ impl Door {
         let keys = Keys::open(&directory, Arc::new(SystemClock))?;
         let ceiling = Ceiling::built_in().map_err(|error| Failure::of(Code::Internal, &error))?;
         let bodies = Bodies::new(&directory).compressed(limits.compress);
-        Ok(Self { directory, keys, upstream, ceiling, limits, bodies, journals: Mutex::default() })
+        let (journals, known) = (Mutex::default(), Mutex::default());
+        Ok(Self { directory, keys, upstream, ceiling, limits, bodies, journals, known })
     }
 
     /// Whoever `token` belongs to; nobody while that cannot be found out.
     pub(super) fn admit(&self, token: &str) -> Option<Arc<Identity>> {
-        let keys = self.keys.good().inspect_err(|error| tracing::error!(%error, "cannot read the keys")).ok()?;
-        // Every key is looked at, so that the time tells nothing about which one came close.
-        let mut found = None;
-        for key in keys {
-            if SessionToken::of_digest(key.digest).admits(token) {
-                found = Some(key);
-            }
+        let shown = SessionToken::of(token);
+        let key = self.keys.find(&shown.digest());
+        let key = key.inspect_err(|error| tracing::error!(%error, "cannot read the keys")).ok()??;
+        if !SessionToken::of_digest(key.digest).admits(token) {
+            return None;
         }
-        let key = found?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((record, identity)) = known.get(&key.id)
+            && *record == key
+        {
+            return Some(identity.clone());
+        }
         let id = key.id.clone();
-        self.identity(key)
-            .inspect_err(|error| tracing::error!(%error, key = id, "a key cannot be used"))
-            .ok()
-            .map(Arc::new)
+        let identity = self.identity(key.clone());
+        let identity = identity.inspect_err(|error| tracing::error!(%error, key = id, "a key cannot be used")).ok()?;
+        let identity = Arc::new(identity);
+        known.insert(id, (key, identity.clone()));
+        Some(identity)
     }
 
     fn identity(&self, key: KeyRecord) -> Result<Identity, Failure> {

@@ -7,6 +7,9 @@ use serde::Deserialize;
 
 use super::{Reading, mentions};
 
+/// How a piece of content begins; a second `type` after it would make the event one that nobody can read.
+const DELTA: &[u8] = br#"{"type":"content_block_delta","#;
+
 /// A whole message, an error document, or one event of a stream: the fields do not collide.
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -57,7 +60,10 @@ struct CacheCreation {
 
 /// Reads one event of a stream.
 pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
-    // Deltas of text are nearly all of a stream and carry none of these.
+    // Deltas of text are nearly all of a stream and carry nothing of interest.
+    if data.starts_with(DELTA) {
+        return;
+    }
     if mentions(data, &["\"usage\"", "\"message_stop\"", "\"error\""]) {
         read(data, reading);
     }

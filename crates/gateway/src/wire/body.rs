@@ -67,30 +67,30 @@ impl Decoder {
     }
 
     fn decode_chunks(&mut self, buffer: &mut BytesMut) -> Result<Bytes, UpstreamFailure> {
-        let mut data = BytesMut::new();
+        let (mut rest, mut data) = (&buffer[..], BytesMut::with_capacity(buffer.len()));
         while let Self::Chunked(chunk) = self {
             let next = match chunk {
-                Chunk::Size => match line(buffer)? {
-                    Some(line) => match chunk_size(&line)? {
+                Chunk::Size => match line(&mut rest)? {
+                    Some(line) => match chunk_size(line)? {
                         0 => Chunk::Trailers,
                         size => Chunk::Data(size),
                     },
                     None => break,
                 },
                 Chunk::Data(left) => {
-                    if buffer.is_empty() {
-                        break;
-                    }
-                    data.extend_from_slice(&take(buffer, left));
+                    let taken;
+                    (taken, rest) = rest.split_at(at_most(*left, rest.len()));
+                    data.extend_from_slice(taken);
+                    *left -= taken.len() as u64;
                     if *left == 0 { Chunk::DataEnd } else { break }
                 }
-                Chunk::DataEnd => match line(buffer)? {
-                    Some(line) if line.is_empty() => Chunk::Size,
+                Chunk::DataEnd => match line(&mut rest)? {
+                    Some(b"") => Chunk::Size,
                     Some(_) => return Err(garbage("a chunk is longer than it said")),
                     None => break,
                 },
-                Chunk::Trailers => match line(buffer)? {
-                    Some(line) if line.is_empty() => {
+                Chunk::Trailers => match line(&mut rest)? {
+                    Some(b"") => {
                         *self = Self::Done;
                         break;
                     }
@@ -100,28 +100,32 @@ impl Decoder {
             };
             *self = Self::Chunked(next);
         }
+        let used = buffer.len() - rest.len();
+        buffer.advance(used);
         Ok(data.freeze())
     }
 }
 
 /// Takes at most `left` bytes, and counts them off.
 fn take(buffer: &mut BytesMut, left: &mut u64) -> Bytes {
-    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+    let length = at_most(*left, buffer.len());
     *left -= length as u64;
     buffer.split_to(length).freeze()
 }
 
+/// `left` where that is less than `length`.
+fn at_most(left: u64, length: usize) -> usize {
+    usize::try_from(left).map_or(length, |left| left.min(length))
+}
+
 /// Takes a line, without its end.
-fn line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, UpstreamFailure> {
-    let Some(end) = memchr(b'\n', buffer) else {
-        return if buffer.len() > LINE_BYTES { Err(garbage("a line of its chunks never ends")) } else { Ok(None) };
+fn line<'b>(rest: &mut &'b [u8]) -> Result<Option<&'b [u8]>, UpstreamFailure> {
+    let Some(end) = memchr(b'\n', rest) else {
+        return if rest.len() > LINE_BYTES { Err(garbage("a line of its chunks never ends")) } else { Ok(None) };
     };
-    let mut line = buffer.split_to(end);
-    buffer.advance(1);
-    if line.ends_with(b"\r") {
-        line.truncate(line.len() - 1);
-    }
-    Ok(Some(line))
+    let line = &rest[..end];
+    *rest = &rest[end + 1..];
+    Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
 fn chunk_size(line: &[u8]) -> Result<u64, UpstreamFailure> {

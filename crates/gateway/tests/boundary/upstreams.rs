@@ -222,7 +222,10 @@ async fn a_litellm_proxy_is_told_who_pays() {
     assert_eq!(received.header("x-litellm-end-user-id"), Some("acme"));
     let metadata: serde_json::Value =
         serde_json::from_str(received.header("x-litellm-spend-logs-metadata").unwrap()).unwrap();
-    assert_eq!((&metadata["session_id"], &metadata["attempt"]), (&json!("s1"), &json!(0)));
+    let call = metadata["call_id"].as_str().unwrap();
+    let expected = json!({"run_id": "r1", "attempt": 1, "session_id": "s1", "user_id": "ann", "call_id": call});
+    assert_eq!(metadata, expected);
+    assert_eq!(desk.event("llm.call").await["call_id"], call);
 }
 
 #[tokio::test]

@@ -300,15 +300,17 @@ fn upstream_error() -> impl Strategy<Value = UpstreamError> {
 }
 
 fn llm_call() -> impl Strategy<Value = LlmCall> {
-    let names = (id(), text(), of(text()), text(), of(text()));
+    let names = (id(), text(), of(text()), text(), of(text()), of(text()));
     let numbers = (usage(), any::<i64>(), any::<u16>(), any::<u64>(), any::<u64>());
-    (names, numbers).prop_map(|((call_id, model, model_answered, upstream, stop_reason), numbers)| {
+    (names, numbers).prop_map(|(names, numbers)| {
+        let (call_id, model, model_answered, upstream, upstream_call_id, stop_reason) = names;
         let (usage, cost_picos, status, ttft_micros, duration_micros) = numbers;
         LlmCall {
             call_id,
             model,
             model_answered,
             upstream,
+            upstream_call_id,
             usage,
             cost_picos,
             status,

@@ -4,6 +4,7 @@ use protocol::{CallId, Usage};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, named_params, params};
 
 use super::hold::{Charge, Hold, Progress, checked};
+use super::sums::Sums;
 use super::totals::{self, Difference, Parties};
 use super::{LedgerError, Window};
 use crate::OwnerId;
@@ -20,14 +21,14 @@ pub(super) struct Hand<'a> {
 }
 
 /// Checks the limits of `hold`, and sets its sum aside.
-pub(super) fn hold(connection: &Connection, hand: Hand<'_>, hold: &Hold) -> Result<(), LedgerError> {
+pub(super) fn hold(connection: &Connection, sums: &mut Sums, hand: Hand<'_>, hold: &Hold) -> Result<(), LedgerError> {
     let picos = checked(hold.picos)?;
     let parties = Parties { session: hold.session.as_str(), account: hold.account.as_str(), key: hold.key.as_deref() };
-    totals::check(connection, parties, &hold.limits, hold.picos, hand.now_ms)?;
+    totals::check(connection, sums, parties, &hold.limits, hold.picos, hand.now_ms)?;
     let day = Window::Day.number(hand.now_ms);
     insert(connection, hand, hold, picos, day)?;
-    totals::add(connection, parties, day, Difference { held: picos, requests: 1, spent: 0 })?;
-    totals::count_minutes(connection, parties, &hold.limits, hand.now_ms)
+    totals::add(sums, parties, day, Difference { held: picos, requests: 1, spent: 0 });
+    totals::count_minutes(connection, sums, parties, &hold.limits, hand.now_ms)
 }
 
 fn insert(connection: &Connection, hand: Hand<'_>, hold: &Hold, picos: i64, day: i64) -> Result<(), LedgerError> {
@@ -90,6 +91,7 @@ pub(super) fn advance(
 /// Ends `call` with what it cost.
 pub(super) fn settle(
     connection: &Connection,
+    sums: &mut Sums,
     hand: Hand<'_>,
     call: &CallId,
     charge: &Charge,
@@ -116,11 +118,18 @@ pub(super) fn settle(
         call.as_str()
     ])?;
     let difference = Difference { held: -found.held, spent: picos, requests: 0 };
-    totals::add(connection, found.parties(), found.day, difference)
+    totals::add(sums, found.parties(), found.day, difference);
+    Ok(())
 }
 
 /// Ends `call` without a charge.
-pub(super) fn fail(connection: &Connection, hand: Hand<'_>, call: &CallId, reason: &str) -> Result<(), LedgerError> {
+pub(super) fn fail(
+    connection: &Connection,
+    sums: &mut Sums,
+    hand: Hand<'_>,
+    call: &CallId,
+    reason: &str,
+) -> Result<(), LedgerError> {
     let found = find(connection, call)?;
     match found.state.as_str() {
         "failed" => Ok(()),
@@ -130,7 +139,8 @@ pub(super) fn fail(connection: &Connection, hand: Hand<'_>, call: &CallId, reaso
                 "UPDATE call SET state = 'failed', held_picos = 0, reason = ?1, changed_ms = ?2 WHERE call_id = ?3";
             connection.prepare_cached(sql)?.execute(params![reason, hand.now_ms, call.as_str()])?;
             let difference = Difference { held: -found.held, ..Difference::default() };
-            totals::add(connection, found.parties(), found.day, difference)
+            totals::add(sums, found.parties(), found.day, difference);
+            Ok(())
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct Limit {
 }
 
 /// Whose use a limit counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All calls together.
     Everything,
@@ -40,7 +40,7 @@ impl Scope {
 }
 
 /// The time a limit counts in. A call counts where it was held, whenever it is settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Window {
     /// From the beginning.
     Ever,

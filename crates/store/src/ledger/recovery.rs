@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::LedgerError;
 use super::book::Hand;
+use super::sums::Sums;
 use super::totals::{self, Difference, Parties};
 use crate::owner::is_alive;
 use crate::{Digest, OwnerId};
@@ -24,12 +25,14 @@ pub(super) struct Recovered {
 /// Looks after the calls of owners that no longer live; in a transaction of its own.
 pub(super) fn recover(connection: &mut Connection, owners: &Path, hand: Hand<'_>) -> Result<Recovered, LedgerError> {
     let transaction = connection.transaction()?;
-    let mut recovered = Recovered::default();
+    let (mut recovered, mut sums) = (Recovered::default(), Sums::default());
     for owner in dead_owners(&transaction, owners)? {
-        recovered.released += release_intents(&transaction, hand, &owner)?;
+        recovered.released += release_intents(&transaction, &mut sums, hand, &owner)?;
         recovered.unknown += forget_open(&transaction, hand, &owner)?;
-        recovered.unknown += hold_leases(&transaction, hand, &owner)?;
+        recovered.unknown += hold_leases(&transaction, &mut sums, hand, &owner)?;
     }
+    sums.end_step(true);
+    sums.write(&transaction)?;
     transaction.commit()?;
     Ok(recovered)
 }
@@ -48,7 +51,12 @@ fn dead_owners(connection: &Connection, owners: &Path) -> Result<Vec<OwnerId>, L
 }
 
 /// Releases what `owner` had not sent, and does not count it as a request.
-fn release_intents(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> Result<u64, LedgerError> {
+fn release_intents(
+    connection: &Connection,
+    sums: &mut Sums,
+    hand: Hand<'_>,
+    owner: &OwnerId,
+) -> Result<u64, LedgerError> {
     let sql =
         "UPDATE call SET state = 'failed', reason = 'the host died before it was sent', counted = 0, changed_ms = ?1
         WHERE owner = ?2 AND boot = ?3 AND state = 'intent'
@@ -60,7 +68,7 @@ fn release_intents(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> 
         let (session, account, key): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let parties = Parties { session: &session, account: &account, key: key.as_deref() };
         let difference = Difference { held: -row.get::<_, i64>(3)?, spent: 0, requests: -1 };
-        totals::add(connection, parties, row.get(4)?, difference)?;
+        totals::add(sums, parties, row.get(4)?, difference);
         count += 1;
     }
     drop(rows);
@@ -78,7 +86,7 @@ fn forget_open(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> Resu
 }
 
 /// Ends the leases of `owner`. What a power cut may have taken is held as one unknown call a session.
-fn hold_leases(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> Result<u64, LedgerError> {
+fn hold_leases(connection: &Connection, sums: &mut Sums, hand: Hand<'_>, owner: &OwnerId) -> Result<u64, LedgerError> {
     let sql = "DELETE FROM lease WHERE owner = ?1 RETURNING session, account, granted_picos - used_picos, boot";
     let mut statement = connection.prepare(sql)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -87,7 +95,7 @@ fn hold_leases(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> Resu
     let mut count = 0;
     for (session, account, picos, boot) in leases {
         if boot != hand.boot && picos > 0 {
-            hold_unrecorded(connection, hand, owner, (&session, &account, picos))?;
+            hold_unrecorded(connection, sums, hand, owner, (&session, &account, picos))?;
             count += 1;
         }
     }
@@ -96,6 +104,7 @@ fn hold_leases(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> Resu
 
 fn hold_unrecorded(
     connection: &Connection,
+    sums: &mut Sums,
     hand: Hand<'_>,
     owner: &OwnerId,
     (session, account, picos): (&str, &str, i64),
@@ -119,5 +128,6 @@ fn hold_unrecorded(
         hand.boot
     ])?;
     let parties = Parties { session, account, key: None };
-    totals::add(connection, parties, day, Difference { held: picos, ..Difference::default() })
+    totals::add(sums, parties, day, Difference { held: picos, ..Difference::default() });
+    Ok(())
 }

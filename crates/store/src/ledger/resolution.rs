@@ -10,6 +10,7 @@ use super::LedgerError;
 use super::book::{self, Hand};
 use super::hold::{Charge, checked};
 use super::report::id;
+use super::sums::Sums;
 
 /// A person's word on what an unknown call cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,7 @@ pub struct ResolvedCall {
 /// Closes `call`, which must be unknown.
 pub(super) fn resolve(
     connection: &Connection,
+    sums: &mut Sums,
     hand: Hand<'_>,
     call: &CallId,
     resolution: &Resolution,
@@ -62,9 +64,9 @@ pub(super) fn resolve(
     }
     match picos {
         Some(picos) => {
-            book::settle(connection, hand, call, &Charge { usage: protocol::Usage::default(), picos: *picos })
+            book::settle(connection, sums, hand, call, &Charge { usage: protocol::Usage::default(), picos: *picos })
         }
-        None => book::fail(connection, hand, call, reason),
+        None => book::fail(connection, sums, hand, call, reason),
     }
 }
 

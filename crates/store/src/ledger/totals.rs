@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::limit::{Limit, Most, Scope, Window};
+use super::sums::{Place, Sums};
 use super::{LedgerError, Refusal};
 
 /// Sums of money are kept for these; of a minute only the requests are, and only where a limit asks.
@@ -17,6 +18,10 @@ pub(super) struct Parties<'a> {
 }
 
 impl Parties<'_> {
+    fn place(&self, scope: Scope, window: Window, number: i64) -> Place {
+        Place { scope, name: self.name(scope).to_owned(), window, number }
+    }
+
     fn name(&self, scope: Scope) -> &str {
         match scope {
             Scope::Everything => "",
@@ -35,25 +40,26 @@ pub(super) struct Difference {
     pub(super) requests: i64,
 }
 
+impl Difference {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { held: self.held + other.held, spent: self.spent + other.spent, requests: self.requests + other.requests }
+    }
+}
+
 /// Adds `difference` to every sum of `parties`, in the windows of the day the call was held on.
-pub(super) fn add(
-    connection: &Connection,
-    parties: Parties<'_>,
-    day: i64,
-    difference: Difference,
-) -> Result<(), LedgerError> {
+pub(super) fn add(sums: &mut Sums, parties: Parties<'_>, day: i64, difference: Difference) {
     for scope in Scope::ALL {
         for window in KEPT {
             let number = if window == Window::Day { day } else { 0 };
-            add_one(connection, scope, parties.name(scope), (window, number), difference)?;
+            sums.add(parties.place(scope, window, number), difference);
         }
     }
-    Ok(())
 }
 
 /// Counts one request in the minute of each limit that asks for it, and forgets the minutes before.
 pub(super) fn count_minutes(
     connection: &Connection,
+    sums: &mut Sums,
     parties: Parties<'_>,
     limits: &[Limit],
     now_ms: i64,
@@ -64,11 +70,10 @@ pub(super) fn count_minutes(
             continue;
         }
         counted.push(limit.scope);
-        let (name, minute) = (parties.name(limit.scope), Window::Minute.number(now_ms));
+        let minute = parties.place(limit.scope, Window::Minute, Window::Minute.number(now_ms));
         let old = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
-        connection.prepare_cached(old)?.execute(params![limit.scope.as_str(), name, minute])?;
-        let one = Difference { requests: 1, ..Difference::default() };
-        add_one(connection, limit.scope, name, (Window::Minute, minute), one)?;
+        connection.prepare_cached(old)?.execute(params![limit.scope.as_str(), minute.name, minute.number])?;
+        sums.add(minute, Difference { requests: 1, ..Difference::default() });
     }
     Ok(())
 }
@@ -76,14 +81,15 @@ pub(super) fn count_minutes(
 /// Refuses a call that would pass one of `limits`.
 pub(super) fn check(
     connection: &Connection,
+    sums: &Sums,
     parties: Parties<'_>,
     limits: &[Limit],
     asked_picos: u64,
     now_ms: i64,
 ) -> Result<(), LedgerError> {
     for limit in limits {
-        let number = limit.window.number(now_ms);
-        let sum = read(connection, limit.scope, parties.name(limit.scope), (limit.window, number))?;
+        let place = parties.place(limit.scope, limit.window, limit.window.number(now_ms));
+        let sum = sums.read(connection, &place)?;
         let (spent, held, asked) = match limit.most {
             Most::Picos(_) => (sum.spent, sum.held, asked_picos),
             Most::Requests(_) => (sum.requests, 0, 1),
@@ -96,35 +102,27 @@ pub(super) fn check(
     Ok(())
 }
 
-fn add_one(
-    connection: &Connection,
-    scope: Scope,
-    name: &str,
-    (window, number): (Window, i64),
-    difference: Difference,
-) -> Result<(), LedgerError> {
+/// Adds `difference` to the sum at `place`.
+pub(super) fn write(connection: &Connection, place: &Place, difference: Difference) -> Result<(), LedgerError> {
     let Difference { held, spent, requests } = difference;
     // The row that is added to is made first, so that a difference below zero is checked as a sum.
     let make = "INSERT OR IGNORE INTO total VALUES (?1, ?2, ?3, ?4, 0, 0, 0)";
     let add = "UPDATE total SET held_picos = held_picos + ?5, spent_picos = spent_picos + ?6, requests = requests + ?7
         WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
-    let place = params![scope.as_str(), name, window.as_str(), number, held, spent, requests];
-    if connection.prepare_cached(add)?.execute(place)? == 0 {
-        connection.prepare_cached(make)?.execute(params![scope.as_str(), name, window.as_str(), number])?;
-        connection.prepare_cached(add)?.execute(place)?;
+    let (scope, span) = (place.scope.as_str(), place.window.as_str());
+    let values = params![scope, place.name, span, place.number, held, spent, requests];
+    if connection.prepare_cached(add)?.execute(values)? == 0 {
+        connection.prepare_cached(make)?.execute(params![scope, place.name, span, place.number])?;
+        connection.prepare_cached(add)?.execute(values)?;
     }
     Ok(())
 }
 
-fn read(
-    connection: &Connection,
-    scope: Scope,
-    name: &str,
-    (window, number): (Window, i64),
-) -> Result<Difference, LedgerError> {
+/// The sum at `place`, as it is written.
+pub(super) fn read(connection: &Connection, place: &Place) -> Result<Difference, LedgerError> {
     let sql = "SELECT held_picos, spent_picos, requests FROM total
         WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
-    let place = params![scope.as_str(), name, window.as_str(), number];
+    let place = params![place.scope.as_str(), place.name, place.window.as_str(), place.number];
     let sum = connection
         .prepare_cached(sql)?
         .query_row(place, |row| Ok(Difference { held: row.get(0)?, spent: row.get(1)?, requests: row.get(2)? }));

@@ -12,8 +12,10 @@ use tokio::sync::oneshot;
 use super::book::{self, Hand};
 use super::hold::{Charge, Hold, Progress};
 use super::lease::{self, Block, Leases};
+use super::limit::Window;
 use super::port::Answer;
 use super::resolution::{self, Resolution};
+use super::sums::Sums;
 use super::{Durability, LedgerError};
 use crate::database::Synchronous;
 use crate::{Clock, OwnerId};
@@ -75,10 +77,13 @@ impl Writer {
         for block in &blocks {
             lease::grant(&transaction, hand, block)?;
         }
-        let mut answers = Vec::with_capacity(steps.len());
+        let (mut answers, mut sums) = (Vec::with_capacity(steps.len()), Sums::default());
         for step in steps {
-            answers.push(take_step(&mut transaction, hand, step, leased)?);
+            let answer = take_step(&mut transaction, &mut sums, hand, step, leased)?;
+            sums.end_step(answer.is_ok());
+            answers.push(answer);
         }
+        sums.write(&transaction)?;
         transaction.commit()?;
         let granted = iter::zip(steps, &answers).filter_map(|(step, answer)| match step {
             Step::Hold(hold) if answer.is_ok() => Some(&**hold),
@@ -108,24 +113,46 @@ impl Writer {
 /// Takes one step or leaves no trace of it. An error outside means that the whole transaction is gone.
 fn take_step(
     transaction: &mut Transaction<'_>,
+    sums: &mut Sums,
     hand: Hand<'_>,
     step: &Step,
     leased: bool,
 ) -> Result<Answer, LedgerError> {
+    if step.writes_once(leased) {
+        let answer = step.take(transaction, sums, hand, leased);
+        // On a full disk the database has already undone everything.
+        return if transaction.is_autocommit() { answer.map(Ok) } else { Ok(answer) };
+    }
     let savepoint = transaction.savepoint()?;
-    let answer = match step {
-        Step::Hold(hold) => book::hold(&savepoint, hand, hold)
-            .and_then(|()| if leased { lease::draw(&savepoint, hand, hold) } else { Ok(()) }),
-        Step::Advance(call, progress) => book::advance(&savepoint, hand, call, *progress),
-        Step::Settle(call, charge) => book::settle(&savepoint, hand, call, charge),
-        Step::Fail(call, reason) => book::fail(&savepoint, hand, call, reason),
-        Step::Resolve(call, resolution) => resolution::resolve(&savepoint, hand, call, resolution),
-    };
+    let answer = step.take(&savepoint, sums, hand, leased);
     match answer {
         Ok(()) => savepoint.commit()?,
-        // On a full disk the database has already undone everything, and there is nothing to go back to.
+        // Everything is undone, and there is nothing to go back to.
         Err(error) if savepoint.is_autocommit() => return Err(error),
         Err(_) => savepoint.finish()?,
     }
     Ok(answer)
+}
+
+impl Step {
+    fn take(&self, connection: &Connection, sums: &mut Sums, hand: Hand<'_>, leased: bool) -> Answer {
+        match self {
+            Self::Hold(hold) => book::hold(connection, sums, hand, hold)
+                .and_then(|()| if leased { lease::draw(connection, hand, hold) } else { Ok(()) }),
+            Self::Advance(call, progress) => book::advance(connection, hand, call, *progress),
+            Self::Settle(call, charge) => book::settle(connection, sums, hand, call, charge),
+            Self::Fail(call, reason) => book::fail(connection, sums, hand, call, reason),
+            Self::Resolve(call, resolution) => resolution::resolve(connection, sums, hand, call, resolution),
+        }
+    }
+
+    /// Whether the step is one statement that writes, which leaves no trace by itself when it fails. Most are, and
+    /// a savepoint costs as much as they do.
+    fn writes_once(&self, leased: bool) -> bool {
+        match self {
+            Self::Hold(hold) => !leased && hold.limits.iter().all(|limit| limit.window != Window::Minute),
+            Self::Advance(..) | Self::Settle(..) | Self::Fail(..) => true,
+            Self::Resolve(..) => false,
+        }
+    }
 }

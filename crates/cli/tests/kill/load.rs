@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::Request;
 use http_body_util::{BodyExt, Full};
+use hyper::Request;
 use hyper_util::rt::TokioIo;
 use protocol::CallId;
 use serde_json::Value;

@@ -1,0 +1,83 @@
+//! A data directory, and the gateway of `viv gateway serve` on it, which can be killed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A data directory with one key.
+pub(crate) struct Place {
+    directory: TempDir,
+    key: String,
+}
+
+impl Place {
+    /// A place whose model is at `url` and whose ledger is as durable as said.
+    pub(crate) fn new(url: &str, durability: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = format!(
+            "[model]\nupstream = \"stub\"\n[upstreams.stub]\nkind = \"litellm\"\nbase_url = \"{url}\"\n\
+             [prices.m]\ninput = 3.0\noutput = 15.0\n[ledger]\ndurability = \"{durability}\"\n"
+        );
+        std::fs::write(directory.path().join("viv.toml"), config).unwrap();
+        let mut place = Self { directory, key: String::new() };
+        let output = place.viv(&["keys", "create", "--account", "acme"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        made["key"].as_str().unwrap().clone_into(&mut place.key);
+        place
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
+    fn viv(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::cargo_bin("viv").unwrap();
+        command.arg("--json").arg("--data-dir").arg(self.directory.path()).args(arguments);
+        command
+    }
+
+    /// Starts the gateway; it has put the ledger in order when this returns.
+    pub(crate) fn serve(&self) -> Host {
+        let mut command = self.viv(&["gateway", "serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        let address = said["listening"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
+        Host { address, key: self.key.clone(), child }
+    }
+}
+
+/// A gateway that runs. Dropped, it is killed.
+pub(crate) struct Host {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) key: String,
+    child: Child,
+}
+
+impl Host {
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to leave, and waits until it has.
+    pub(crate) fn leave(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Gone already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

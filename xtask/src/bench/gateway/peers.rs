@@ -1,0 +1,107 @@
+//! Everything that answers in the bench: the vendor, the peers before it, and our gateway before it.
+
+mod litellm;
+mod nginx;
+mod service;
+mod viv;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use service::Service;
+
+pub(super) const VENDOR: &str = "vendor itself";
+pub(super) const NGINX: &str = "nginx";
+pub(super) const NORMAL: &str = "viv, normal";
+pub(super) const FULL: &str = "viv, full";
+pub(super) const LITELLM: &str = "LiteLLM";
+/// In the order in which they are shown.
+pub(super) const NAMES: [&str; 5] = [VENDOR, NGINX, NORMAL, FULL, LITELLM];
+
+/// Something that answers Messages calls.
+pub(super) struct Target {
+    pub(super) name: &'static str,
+    pub(super) address: String,
+    pub(super) token: String,
+}
+
+/// All of them, running; dropped, they end and leave nothing.
+pub(super) struct Peers {
+    targets: [Target; 5],
+    gateway: Service,
+    _others: [Service; 4],
+    _folder: Folder,
+}
+
+impl Peers {
+    /// Starts all of them.
+    pub(super) fn start(viv: &Path, load: &Path) -> Result<Self> {
+        let folder = Folder::make()?;
+        let vendor = Service::start(Command::new(load).arg("vendor"))?;
+        let address = vendor.first_line()?;
+        let (nginx, nginx_address) = nginx::start(&folder.0.join("nginx"), &address)?;
+        let (gateway, normal) = viv::start(viv, &folder.0.join("normal"), NORMAL, "normal", &address)?;
+        let (full_gateway, full) = viv::start(viv, &folder.0.join("full"), FULL, "full", &address)?;
+        let (litellm, litellm_address) = litellm::start(&folder.0.join("litellm"), &address)?;
+        let open = |name, address| Target { name, address, token: "none".to_owned() };
+        Ok(Self {
+            targets: [
+                open(VENDOR, address.trim().to_owned()),
+                open(NGINX, nginx_address),
+                normal,
+                full,
+                Target { name: LITELLM, address: litellm_address, token: litellm::KEY.to_owned() },
+            ],
+            gateway,
+            _others: [full_gateway, litellm, nginx, vendor],
+            _folder: folder,
+        })
+    }
+
+    pub(super) fn targets(&self) -> Vec<&Target> {
+        self.targets.iter().collect()
+    }
+
+    /// The gateway that survives a crash of its process.
+    pub(super) fn normal(&self) -> &Target {
+        &self.targets[2]
+    }
+
+    /// What the kernel says of that gateway's memory.
+    pub(super) fn gateway_kib(&self, field: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kib.with_context(|| format!("the kernel tells no {field}"))
+    }
+}
+
+/// A folder for one run.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self> {
+        // On the disk and not in memory, or nothing would ever wait for it.
+        let path = crate::workspace::target_directory()?.join(format!("bench-{}", std::process::id()));
+        for name in ["nginx", "normal", "full", "litellm"] {
+            std::fs::create_dir_all(path.join(name)).context("cannot make a folder for the bench")?;
+        }
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left over would only be untidy.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An address that was free a moment ago, for servers that cannot choose one themselves.
+fn free_address() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+    Ok(listener.local_addr()?.to_string())
+}

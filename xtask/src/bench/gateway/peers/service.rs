@@ -1,0 +1,73 @@
+//! A server that runs for as long as the bench.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The slowest of them takes half a minute to start.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LEAVE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A server; dropped, it is told to end, and ended if it does not.
+pub(super) struct Service {
+    child: Child,
+    line: String,
+}
+
+impl Service {
+    /// Starts a server whose first line is awaited; its standard input stays open as long as it may run.
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let shown = format!("{command:?}");
+        let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
+        let mut service = Self { child, line: String::new() };
+        let stdout = service.child.stdout.take().context("it has no output")?;
+        BufReader::new(stdout).read_line(&mut service.line)?;
+        ensure!(!service.line.is_empty(), "{shown} said nothing");
+        Ok(service)
+    }
+
+    /// Starts a server that says nothing; it is there when it takes connections.
+    pub(super) fn start_at(command: &mut Command, address: &str) -> Result<Self> {
+        let shown = format!("{command:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
+        let mut service = Self { child, line: String::new() };
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = service.child.try_wait()? {
+                bail!("{shown} ended: {status}");
+            }
+            ensure!(started.elapsed() < PATIENCE, "{shown} does not take connections");
+            std::thread::sleep(PAUSE);
+        }
+        Ok(service)
+    }
+
+    pub(super) fn first_line(&self) -> Result<String> {
+        ensure!(!self.line.is_empty(), "it said nothing");
+        Ok(self.line.trim().to_owned())
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // A server with children of its own takes them along only when it is asked to leave.
+        let _ = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
+        let asked = Instant::now();
+        while asked.elapsed() < LEAVE && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(PAUSE);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
