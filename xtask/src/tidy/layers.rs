@@ -41,7 +41,10 @@ const LAYERS: &[Layer] = &[
         may_know: &["protocol", "agents", "store", "sandbox", "session"],
         tests_may_know: &["egress", "gateway", "mock", "policy"],
     },
-    layer("cli", &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "session", "server"]),
+    layer(
+        "cli",
+        &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
+    ),
     Layer { name: "security", may_know: &[], tests_may_know: &["policy", "jail", "sandbox"] },
     Layer {
         name: "conformance",
