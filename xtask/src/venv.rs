@@ -42,7 +42,8 @@ pub(crate) fn install() -> Result<()> {
 }
 
 impl Environment {
-    fn install(&self) -> Result<()> {
+    /// Installs the packages unless they are there.
+    pub(crate) fn install(&self) -> Result<()> {
         let folder = self.folder()?;
         if folder.join("bin/python").exists() {
             return Ok(());
