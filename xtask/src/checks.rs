@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::step::Steps;
 use crate::workspace::cargo;
-use crate::{identity, install, session_api, tidy, transcript, viv, workspace};
+use crate::{identity, install, session_api, tidy, transcript, venv, viv, workspace};
 
 /// Every check, after installing what they need.
 pub(crate) fn run_all() -> Result<()> {
@@ -15,7 +15,7 @@ pub(crate) fn run_all() -> Result<()> {
     without_running(&mut steps)?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
     steps.step("agent of the smoke test", || install::install_agents(&built_viv()?, &["claude"]))?;
-    let mut tests = cargo(&["test", "--locked", "--workspace"]);
+    let mut tests = cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
     // All other agents play in `--agents`, whether they are installed or not.
     tests.env("VIV_TEST_AGENTS", "mock").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
     steps.command("tests", tests)?;
@@ -37,6 +37,16 @@ pub(crate) fn run_agents() -> Result<()> {
     let mut tests = cargo(&["test", "--locked", "-p", "conformance"]);
     tests.env("VIV_TEST_AGENTS", "all").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
     steps.command("conformance of every agent", tests)?;
+    steps.finish();
+    Ok(())
+}
+
+/// Only the session API, for who works on it.
+pub(crate) fn run_api() -> Result<()> {
+    let mut steps = Steps::start();
+    steps.step("install", || venv::API.install().map(|()| String::new()))?;
+    steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
+    steps.step("the session API as its document says", || session_api::check(&built_viv()?))?;
     steps.finish();
     Ok(())
 }

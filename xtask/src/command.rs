@@ -21,6 +21,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         run: test,
     },
     Command { name: "tidy", usage: "tidy", about: "the rules of the repository", run: tidy },
+    Command { name: "api", usage: "api", about: "the session API of a real server, as its document says", run: api },
     Command { name: "bench", usage: "bench [NAME]", about: "measures and records; lists without a name", run: bench },
     Command {
         name: "fuzz",
@@ -64,6 +65,11 @@ fn test(arguments: &[String]) -> Result<()> {
 fn tidy(arguments: &[String]) -> Result<()> {
     nothing_more("tidy", arguments)?;
     tidy::run()
+}
+
+fn api(arguments: &[String]) -> Result<()> {
+    nothing_more("api", arguments)?;
+    checks::run_api()
 }
 
 fn bench(arguments: &[String]) -> Result<()> {

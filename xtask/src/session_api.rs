@@ -28,7 +28,7 @@ pub(crate) fn check(viv: &Path) -> Result<String> {
     let server = Server::start(viv)?;
     let said = step::quietly(&mut server.tester()?)?;
     server.drive()?;
-    let cases = said.lines().find_map(|line| line.trim().split_once(" generated").map(|(count, _)| count.to_owned()));
+    let cases = said.lines().find_map(|line| line.trim().split_once(" generated,").map(|(count, _)| count.to_owned()));
     Ok(cases.map(|count| format!("{count} cases")).unwrap_or_default())
 }
 
@@ -43,8 +43,12 @@ impl Server {
     /// What calls every operation of the document.
     fn tester(&self) -> Result<Command> {
         let token = std::fs::read_to_string(self.folder.join("data/api.token")).context("the server has no token")?;
-        let mut tester = Command::new(venv::API.folder()?.join("bin/schemathesis"));
-        tester.arg("run").arg(format!("{}/openapi.json", self.address)).current_dir(&self.folder);
+        // By its module: the script of that name knows only the folder it was made in.
+        let mut tester = Command::new(venv::API.folder()?.join("bin/python"));
+        tester
+            .args(["-m", "schemathesis.cli", "run"])
+            .arg(format!("{}/openapi.json", self.address))
+            .current_dir(&self.folder);
         tester.args(["--max-examples", EXAMPLES, "--seed", SEED, "--workers", "1", "--no-color"]);
         tester.args(["--exclude-path-regex", LEFT_OUT, "--exclude-checks", UNKNOWABLE, "--request-timeout", "30"]);
         tester.arg("--header").arg(format!("Authorization: Bearer {}", token.trim()));
@@ -57,8 +61,17 @@ impl Server {
         let path = std::env::join_paths(
             [programs.clone()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
         )?;
-        let mut generator = Command::new(programs.join("openapi-python-client"));
-        generator.args(["generate", "--meta", "none", "--output-path", "theirs", "--path"]);
+        let mut generator = Command::new(programs.join("python"));
+        generator.args([
+            "-m",
+            "openapi_python_client",
+            "generate",
+            "--meta",
+            "none",
+            "--output-path",
+            "theirs",
+            "--path",
+        ]);
         generator.arg(contract.join("openapi.json")).current_dir(&self.folder).env("PATH", path);
         step::quietly(&mut generator)?;
         let mut driver = Command::new(programs.join("python"));

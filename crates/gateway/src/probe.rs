@@ -139,6 +139,9 @@ fn upstream_request(endpoint: Endpoint, body: &[u8]) -> Option<UpstreamRequest> 
         call: CallId::new("call_1").ok()?,
         session: SessionId::new("s").ok()?,
         account: "a".to_owned(),
+        run: "r".to_owned(),
+        attempt: 1,
+        user: None,
     })
 }
 
