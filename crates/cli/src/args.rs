@@ -158,6 +158,9 @@ pub(crate) struct ExecArguments {
     /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
+    /// A directory to show at /deps, read-only
+    #[arg(long, value_name = "DIR")]
+    pub(crate) deps: Option<PathBuf>,
     /// A policy file or a preset; what `viv policy explain` says when not given
     #[arg(long, value_name = "FILE|PRESET")]
     pub(crate) policy: Option<String>,

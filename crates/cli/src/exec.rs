@@ -15,7 +15,8 @@ use ::policy::WorkspaceMode;
 use jail::Spawner;
 use protocol::Code;
 use sandbox::{
-    Backend, ExecResult, ExecSpec, Exit, Filter, JailBackend, Outflow, Sandbox, SandboxError, SandboxSpec, Streams,
+    Backend, DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, JailBackend, Outflow, Sandbox, SandboxError,
+    SandboxSpec, Streams,
 };
 use serde_json::json;
 
@@ -64,7 +65,7 @@ async fn run(
     let spec = SandboxSpec {
         id: format!("exec-{}", std::process::id()),
         workspace,
-        mounts: Vec::new(),
+        mounts: arguments.deps.iter().map(|deps| (deps.clone(), DEPENDENCIES.into())).collect(),
         files: Vec::new(),
         policy: Arc::clone(&policy),
     };

@@ -191,7 +191,12 @@ pub(crate) fn ledger(config: &Config) -> Result<SqliteLedger, Failure> {
 
 /// Who pays for sessions of this configuration.
 pub(crate) fn options(config: &Config) -> Options {
-    Options { account: config.file.account.clone(), user: config.file.user.clone(), ..Options::default() }
+    Options {
+        account: config.file.account.clone(),
+        user: config.file.user.clone(),
+        dependencies: config.file.dependencies.clone(),
+        ..Options::default()
+    }
 }
 
 /// Comes on SIGINT or SIGTERM, from the moment this is called: whoever is told afterwards that we are there may

@@ -32,7 +32,9 @@ pub use files::{
 pub use jailed::{JailBackend, default_environment};
 pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};
-pub use port::{Backend, EGRESS_PORT, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
+pub use port::{
+    Backend, DEPENDENCIES, EGRESS_PORT, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+};
 pub use review::{
     Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
     Stamp, UnsavedReason, apply, discard, finish, render_diff, render_stat, undo,

@@ -15,6 +15,8 @@ use crate::{ExecSpec, Exit, Files, Layers, WindowSize};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
+/// Where dependencies of a workspace are shown, read-only.
+pub const DEPENDENCIES: &str = "/deps";
 
 /// Where a command inside finds the egress proxy, on its own loopback.
 pub const EGRESS_PORT: u16 = jail::EGRESS_PORT;

@@ -1,5 +1,6 @@
 //! What a client says to a session, and what it is told at once.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use policy::Effective;
@@ -18,6 +19,8 @@ pub struct Options {
     pub user: Option<String>,
     /// The task it belongs to.
     pub task_name: Option<String>,
+    /// A directory of the host that is shown at `/deps`, read-only.
+    pub dependencies: Option<PathBuf>,
     /// It plays a recorded session again.
     pub replay: Option<Rerun>,
 }

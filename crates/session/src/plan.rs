@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agents::{Agent, LaunchContext, McpServers, Mount, PlacedFile};
 use policy::Effective;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
-use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
+use sandbox::{DEPENDENCIES, MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
@@ -76,6 +76,8 @@ pub(crate) struct Metadata {
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dependencies: Option<PathBuf>,
     /// The recorded session it plays.
     #[serde(skip_serializing_if = "Option::is_none")]
     replay_of: Option<SessionId>,
@@ -166,7 +168,11 @@ impl Plan {
         SandboxSpec {
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
-            mounts: mounts.into_iter().map(|mount| (mount.source, PathBuf::from(mount.target))).collect(),
+            mounts: mounts
+                .into_iter()
+                .map(|mount| (mount.source, PathBuf::from(mount.target)))
+                .chain(self.options.dependencies.clone().map(|source| (source, PathBuf::from(DEPENDENCIES))))
+                .collect(),
             files: files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
             policy: self.policy.clone(),
         }
@@ -208,6 +214,7 @@ impl Plan {
                 account: metadata.account,
                 user: metadata.user,
                 task_name: metadata.task_name,
+                dependencies: metadata.dependencies,
                 replay: None,
             },
             replay_is_over: metadata.replay_of.is_some(),
@@ -280,6 +287,7 @@ impl Plan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|rerun| rerun.of.clone()),
             forked_from: self.forked_from.clone(),
         };

@@ -15,6 +15,8 @@ pub(crate) struct ConfigFile {
     pub(crate) account: Option<String>,
     /// The person whose sessions they are.
     pub(crate) user: Option<String>,
+    /// A directory that every session sees at `/deps`, read-only.
+    pub(crate) dependencies: Option<PathBuf>,
     /// The model behind the gateway.
     pub(crate) model: ModelSection,
     /// Where models are, by name.

@@ -13,7 +13,8 @@ pub(crate) struct Process {
     started: u64,
 }
 
-/// Everything that descends from `root`, itself included.
+/// Everything that descends from `root`, itself included, but for the sandbox that a spawner keeps ready: it comes
+/// and goes by itself.
 pub(crate) fn family(root: u32) -> Vec<Process> {
     let all: Vec<_> = table().collect();
     let mut known = HashSet::from([root]);
@@ -25,7 +26,14 @@ pub(crate) fn family(root: u32) -> Vec<Process> {
             break;
         }
     }
-    all.into_iter().filter(|process| known.contains(&process.pid)).collect()
+    all.into_iter().filter(|process| known.contains(&process.pid) && !is_spare(process.pid)).collect()
+}
+
+/// Whether this is the first process of a sandbox that has no walls yet: nothing runs in it.
+fn is_spare(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
+    value("Seccomp:") == "0" && value("NSpid:").split_whitespace().skip(1).eq(["1"])
 }
 
 /// Checks that a `viv` that has ended took its family with it: what was inside a sandbox at once, and the spawner,

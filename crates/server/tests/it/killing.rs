@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
 const ROUNDS: u64 = 200;
 
 /// Waiting for more steps than this means that there is no traffic.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What clients were told, over all rounds.
 #[derive(Default)]
