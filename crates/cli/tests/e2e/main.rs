@@ -15,6 +15,7 @@ mod demo;
 mod exec;
 mod forbidden;
 mod help;
+mod machine;
 mod reconnect;
 mod refusals;
 mod replay;

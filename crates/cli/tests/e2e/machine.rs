@@ -1,0 +1,88 @@
+//! What a machine can do, and what holds in one session of it.
+
+use serde_json::Value;
+
+use crate::place::Place;
+
+/// What a sandbox needs of the kernel.
+const NEEDED: [&str; 11] = [
+    "user namespace",
+    "mount namespace",
+    "pid namespace",
+    "network namespace",
+    "ipc namespace",
+    "uts namespace",
+    "cgroup namespace",
+    "overlayfs",
+    "idmapped mount",
+    "landlock",
+    "seccomp",
+];
+
+fn doctor(place: &Place, more: &[&str]) -> Value {
+    let ran = place.run(&[&["--json", "doctor"], more].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.people);
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+#[test]
+fn the_doctor_tries_each_feature_and_says_how_each_key_is_kept() {
+    let place = Place::new();
+    let found = doctor(&place, &[]);
+    let status = |id: &str| {
+        let checks = found["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["id"] == id).map(|check| check["status"].clone())
+    };
+    for id in NEEDED.into_iter().chain(["sandbox", "data directory"]) {
+        assert_eq!(status(id), Some("ok".into()), "{id} in {found:#}");
+    }
+    for id in ["memory limit", "pids limit", "cpu limit"] {
+        assert!(matches!(status(id).unwrap().as_str(), Some("ok" | "weaker")), "{id} in {found:#}");
+    }
+    for key in ["fs.deny_read", "fs.workspace", "net", "proc.memory", "proc.timeout"] {
+        assert!(found["enforced"][key]["by"].is_string(), "{key} in {found:#}");
+    }
+}
+
+#[test]
+fn what_the_doctor_found_is_kept_until_the_next_boot() {
+    let place = Place::new();
+    let first = doctor(&place, &[]);
+    let kept = place.data().join("doctor.json");
+    let forged = std::fs::read_to_string(&kept).unwrap().replace("installed, and it answers", "from the last time");
+    std::fs::write(&kept, &forged).unwrap();
+    assert!(doctor(&place, &[]).to_string().contains("from the last time"));
+    assert_eq!(doctor(&place, &["--fresh"]), first);
+
+    let boot = first["boot_id"].as_str().unwrap();
+    std::fs::write(&kept, forged.replace(boot, "another boot")).unwrap();
+    assert_eq!(doctor(&place, &[]), first);
+}
+
+#[test]
+fn a_session_says_what_holds_in_it_and_who_said_so() {
+    let place = Place::new();
+    let ran = place.run(&["run", "--workspace", "workspace", "--policy", "strict", "mock", "/echo hello"]);
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    let told = place.run(&["policy", "explain", "--session", "@last"]);
+    assert_eq!((told.code, told.people.as_str()), (0, ""));
+    assert!(told.out.contains("kept by the jail backend:") && told.out.contains("[base: strict:"), "{}", told.out);
+    let json = place.run(&["--json", "policy", "explain", "--session", "@last"]);
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert!(json["sentences"].as_array().unwrap().len() > 5 && json["keys"]["net"].is_object(), "{json:#}");
+
+    let missing = place.run(&["policy", "explain", "--session", "nobody"]);
+    assert_eq!(missing.code, 3, "{}", missing.people);
+}
+
+#[test]
+fn dependencies_are_seen_and_cannot_be_changed() {
+    let place = Place::new();
+    let deps = tempfile::tempdir().unwrap();
+    std::fs::write(deps.path().join("library"), "of ours").unwrap();
+    let path = deps.path().to_str().unwrap();
+    let line = "cat /deps/library; touch /deps/new || rm -f /deps/library || echo refused";
+    let ran = place.run(&["exec", "--deps", path, "--", "sh", "-c", line]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "of oursrefused\n"), "{}", ran.people);
+    assert_eq!(std::fs::read_dir(deps.path()).unwrap().count(), 1);
+}
