@@ -1,6 +1,7 @@
 //! Deny-lists: any layer may add, none may take away.
 
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use globset::{GlobSet, GlobSetBuilder};
 
@@ -39,27 +40,34 @@ impl<P: Ord + Clone> DenyList<P> {
     }
 }
 
-/// Globs of a deny-list, made ready to be asked about many paths.
+/// Globs of a deny-list, made ready to be asked about many paths: once, when the first is asked about. Copies
+/// share it.
 #[derive(Debug, Clone)]
 pub struct DenyGlobs {
-    globs: Vec<PathGlob>,
-    set: Option<GlobSet>,
+    globs: Arc<[PathGlob]>,
+    set: Arc<OnceLock<Option<GlobSet>>>,
 }
 
 impl DenyGlobs {
     pub(crate) fn new(list: &DenyList<PathGlob>) -> Self {
-        let globs: Vec<PathGlob> = list.entries.iter().map(|entry| entry.value.clone()).collect();
-        let mut builder = GlobSetBuilder::new();
-        for glob in globs.iter().flat_map(PathGlob::globs) {
-            builder.add(glob.clone());
-        }
-        // A set too large to build as one is asked glob by glob: slower, never weaker.
-        Self { set: builder.build().ok(), globs }
+        Self { globs: list.entries.iter().map(|entry| entry.value.clone()).collect(), set: Arc::default() }
+    }
+
+    /// All of them as one. A set too large to build is asked glob by glob: slower, never weaker.
+    fn set(&self) -> Option<&GlobSet> {
+        let build = || {
+            let mut builder = GlobSetBuilder::new();
+            for glob in self.globs.iter().flat_map(PathGlob::globs) {
+                builder.add(glob.clone());
+            }
+            builder.build().ok()
+        };
+        self.set.get_or_init(build).as_ref()
     }
 
     /// Whether `path`, relative to the workspace, or a directory it lies in is denied.
     pub fn matches(&self, path: &Path) -> bool {
-        match &self.set {
+        match self.set() {
             Some(set) => path.ancestors().any(|part| !part.as_os_str().is_empty() && set.is_match(part)),
             None => self.globs.iter().any(|glob| glob.matches(path)),
         }
@@ -67,7 +75,7 @@ impl DenyGlobs {
 
     /// Whether `path` itself is denied, its parents having been asked about before: for walks from the top.
     pub fn matches_entry(&self, path: &Path) -> bool {
-        self.set.as_ref().map_or_else(|| self.matches(path), |set| set.is_match(path))
+        self.set().map_or_else(|| self.matches(path), |set| set.is_match(path))
     }
 
     /// The globs as they are written.

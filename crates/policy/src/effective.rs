@@ -19,10 +19,21 @@ use crate::trust::hash;
 ///
 /// Every getter is at least as strict as each layer that went in. A key no layer spoke of cannot occur,
 /// because a base fills in every key; were it to, the getter answers with the strictest value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Effective {
     policy: Policy,
+    deny_read: DenyGlobs,
+    deny_write: DenyGlobs,
 }
+
+impl PartialEq for Effective {
+    fn eq(&self, other: &Self) -> bool {
+        // The rest is made of it.
+        self.policy == other.policy
+    }
+}
+
+impl Eq for Effective {}
 
 /// Files.
 #[derive(Debug, Clone)]
@@ -123,7 +134,11 @@ pub struct ToolRules {
 
 impl Effective {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy }
+        Self {
+            deny_read: DenyGlobs::new(&policy.fs.deny_read),
+            deny_write: DenyGlobs::new(&policy.fs.deny_write),
+            policy,
+        }
     }
 
     /// The compiled policy, rules included.
@@ -152,8 +167,8 @@ impl Effective {
             workspace_mode: fs.workspace.value,
             read_paths: paths(&fs.read),
             write_paths: paths(&fs.write),
-            deny_read: DenyGlobs::new(&fs.deny_read),
-            deny_write: DenyGlobs::new(&fs.deny_write),
+            deny_read: self.deny_read.clone(),
+            deny_write: self.deny_write.clone(),
         }
     }
 
