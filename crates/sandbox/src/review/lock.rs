@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 
 /// Held while the directory is written; the kernel lets go when the holder dies.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the descriptor")] File);
+pub(crate) struct Lock(File);
 
 impl Lock {
     /// Takes the lock or fails with `ResourceBusy`: a caller that waited would find another list than it read.
@@ -22,5 +22,13 @@ impl Lock {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Said, and not left to the closing: a process that another thread starts at this moment has the file open
+        // too until it runs its own program, and the lock would last as long.
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
