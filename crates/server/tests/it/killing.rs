@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use protocol::{Event, EventBody, PermissionStatus};
+use serde_json::Value;
 use store::DataDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -47,7 +48,11 @@ async fn whatever_was_told_survives_two_hundred_kills() {
         ];
         // After so many steps of the clients, however fast the machine is, and at any point between two of them.
         let steps = u32::try_from(round * 7919 % 60).unwrap();
-        tokio::time::timeout(PATIENCE, witness.steps.acquire_many(steps)).await.unwrap().unwrap().forget();
+        let Ok(permits) = tokio::time::timeout(PATIENCE, witness.steps.acquire_many(steps)).await else {
+            let left = witness.steps.available_permits();
+            panic!("round {round}: {left} of {steps} steps, and then no traffic");
+        };
+        permits.unwrap().forget();
         tokio::time::sleep(Duration::from_micros(round * 104_729 % 3000)).await;
         server.kill();
         drop(witness);
@@ -123,13 +128,33 @@ impl Witness {
         let message = r#"{"message":"/permission","whenBusy":"refuse"}"#;
         loop {
             let frames = frames(&self.post(&stream, message).await?);
-            let Some(asked) = frames.iter().find(|frame| frame.event == "permission.requested") else { continue };
-            let permission = asked.json()["data"]["permission_id"].as_str().unwrap().to_owned();
-            let path = format!("/v1/sessions/{session}/permissions/{permission}/reply");
-            if self.post(&path, r#"{"reply":"once"}"#).await?.starts_with("HTTP/1.0 204") {
-                self.told.lock().unwrap().answers.push((session.clone(), permission));
+            let asked = frames.iter().find(|frame| frame.event == "permission.requested");
+            let asked = asked.map(|asked| asked.json()["data"].clone());
+            let pending = match asked {
+                Some(asked) => vec![asked],
+                // Refused, for a turn is running: one that was taken just before the kill, and began after it.
+                None => self.pending(&session).await?,
+            };
+            for asked in pending {
+                let permission = asked["permission_id"].as_str().unwrap().to_owned();
+                let path = format!("/v1/sessions/{session}/permissions/{permission}/reply");
+                if self.post(&path, r#"{"reply":"once"}"#).await?.starts_with("HTTP/1.0 204") {
+                    self.told.lock().unwrap().answers.push((session.clone(), permission));
+                }
             }
         }
+    }
+
+    /// What a session waits for.
+    async fn pending(&self, session: &str) -> io::Result<Vec<Value>> {
+        let mut stream = UnixStream::connect(&self.socket).await?;
+        let request = format!("GET /v1/sessions/{session}/pending HTTP/1.0\r\nhost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let list: Value = serde_json::from_str(body).unwrap_or_default();
+        Ok(list["pending"].as_array().into_iter().flatten().map(|asked| asked["data"].clone()).collect())
     }
 
     async fn create(&self, session: &str) -> io::Result<()> {
