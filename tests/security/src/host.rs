@@ -103,6 +103,12 @@ fn survivors(mark: &str) -> Vec<i32> {
     told.collect()
 }
 
+/// Whether a process is there and has not ended: who inherits an ended one may take its time to ask after it.
+fn lives(pid: &str) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 fn host_dies(stage: &Stage, place: Place) -> Verdict {
     let scene = stage.scene();
     let workspace = scene.workspace();
@@ -126,8 +132,8 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
     }
     // The spawner goes first; with it, its sandboxes.
     let mut left = Vec::new();
-    for _ in 0..100 {
-        left = group.split_whitespace().filter(|pid| Path::new("/proc").join(pid).exists()).collect();
+    for _ in 0..500 {
+        left = group.split_whitespace().filter(|pid| lives(pid)).collect();
         if left.is_empty() && survivors(&workspace.to_string_lossy()).is_empty() {
             break;
         }
