@@ -1,34 +1,33 @@
 //! The default backend: a sandbox of our own, in milliseconds, with no daemon and no image.
 
-use std::collections::{BTreeMap, HashMap};
+mod commands;
+mod plan;
+
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use jail::{Bind, Cgroup, ExecPlan, HOME, HostUser, Jail, Limiter, News, Plan, Spawner, WORKSPACE, WorkspacePlan};
+use jail::{Cgroup, ExecPlan, HOME, HostUser, Jail, Limiter, Spawner, WORKSPACE};
 use policy::WorkspaceMode;
 use serde_json::{Map, Value, json};
-use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
+use self::commands::{Awaited, Commands, hear};
+use self::plan::plan;
 use crate::ends::Ends;
 use crate::files::FilesOnDisk;
 use crate::inside::as_user;
 use crate::refusal;
-use crate::system::System;
 use crate::terminal;
 use crate::{
     Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User,
-    WindowSize, limits, masks,
+    WindowSize, limits,
 };
 
-/// One file for so many bytes that can be written: what ext4 gives.
-const BYTES_PER_INODE: u64 = 16 * 1024;
 const SIGKILL: i32 = 9;
 
 /// Makes sandboxes with the kernel's own means.
@@ -99,49 +98,6 @@ impl JailBackend {
     }
 }
 
-fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: jail::ProcessLimits) -> Result<Plan, SandboxError> {
-    let limits = spec.policy.limits();
-    let mut system = System::showing(&fs.read_paths);
-    for path in &fs.write_paths {
-        system.binds.push(Bind { source: canonical(path)?, target: path.clone(), writable: true });
-    }
-    for (source, target) in &spec.mounts {
-        system.binds.push(Bind { source: canonical(source)?, target: target.clone(), writable: false });
-    }
-    system.files.extend(spec.files.iter().cloned());
-    Ok(Plan {
-        id: spec.id.clone(),
-        binds: system.binds,
-        links: system.links,
-        files: system.files,
-        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
-        disk_bytes: limits.disk_bytes,
-        disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
-        process,
-    })
-}
-
-fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
-    let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
-    let directory = canonical(directory)?;
-    let hidden = || {
-        masks(&directory, &fs.deny_read).map_err(|source| SandboxError::Create {
-            step: format!("look for what is hidden in `{}`", directory.display()),
-            source,
-        })
-    };
-    Ok(match fs.workspace_mode {
-        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden()?, directory },
-        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden()?, directory },
-        WorkspaceMode::Bind => WorkspacePlan::Bind { directory },
-    })
-}
-
-/// The path without links, as the caller meant it; the jail itself follows none.
-fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
-    path.canonicalize().map_err(|source| SandboxError::Create { step: format!("find `{}`", path.display()), source })
-}
-
 fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
     const WALL: &str = "private root + landlock";
     let (workspace, hiding, keeping) = match mode {
@@ -186,18 +142,6 @@ struct Jailed {
     ended: watch::Receiver<bool>,
 }
 
-/// Commands whose news are awaited.
-#[derive(Default)]
-struct Commands {
-    next: AtomicU64,
-    waiting: Mutex<HashMap<u64, Waiting>>,
-}
-
-struct Waiting {
-    started: Option<oneshot::Sender<Result<(), i32>>>,
-    exited: oneshot::Sender<Exit>,
-}
-
 impl Jailed {
     fn watch(built: Built) -> Result<Self, SandboxError> {
         let exec = |source| SandboxError::Exec { doing: "watch", source };
@@ -226,7 +170,7 @@ impl Jailed {
         if spec.user == User::Root {
             return Err(SandboxError::Unavailable {
                 missing: "a jail has one user inside, who is not root and cannot become it".to_owned(),
-                fix: "run the command as the ordinary user, or use a container backend".to_owned(),
+                fix: "run the command as the ordinary user".to_owned(),
             });
         }
         let program = spec.command.first().cloned().unwrap_or_default();
@@ -235,16 +179,13 @@ impl Jailed {
             Some(size) => self.terminal(size).await?,
             None => Ends::pipes().map_err(step("connect"))?,
         };
-        let exec = self.commands.next.fetch_add(1, Ordering::Relaxed);
-        let (started, on_start) = oneshot::channel();
-        let (exited, on_exit) = oneshot::channel();
-        lock(&self.commands.waiting).insert(exec, Waiting { started: Some(started), exited });
+        let Awaited { exec, started, exited } = self.commands.expect();
         if self.jail.exec(exec_plan(exec, spec), ends.theirs()).is_err() {
-            lock(&self.commands.waiting).remove(&exec);
+            self.commands.forget(exec);
             return Err(SandboxError::Gone);
         }
         let (stdin, [stdout, stderr], resize) = ends.ours();
-        match on_start.await {
+        match started.await {
             Ok(Ok(())) => {}
             Ok(Err(errno)) => return Err(not_started(program, errno)),
             Err(_) => return Err(SandboxError::Gone),
@@ -261,16 +202,14 @@ impl Jailed {
                 let _ = jail.kill_exec(exec);
             }),
             exit: Box::pin(async move {
-                let mut exit: Exit = on_exit.await.map_err(|_| SandboxError::Gone)?;
+                let mut exit: Exit = exited.await.map_err(|_| SandboxError::Gone)?;
                 // The kernel kills the largest; that it was this one is told by how it ended.
                 exit.out_of_memory = exit.signal == Some(SIGKILL) && oom_kills(&group) > killed_before;
                 Ok(exit)
             }),
         })
     }
-}
 
-impl Jailed {
     async fn terminal(&self, size: WindowSize) -> Result<Ends, SandboxError> {
         let terminals = lock(&self.terminals).clone().ok_or(SandboxError::Gone)?;
         let made = as_user(Some(HostUser::of_our_sandboxes()), move || terminal::open(&terminals, size)).await;
@@ -305,44 +244,6 @@ fn not_started(program: String, errno: i32) -> SandboxError {
         io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => SandboxError::NotExecutable(program),
         _ if errno == 8 => SandboxError::NotExecutable(program),
         _ => SandboxError::Exec { doing: "start", source },
-    }
-}
-
-/// Hands news to those who wait, until the sandbox has ended.
-async fn hear(control: UnixStream, jail: Arc<Jail>, commands: Arc<Commands>, tell: watch::Sender<bool>) {
-    while let Ok(Some(news)) = control.async_io(Interest::READABLE, || jail.news()).await {
-        commands.dispatch(news);
-    }
-    // The control socket closes when init exits; init's exit ends every process of the namespace, but the
-    // last of them may still be on its way out.
-    jail.kill();
-    let _ = tokio::task::spawn_blocking(move || jail.wait()).await;
-    for (_, waiting) in lock(&commands.waiting).drain() {
-        let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
-    }
-    let _ = tell.send(true);
-}
-
-impl Commands {
-    fn dispatch(&self, news: News) {
-        let mut waiting = lock(&self.waiting);
-        match news {
-            News::Started { exec } => {
-                if let Some(started) = waiting.get_mut(&exec).and_then(|waiting| waiting.started.take()) {
-                    let _ = started.send(Ok(()));
-                }
-            }
-            News::NotStarted { exec, errno } => {
-                if let Some(started) = waiting.remove(&exec).and_then(|waiting| waiting.started) {
-                    let _ = started.send(Err(errno));
-                }
-            }
-            News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
-                if let Some(waiting) = waiting.remove(&exec) {
-                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes, ..Exit::default() });
-                }
-            }
-        }
     }
 }
 

@@ -1,0 +1,87 @@
+//! Commands of one jail, and who waits for news of them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use jail::{Jail, News};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+
+use super::{SIGKILL, lock};
+use crate::Exit;
+
+/// Commands whose news are awaited.
+#[derive(Default)]
+pub(super) struct Commands {
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+}
+
+struct Waiting {
+    started: Option<oneshot::Sender<Result<(), i32>>>,
+    exited: oneshot::Sender<Exit>,
+}
+
+/// The news of one command that is about to be asked for.
+pub(super) struct Awaited {
+    /// Its number.
+    pub(super) exec: u64,
+    /// It runs, or the error number of why not.
+    pub(super) started: oneshot::Receiver<Result<(), i32>>,
+    /// It has ended.
+    pub(super) exited: oneshot::Receiver<Exit>,
+}
+
+impl Commands {
+    /// Gives a new command its number. News of it can come at once.
+    pub(super) fn expect(&self) -> Awaited {
+        let exec = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell_start, started) = oneshot::channel();
+        let (tell_exit, exited) = oneshot::channel();
+        lock(&self.waiting).insert(exec, Waiting { started: Some(tell_start), exited: tell_exit });
+        Awaited { exec, started, exited }
+    }
+
+    /// It was never asked for.
+    pub(super) fn forget(&self, exec: u64) {
+        lock(&self.waiting).remove(&exec);
+    }
+
+    fn dispatch(&self, news: News) {
+        let mut waiting = lock(&self.waiting);
+        match news {
+            News::Started { exec } => {
+                if let Some(started) = waiting.get_mut(&exec).and_then(|waiting| waiting.started.take()) {
+                    let _ = started.send(Ok(()));
+                }
+            }
+            News::NotStarted { exec, errno } => {
+                if let Some(started) = waiting.remove(&exec).and_then(|waiting| waiting.started) {
+                    let _ = started.send(Err(errno));
+                }
+            }
+            News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
+                if let Some(waiting) = waiting.remove(&exec) {
+                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes, ..Exit::default() });
+                }
+            }
+        }
+    }
+}
+
+/// Hands news to those who wait, until the sandbox has ended.
+pub(super) async fn hear(control: UnixStream, jail: Arc<Jail>, commands: Arc<Commands>, tell: watch::Sender<bool>) {
+    while let Ok(Some(news)) = control.async_io(Interest::READABLE, || jail.news()).await {
+        commands.dispatch(news);
+    }
+    // The control socket closes when init exits; init's exit ends every process of the namespace, but the
+    // last of them may still be on its way out.
+    jail.kill();
+    let _ = tokio::task::spawn_blocking(move || jail.wait()).await;
+    for (_, waiting) in lock(&commands.waiting).drain() {
+        let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
+    }
+    let _ = tell.send(true);
+}

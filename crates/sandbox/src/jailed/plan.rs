@@ -1,0 +1,56 @@
+//! What a jail is made of, from what a session asks for and its policy allows.
+
+use std::path::{Path, PathBuf};
+
+use jail::{Bind, Plan, ProcessLimits, WorkspacePlan};
+use policy::WorkspaceMode;
+
+use crate::system::System;
+use crate::{SandboxError, SandboxSpec, masks};
+
+/// One file for so many bytes that can be written: what ext4 gives.
+const BYTES_PER_INODE: u64 = 16 * 1024;
+
+/// The plan of one sandbox. Every host path in it is without links: the jail follows none.
+pub(super) fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: ProcessLimits) -> Result<Plan, SandboxError> {
+    let limits = spec.policy.limits();
+    let mut system = System::showing(&fs.read_paths);
+    for path in &fs.write_paths {
+        system.binds.push(Bind { source: canonical(path)?, target: path.clone(), writable: true });
+    }
+    for (source, target) in &spec.mounts {
+        system.binds.push(Bind { source: canonical(source)?, target: target.clone(), writable: false });
+    }
+    system.files.extend(spec.files.iter().cloned());
+    Ok(Plan {
+        id: spec.id.clone(),
+        binds: system.binds,
+        links: system.links,
+        files: system.files,
+        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
+        disk_bytes: limits.disk_bytes,
+        disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
+        process,
+    })
+}
+
+fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
+    let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
+    let directory = canonical(directory)?;
+    let hidden = || {
+        masks(&directory, &fs.deny_read).map_err(|source| SandboxError::Create {
+            step: format!("look for what is hidden in `{}`", directory.display()),
+            source,
+        })
+    };
+    Ok(match fs.workspace_mode {
+        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden()?, directory },
+        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden()?, directory },
+        WorkspaceMode::Bind => WorkspacePlan::Bind { directory },
+    })
+}
+
+/// The path without links, as the caller meant it; the jail itself follows none.
+fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
+    path.canonicalize().map_err(|source| SandboxError::Create { step: format!("find `{}`", path.display()), source })
+}
