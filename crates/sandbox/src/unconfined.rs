@@ -5,6 +5,7 @@
 //! processes die with it: all that descend from a command that still runs.
 
 mod descent;
+mod names;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -19,11 +20,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::descent::{Dying, kill_family};
+use self::names::Names;
 use crate::beneath;
 use crate::files::FilesOnDisk;
 use crate::{
-    Backend, ExecSpec, Exit, Files, Layers, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture,
-    SandboxSpec, User,
+    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User,
 };
 
 const WORKSPACE: &str = "/workspace";
@@ -235,40 +236,6 @@ impl Drop for Open {
     }
 }
 
-/// What a sandbox would show, and where it is on the host: paths, and the address of the gateway.
-struct Names {
-    model_url: String,
-    paths: Vec<(PathBuf, PathBuf)>,
-}
-
-impl Names {
-    fn show(&mut self, inside: PathBuf, host: PathBuf) {
-        self.paths.push((inside, host));
-        // The longest first, so that a file placed inside a mount is found before the mount.
-        self.paths.sort_by_key(|(inside, _)| std::cmp::Reverse(inside.as_os_str().len()));
-    }
-
-    /// `word` itself, or what it means here.
-    fn on_host(&self, word: &str) -> PathBuf {
-        let word = word.replace(MODEL_URL, &self.model_url);
-        let path = Path::new(&word);
-        let found = self.paths.iter().find_map(|(inside, host)| Some((host, path.strip_prefix(inside).ok()?)));
-        match found {
-            Some((host, rest)) if rest.as_os_str().is_empty() => host.clone(),
-            Some((host, rest)) => host.join(rest),
-            None => path.to_owned(),
-        }
-    }
-
-    /// A placed file that names the gateway names the one that is here.
-    fn in_file(&self, content: Vec<u8>) -> Vec<u8> {
-        match String::from_utf8(content) {
-            Ok(text) => text.replace(MODEL_URL, &self.model_url).into_bytes(),
-            Err(binary) => binary.into_bytes(),
-        }
-    }
-}
-
 fn place(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -369,7 +336,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
         let bound = sandbox.take_listener(Port::Models).unwrap().local_addr().unwrap();
-        let result = shell(&*sandbox, &format!("echo {MODEL_URL}")).await;
+        let result = shell(&*sandbox, &format!("echo {}", crate::MODEL_URL)).await;
         assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("http://{bound}\n"));
         assert!(sandbox.take_listener(Port::Models).is_none());
     }

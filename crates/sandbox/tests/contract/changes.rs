@@ -1,14 +1,19 @@
-//! What a sandbox changed is what the next one of the same session begins with.
+//! What a sandbox changed: listed, applied to the host, and there again in the next one of the same session.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use sandbox::{Sandbox, SavedChanges};
+use sandbox::{ChangeKind, Sandbox, SavedChanges};
 
 use crate::{Promise, Subject, shell, spec, text};
 
 pub(crate) fn walled() -> Vec<Promise> {
-    crate::tests![changes_are_there_again_in_the_next_sandbox, what_the_host_changed_meanwhile_is_a_conflict]
+    crate::tests![
+        changes_of_an_overlay_are_listed_deletions_first,
+        what_is_saved_and_applied_is_what_the_sandbox_saw,
+        changes_are_there_again_in_the_next_sandbox,
+        what_the_host_changed_meanwhile_is_a_conflict
+    ]
 }
 
 const WORK: &str = "echo new > added; echo more >> kept/file; rm gone; chmod 755 kept/file; ln -s kept/file link; \
@@ -75,4 +80,85 @@ async fn what_the_host_changed_meanwhile_is_a_conflict(subject: Subject) {
         let conflicts: Vec<_> = saved.changes().filter(|change| change.conflict).map(|change| &change.path).collect();
         assert_eq!(conflicts, ["fresh", "kept/file"].map(std::path::Path::new));
     }
+}
+
+async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
+    let host = tempfile::tempdir().expect("host");
+    fs::create_dir_all(host.path().join("old/deep")).expect("dir");
+    for name in ["same", "edited", "removed", "old/deep/file"] {
+        fs::write(host.path().join(name), "before\n").expect("file");
+    }
+    let sandbox = subject.backend.create(spec(&subject, Some(host.path().to_owned()))).await.expect("sandbox");
+    let script = "echo after > edited; rm removed; rm -r old; mkdir old; echo x > old/new; ln -s /etc/passwd link";
+    assert_eq!(shell(&*sandbox, script).await.exit.code, Some(0));
+    sandbox.destroy().await.expect("destroy");
+    let layers = sandbox.layers().expect("layers");
+    let changes: Vec<_> = layers
+        .changes()
+        .expect("changes")
+        .into_iter()
+        .map(|change| (change.kind, text(change.path.as_os_str().as_encoded_bytes())))
+        .collect();
+    let expect = [
+        (ChangeKind::Deleted, "old/deep"),
+        (ChangeKind::Deleted, "old/deep/file"),
+        (ChangeKind::Deleted, "removed"),
+        (ChangeKind::Modified, "edited"),
+        (ChangeKind::Added, "link"),
+        (ChangeKind::Added, "old/new"),
+    ];
+    assert_eq!(changes, expect.map(|(kind, path)| (kind, path.to_owned())));
+    assert_eq!(layers.after("edited".as_ref(), 100).expect("read"), Some(b"after\n".to_vec()));
+    assert_eq!(layers.before("edited".as_ref(), 100).expect("read"), Some(b"before\n".to_vec()));
+    assert_eq!(layers.after("link".as_ref(), 100).expect("a link is not followed"), None);
+}
+
+/// Names, types, permissions, link targets and digests of everything.
+const LISTING: &str = "find . -mindepth 1 -printf '%P %y %m %l\\n' | LC_ALL=C sort; \
+                       find . -type f -exec sha256sum {} + | LC_ALL=C sort";
+
+fn listing_on_host(directory: &std::path::Path) -> String {
+    let output = std::process::Command::new("/bin/sh").args(["-c", LISTING]).current_dir(directory).output();
+    text(&output.expect("listing").stdout)
+}
+
+async fn what_is_saved_and_applied_is_what_the_sandbox_saw(subject: Subject) {
+    let (host, saved) = (tempfile::tempdir().expect("host"), tempfile::tempdir().expect("saved"));
+    for name in [
+        "same",
+        "edited",
+        "removed",
+        "touched",
+        "mode",
+        "old/deep/file",
+        "again/sub/a",
+        "again/b",
+        "moved/x",
+        "file",
+        "dir/y",
+    ] {
+        let path = host.path().join(name);
+        fs::create_dir_all(path.parent().expect("parent")).expect("dir");
+        fs::write(path, format!("{name}\n")).expect("file");
+    }
+    let before = listing_on_host(host.path());
+    let sandbox = subject.backend.create(spec(&subject, Some(host.path().to_owned()))).await.expect("sandbox");
+    let script = "set -e; echo after >> edited; rm removed; touch touched; chmod 700 mode; rm -r old; \
+        rm -r again; mkdir again again/sub; echo new > again/sub/c; mv moved elsewhere; ln edited hard; \
+        rm file; mkdir -p file/now; echo x > file/now/x; rm -r dir; ln -s same dir; ln -s ../same again/link; \
+        mkdir -m 711 closed; : > closed/empty; mv same renamed; printf x > \"$(printf 'odd\\377\\nname')\"";
+    let result = shell(&*sandbox, script).await;
+    assert_eq!((text(&result.stderr), result.exit.code), (String::new(), Some(0)));
+    let seen = text(&shell(&*sandbox, LISTING).await.stdout);
+    sandbox.destroy().await.expect("destroy");
+    let layers = sandbox.layers().expect("layers");
+    assert_eq!(listing_on_host(host.path()), before);
+    let directory = saved.path().join("changes");
+    let mut changes = SavedChanges::save_final(&layers, &directory).expect("save");
+    drop((sandbox, layers));
+    assert!(changes.change("touched".as_ref()).is_none(), "a file that was only touched did not change");
+    sandbox::apply(&mut changes, host.path(), None, &|_| None).expect("apply");
+    assert_eq!(listing_on_host(host.path()), seen);
+    sandbox::undo(&directory).expect("undo");
+    assert_eq!(listing_on_host(host.path()), before);
 }

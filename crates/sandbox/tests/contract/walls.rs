@@ -1,0 +1,102 @@
+//! What only a sandbox with walls can keep: its listeners, its limits, and that nothing of it is left.
+
+use sandbox::{Port, SandboxError};
+
+use crate::{Promise, Subject, make, policy, shell, spec, text};
+
+const DEGRADE: (&str, &str) = ("degrade: {cpus: none, memory: rlimit, pids: rlimit}", "");
+
+pub(crate) fn walled() -> Vec<Promise> {
+    crate::tests![
+        the_gateway_listener_is_passed_out_once,
+        limits_are_enforced_or_refused,
+        memory_over_the_limit_is_not_had,
+        a_command_that_ran_out_of_memory_is_told_apart,
+        processes_over_the_limit_are_not_had,
+        a_hundred_sandboxes_at_once_leave_nothing
+    ]
+}
+
+async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
+    let sandbox = make(&subject).await;
+    assert!(sandbox.take_listener(Port::Models).is_some() && sandbox.take_listener(Port::Egress).is_some());
+    assert!(sandbox.take_listener(Port::Models).is_none());
+}
+
+/// Whether this machine and user can enforce every limit.
+async fn enforceable(subject: &Subject) -> bool {
+    let mut strict = spec(subject, None);
+    strict.policy = policy(subject, &[DEGRADE]);
+    subject.backend.create(strict).await.is_ok()
+}
+
+async fn limits_are_enforced_or_refused(subject: Subject) {
+    let mut strict = spec(&subject, None);
+    strict.policy = policy(&subject, &[DEGRADE]);
+    match subject.backend.create(strict).await {
+        Ok(sandbox) => {
+            let effective = sandbox.effective();
+            for key in ["proc.memory", "proc.pids", "proc.cpus", "proc.disk", "proc.nofile"] {
+                assert_eq!(effective[key]["state"], "enforced", "{key} in {effective}");
+            }
+        }
+        Err(SandboxError::Unavailable { missing, fix }) => {
+            assert!(missing.contains("proc.memory") && fix.contains("degrade"), "{missing} / {fix}");
+            let effective = make(&subject).await.effective();
+            assert_eq!(effective["proc.memory"]["state"], "weaker", "{effective}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+async fn memory_over_the_limit_is_not_had(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    let result = shell(&*sandbox, "head -c 200000000 /dev/zero | tail -c 150000000 | wc -c").await;
+    assert_ne!(text(&result.stdout).trim(), "150000000", "{result:?}");
+}
+
+async fn a_command_that_ran_out_of_memory_is_told_apart(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    // With a cgroup the kernel kills it; without one the allocation fails, and the program ends by itself.
+    let by_kernel = sandbox.effective()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"));
+    let greedy = shell(&*sandbox, "exec tail /dev/zero").await;
+    assert_eq!(greedy.exit.out_of_memory, by_kernel, "{greedy:?}");
+    let killed = shell(&*sandbox, "kill -9 $$").await;
+    assert_eq!((killed.exit.signal, killed.exit.out_of_memory), (Some(9), false), "{killed:?}");
+}
+
+async fn processes_over_the_limit_are_not_had(subject: Subject) {
+    let mut small = spec(&subject, None);
+    small.policy = policy(&subject, &[("pids: 512", "pids: 20")]);
+    let sandbox = subject.backend.create(small).await.expect("sandbox");
+    let result = shell(&*sandbox, "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; echo all").await;
+    assert!(text(&result.stderr).contains("fork"), "{result:?}");
+}
+
+async fn a_hundred_sandboxes_at_once_leave_nothing(subject: Subject) {
+    let before = leftovers(&subject).await;
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let subject = subject.clone();
+        running.spawn(async move {
+            let sandbox = make(&subject).await;
+            let result = shell(&*sandbox, "echo $$").await;
+            sandbox.destroy().await.expect("destroy");
+            result.exit.code
+        });
+    }
+    while let Some(code) = running.join_next().await {
+        assert_eq!(code.expect("task"), Some(0));
+    }
+    assert_eq!(leftovers(&subject).await, before);
+}
+
+/// Mounts and control groups of this process's sandboxes that a dead sandbox must not leave.
+async fn leftovers(subject: &Subject) -> (usize, bool) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts").lines().count();
+    (mounts, enforceable(subject).await)
+}
