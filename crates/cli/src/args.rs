@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
+use crate::backend::BackendName;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
@@ -25,6 +26,9 @@ pub(crate) struct Arguments {
     /// Print JSON on stdout, and errors as one line of JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Where commands run [default: `sandbox.backend` of viv.toml, else the first that works: jail, podman, docker]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) backend: Option<BackendName>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

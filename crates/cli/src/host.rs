@@ -7,7 +7,7 @@ use ::gateway::{Gateway, Keep, Limits, Redaction, Upstream};
 use ::policy::Effective;
 use jail::{JailError, Spawner};
 use protocol::Code;
-use sandbox::{Backend, JailBackend};
+use sandbox::Backend;
 use session::{Accounts, Options, Sessions, Setup, Timing};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,8 +16,8 @@ use crate::args::{Arguments, Command};
 use crate::config::{Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::{
-    agent, agents, api, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, replay,
-    run, serve, sessions, task, tokens, upstream, usage,
+    agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
+    replay, run, serve, sessions, task, tokens, upstream, usage,
 };
 
 /// Carries out what was typed. `early` is a spawner that was started before that was known in full.
@@ -26,7 +26,8 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
         return agent::live(name, arguments);
     }
     let json = arguments.json;
-    let config = Config::read(arguments.data_dir);
+    let backend = arguments.backend;
+    let config = Config::read(arguments.data_dir).map(|config| config.with_backend(backend));
     if let Command::Exec(command) = arguments.command {
         let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork_for_one)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
@@ -98,13 +99,13 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
     Ok(DataDir::open(&config.data_dir)?)
 }
 
-/// Every session of the data directory, ready to be run in this process, in the jail.
+/// Every session of the data directory, ready to be run in this process.
 pub(crate) async fn open_sessions(
     config: &Config,
     policy: Arc<Effective>,
     spawner: Spawner,
 ) -> Result<Sessions, Failure> {
-    open_sessions_in(config, policy, Arc::new(JailBackend::new(Arc::new(spawner))?)).await
+    open_sessions_in(config, policy, backend::choose(config, spawner)?).await
 }
 
 /// The same, in sandboxes of `backend`.
@@ -123,7 +124,7 @@ pub(crate) async fn open_sessions_behind(
     spawner: Spawner,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
-    open(config, policy, Arc::new(JailBackend::new(Arc::new(spawner))?), upstream).await
+    open(config, policy, backend::choose(config, spawner)?, upstream).await
 }
 
 async fn open(

@@ -7,6 +7,7 @@
 
 mod attach;
 mod beneath;
+mod choice;
 mod container;
 mod ends;
 mod exec;
@@ -27,6 +28,7 @@ mod unconfined;
 mod walled;
 
 pub use attach::{Filter, Outflow, Streams, attach};
+pub use choice::FirstThatWorks;
 pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, User, run, run_with_input};
 pub use files::{

@@ -10,19 +10,20 @@ mod judgement;
 mod prompts;
 mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::policy::Effective;
 use jail::Spawner;
 use protocol::{Code, CreateSession};
-use sandbox::{Backend, JailBackend, Unconfined};
+use sandbox::{Backend, Unconfined};
 use session::Options;
 
 use crate::agents::{self, Wanted};
 use crate::args::TaskArguments;
-use crate::config::Config;
+use crate::backend;
+use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
 use crate::policy::{Setting, choose};
@@ -44,7 +45,7 @@ pub(crate) async fn carry_out(
     let env_file = arguments.env_file.clone().or_else(|| file.env_file.as_ref().map(|path| folder.join(path)));
     let config = config.with_env_file(env_file.as_deref())?;
     let scene = Scene::set(&file, &folder, &config, json)?;
-    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(spawner)?).await?;
+    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(&config, spawner)?).await?;
     let mut report = Report::new(&file, json);
     let outcome = if file.prompts.is_empty() {
         commands::carry_out(&file, &scene, &sessions, &mut report, &mut signals).await
@@ -74,8 +75,9 @@ struct Scene {
     options: Options,
     policy: Arc<Effective>,
     backend: BackendWord,
+    /// The configured sandbox, with the task's own image.
+    sandbox: SandboxSection,
     gateway: std::net::SocketAddr,
-    scratch: PathBuf,
 }
 
 impl Scene {
@@ -109,16 +111,20 @@ impl Scene {
             options: Options { task_name: Some(file.name.clone()), ..host::options(config) },
             policy: Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?),
             backend: file.sandbox.backend,
+            sandbox: SandboxSection {
+                image: file.sandbox.image.clone().or_else(|| config.file.sandbox.image.clone()),
+                ..config.file.sandbox.clone()
+            },
             gateway: file.gateway,
-            scratch: config.data_dir.join("unconfined"),
         })
     }
 
-    fn backend(&self, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
-        Ok(match self.backend {
-            BackendWord::Jail => Arc::new(JailBackend::new(Arc::new(spawner))?),
-            BackendWord::Unconfined => Arc::new(Unconfined::new(self.scratch.clone()).with_gateway(self.gateway)),
-        })
+    fn backend(&self, config: &Config, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
+        // What was asked for on the command line is meant for this task too.
+        match config.backend.or(self.backend.walled()) {
+            Some(name) => Ok(backend::named(name, config, &self.sandbox, &Arc::new(spawner))?),
+            None => Ok(Arc::new(Unconfined::new(config.data_dir.join("unconfined")).with_gateway(self.gateway))),
+        }
     }
 }
 

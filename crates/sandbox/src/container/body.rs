@@ -12,7 +12,7 @@ use bollard::models::{
 use jail::{CgroupLimits, CgroupWatch, Door, HostUser, Stage};
 
 use super::ContainerSettings;
-use super::engine::Engine;
+use super::engine::{Engine, EngineKind};
 use super::place::Place;
 use super::words::unavailable;
 use crate::SandboxError;
@@ -29,16 +29,40 @@ const DOOR: &str = "/.viv/door";
 /// the container as a whole.
 const MOST_PROCESSES: i64 = 16384;
 
+/// Parts of /proc and /sys that speak of the host; what engines cover by themselves is among them.
+const MASKED: [&str; 20] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/cmdline",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/irq",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/modules",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys",
+];
+
 /// The container that keeps `limits`.
 pub(super) fn create_body(
     settings: &ContainerSettings,
     limits: &CgroupLimits,
     nofile: u64,
-    place: &Place,
-    stage: &Stage,
+    mounts: Vec<Mount>,
+    owner: &str,
 ) -> ContainerCreateBody {
     let user = HostUser::of_our_sandboxes();
-    let labels = [(OWNER, place.owner().to_owned()), (HOST, host_name())];
+    let labels = [(OWNER, owner.to_owned()), (HOST, host_name())];
     ContainerCreateBody {
         image: Some(settings.image.clone()),
         entrypoint: Some(vec![INIT.to_owned(), format!("{DOOR}/{}", Door::SOCKET)]),
@@ -50,7 +74,7 @@ pub(super) fn create_body(
         network_disabled: Some(true),
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
-        host_config: Some(host_config(settings, limits, nofile, mounts(place, stage))),
+        host_config: Some(host_config(settings, limits, nofile, mounts)),
         ..ContainerCreateBody::default()
     }
 }
@@ -62,7 +86,8 @@ fn host_config(settings: &ContainerSettings, limits: &CgroupLimits, nofile: u64,
         network_mode: Some("none".to_owned()),
         readonly_rootfs: Some(true),
         cap_drop: Some(vec!["ALL".to_owned()]),
-        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        security_opt: Some(security_options(settings.kind)),
+        masked_paths: Some(MASKED.map(str::to_owned).to_vec()),
         privileged: Some(false),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
@@ -82,11 +107,21 @@ fn host_config(settings: &ContainerSettings, limits: &CgroupLimits, nofile: u64,
     }
 }
 
+/// No new privileges; and what Podman is told here that Docker has a field for.
+fn security_options(kind: EngineKind) -> Vec<String> {
+    let none = "no-new-privileges".to_owned();
+    match kind {
+        EngineKind::Docker => vec![none],
+        EngineKind::Podman => vec![none, format!("mask={}", MASKED.join(":"))],
+    }
+}
+
 fn ulimit(name: &str, limit: i64) -> ResourcesUlimits {
     ResourcesUlimits { name: Some(name.to_owned()), soft: Some(limit), hard: Some(limit) }
 }
 
-fn mounts(place: &Place, stage: &Stage) -> Vec<Mount> {
+/// What is shown inside: our init and its socket, and what was laid out.
+pub(super) fn mounts(place: &Place, stage: &Stage) -> Vec<Mount> {
     let ours = [(place.init(), INIT), (place.door(), DOOR)];
     let ours = ours.iter().map(|(source, target)| mount(source, Path::new(target), false));
     ours.chain(stage.mounts.iter().map(|staged| mount(&staged.source, &staged.target, staged.writable))).collect()

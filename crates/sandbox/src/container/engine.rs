@@ -116,6 +116,11 @@ impl Engine {
             return Err(unavailable(missing, "viv exec --backend=jail -- true"));
         }
         let Some(runtime) = &settings.runtime else { return Ok(self) };
+        if runtime.contains("runsc") {
+            // Its kernel keeps descriptors to itself: neither the listeners nor the workspace could be passed out.
+            let missing = format!("`{runtime}` lets no listener and no workspace be passed out of its sandbox");
+            return Err(unavailable(missing, "viv exec --backend=jail -- true"));
+        }
         let (known, name) = (self.runtimes(), self.kind.as_str());
         match self.kind {
             EngineKind::Docker if !known.contains(runtime) => Err(unavailable(
@@ -187,7 +192,11 @@ impl Engine {
             Ok(_) => Ok(()),
             Err(Error::DockerResponseServerError { status_code: 404, message }) if !settings.pull => Err(unavailable(
                 format!("{name} has no image `{image}`, and was not told to fetch it ({})", message.trim()),
-                format!("{name} pull {image}"),
+                if image.starts_with("localhost/") {
+                    format!("{name} build -t {image} docs/container")
+                } else {
+                    format!("{name} pull {image}")
+                },
             )),
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => self.pull(image).await,
             Err(error) => Err(in_its_words("look for the image")(error)),

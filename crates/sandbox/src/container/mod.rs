@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 
-use self::body::{Container, create_body};
+use self::body::{Container, create_body, mounts};
 use self::engine::Engine;
 pub use self::engine::{EngineKind, EngineReport};
 use self::place::Places;
@@ -71,6 +71,11 @@ impl ContainerBackend {
         Ok(Self { settings: Arc::new(settings), spawner, engine: Arc::new(OnceCell::new()), places: Arc::new(places) })
     }
 
+    /// A spawner forked from this process, which must have one thread: first thing in `main`.
+    pub fn spawner() -> Result<Arc<Spawner>, SandboxError> {
+        Ok(Arc::new(Spawner::fork().map_err(refusal::explain)?))
+    }
+
     /// What the engine is and can keep, or why it cannot be used.
     pub async fn report(&self) -> Result<EngineReport, SandboxError> {
         Ok(self.engine().await?.report())
@@ -116,11 +121,17 @@ impl ContainerBackend {
         });
         let (place, mut stage) = staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
-        let upper = stage.upper.take();
-        let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
+        let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
+        let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
 
         let door = Door::open(&place.door()).map_err(|source| create("open its socket", source))?;
-        let body = create_body(&self.settings, &kept.group, spec.policy.limits().nofile, &place, &stage);
+        let body = create_body(
+            &self.settings,
+            &kept.group,
+            spec.policy.limits().nofile,
+            mounts(&place, &stage),
+            place.owner(),
+        );
         let id = engine.start(body, &spec.id).await?;
         // From here on whatever fails takes the container with it.
         let mut container = Container::new(engine.clone(), id, place, stage);
@@ -193,10 +204,7 @@ impl ContainerBackend {
 
 impl Backend for ContainerBackend {
     fn name(&self) -> &'static str {
-        match self.settings.runtime.as_deref() {
-            Some("runsc") => "gvisor",
-            _ => self.settings.kind.as_str(),
-        }
+        self.settings.kind.as_str()
     }
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {

@@ -33,6 +33,7 @@ pub(crate) fn cases() -> Vec<(&'static str, CaseTest)> {
         a_runtime_that_is_not_there_is_told_in_the_engines_words,
         what_a_host_that_died_left_is_swept,
         a_sandbox_that_is_dropped_leaves_nothing,
+        nothing_speaks_of_the_host,
     ]
 }
 
@@ -84,7 +85,10 @@ async fn an_image_that_is_not_there_is_not_fetched(mut case: Case) {
     let told = case.refusal().await;
     let kind = case.settings.kind.as_str();
     assert!(told.contains("has no image `localhost/viv-test:none`"), "{told}");
-    assert!(told.ends_with(&format!("/ {kind} pull localhost/viv-test:none")), "{told}");
+    assert!(told.ends_with(&format!("/ {kind} build -t localhost/viv-test:none docs/container")), "{told}");
+    case.settings.image = "registry.example.com/some/image:1".to_owned();
+    let told = case.refusal().await;
+    assert!(told.ends_with(&format!("/ {kind} pull registry.example.com/some/image:1")), "{told}");
 }
 
 async fn an_entrypoint_runs_first(mut case: Case) {
@@ -104,6 +108,9 @@ async fn an_entrypoint_that_fails_is_told_in_its_words(mut case: Case) {
 }
 
 async fn a_runtime_that_is_not_there_is_told_in_the_engines_words(mut case: Case) {
+    case.settings.runtime = Some("runsc".to_owned());
+    let told = case.refusal().await;
+    assert!(told.contains("`runsc` lets no listener"), "{told}");
     case.settings.runtime = Some("no-such-runtime".to_owned());
     let told = case.refusal().await;
     assert!(told.contains("no-such-runtime"), "{told}");
@@ -132,6 +139,21 @@ async fn a_sandbox_that_is_dropped_leaves_nothing(case: Case) {
     })
     .await
     .expect("it left something");
+}
+
+async fn nothing_speaks_of_the_host(case: Case) {
+    let sandbox = case.create().await.expect("sandbox");
+    let line = "ls -A /sys; cat /proc/cmdline /proc/keys /proc/modules /etc/resolv.conf; ls -A /proc/bus; \
+                cat /etc/hostname; env | grep -c '^HOSTNAME='; touch /x /etc/x /.viv/x /.viv/door/x 2>&1 | grep -c Read-only";
+    let seen = text(&shell(&*sandbox, line).await.stdout);
+    assert_eq!(seen, "vivarium\n0\n4\n");
+    let status = text(&shell(&*sandbox, "grep -E '^(Cap|NoNew|Seccomp:)' /proc/self/status").await.stdout);
+    let held = |line: &&str| line.starts_with("Cap") && !line.ends_with("0000000000000000");
+    assert_eq!(status.lines().find(held), None, "{status}");
+    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+    let interfaces = text(&shell(&*sandbox, "cut -d: -f1 /proc/net/dev | tail -n +3 | tr -d ' '").await.stdout);
+    assert_eq!(interfaces, "lo\n");
+    sandbox.destroy().await.expect("destroy");
 }
 
 fn is_mounted(path: &Path) -> bool {

@@ -129,9 +129,6 @@ fn dockerd(directory: &Path) -> Command {
     command.args(["--data-root", &at("data"), "--exec-root", &at("exec"), "--pidfile", &at("pid")]);
     command.args(["--host", &format!("unix://{}", at("s"))]);
     command.args(["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"]);
-    if let Some(runsc) = find("runsc") {
-        command.args(["--add-runtime", &format!("runsc={}", runsc.display())]);
-    }
     command
 }
 
@@ -143,9 +140,4 @@ fn podman(directory: &Path) -> Command {
     command.args(["--root", &at("data"), "--runroot", &at("exec"), "--tmpdir", &at("tmp")]);
     command.args(["system", "service", "--time", "0", &format!("unix://{}", at("s"))]);
     command
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
