@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
-use crate::backend::BackendName;
+use crate::backend::PlaceArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
@@ -26,9 +26,6 @@ pub(crate) struct Arguments {
     /// Print JSON on stdout, and errors as one line of JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Where commands run [default: `sandbox.backend` of viv.toml, else the first that works: jail, podman, docker]
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) backend: Option<BackendName>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -93,6 +90,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// Which agent: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
     /// What to tell it; `-` reads stdin
@@ -159,6 +158,8 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
@@ -190,6 +191,8 @@ pub(crate) struct ExecArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// The task's file
     pub(crate) file: PathBuf,
     /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
@@ -202,6 +205,8 @@ pub(crate) struct TaskArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// Address of the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2468")]
     pub(crate) listen: std::net::SocketAddr,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use jail::Spawner;
 use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind, FirstThatWorks, JailBackend, SandboxError};
 use serde::Deserialize;
@@ -24,6 +24,14 @@ pub(crate) enum BackendName {
     Podman,
     /// A container of Docker
     Docker,
+}
+
+/// Where commands run, as it is typed.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct PlaceArguments {
+    /// The sandbox to use [default: `sandbox.backend` of viv.toml, else the first that works: jail, podman, docker]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Option<BackendName>,
 }
 
 /// The backend for this process.

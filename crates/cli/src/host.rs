@@ -26,11 +26,11 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
         return agent::live(name, arguments);
     }
     let json = arguments.json;
-    let backend = arguments.backend;
-    let config = Config::read(arguments.data_dir).map(|config| config.with_backend(backend));
+    let config = Config::read(arguments.data_dir);
     if let Command::Exec(command) = arguments.command {
         let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork_for_one)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
+        let config = config.with_backend(command.place.backend);
         return exec::carry_out(command, &config, spawner, json);
     }
     let config = config?;
@@ -57,20 +57,20 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
             on_runtime(demo::carry_out(config, spawner, json))
         }
         Command::Run(run) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(run::carry_out(run, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, run.place.backend);
+            on_runtime(run::carry_out(run, config.with_backend(backend), spawner, json))
         }
         Command::Replay(replay) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(replay::carry_out(replay, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, replay.place.backend);
+            on_runtime(replay::carry_out(replay, config.with_backend(backend), spawner, json))
         }
         Command::Task(task) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(task::carry_out(task, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, task.place.backend);
+            on_runtime(task::carry_out(task, config.with_backend(backend), spawner, json))
         }
         Command::Serve(serve) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(serve::carry_out(serve, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, serve.place.backend);
+            on_runtime(serve::carry_out(serve, config.with_backend(backend), spawner, json))
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn is_exec(typed: &[OsString]) -> bool {
     while let Some(word) = words.next() {
         match word.to_str() {
             // What follows is a directory, whatever it is called.
-            Some("--data-dir" | "--backend") => drop(words.next()),
+            Some("--data-dir") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
             first => return first == Some("exec"),
         }
