@@ -90,7 +90,9 @@ impl JailBackend {
         let since = SystemTime::now();
         let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
-        let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
+        let denials = spec.policy.file_denials();
+        let layers = made.upper.take().zip(lower);
+        let layers = layers.map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode);
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
