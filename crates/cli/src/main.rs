@@ -25,6 +25,7 @@ mod name;
 mod outlet;
 mod perms;
 mod policy;
+mod reachable;
 mod replay;
 mod run;
 mod serve;
