@@ -42,7 +42,7 @@ impl Hosted {
     /// Answers on the socket of this owner: `viv sessions stop` finds it there.
     fn open(sessions: Sessions, options: Options, directory: &DataDir) -> Self {
         let closing = CancellationToken::new();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())) };
+        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())), tls: None };
         // Nobody comes in by TCP, so no token opens anything.
         let config = ServerConfig::new(Auth::Tokens(Vec::new()));
         let shutdown = closing.clone().cancelled_owned();
