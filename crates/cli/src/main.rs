@@ -26,6 +26,7 @@ mod name;
 mod outlet;
 mod perms;
 mod policy;
+mod reachable;
 mod replay;
 mod run;
 mod serve;

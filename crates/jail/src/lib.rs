@@ -10,6 +10,7 @@ mod bpf;
 mod cgroup;
 mod cgroup_watch;
 mod error;
+mod guard;
 mod guest;
 mod host_user;
 mod init;

@@ -5,19 +5,20 @@
 //! of the place is to let go of all of it. Only root can make one.
 
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat};
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::{OpenTreeFlags, UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, JailError, Step};
+use crate::guard;
 use crate::host_user::HostUser;
 use crate::layering::Layering;
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::root::{attach, tmpfs};
-use crate::source::{IdMaps, Sources};
+use crate::source::{IdMaps, Sources, clone_at};
 use crate::spawner::Spawner;
 
 /// One path of the stage, and where it is shown inside.
@@ -127,6 +128,14 @@ impl Layout<'_> {
             }
             (WorkspacePlan::ReadOnly { masks, .. }, Some(lower)) if !masks.is_empty() => {
                 attach(&layering.masked(lower, masks)?, &self.scratch, "workspace")?;
+                Ok(None)
+            }
+            (WorkspacePlan::Bind { hidden, kept, .. }, Some(tree)) => {
+                attach(tree, &self.scratch, "workspace")?;
+                self.directory("empty", 0o555)?;
+                let empty = clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty())?;
+                guard::keep(tree, kept)?;
+                guard::hide(tree, hidden, empty.as_fd())?;
                 Ok(None)
             }
             (_, Some(tree)) => attach(tree, &self.scratch, "workspace").map(|()| None),
