@@ -56,12 +56,12 @@ async fn way(allowed: &str, answer: fn(&str) -> Vec<u8>) -> Way {
 fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
-        match content.strip_prefix("-> ") {
-            Some(target) => writer.add_symlink(*name, target, SimpleFileOptions::default()).unwrap(),
-            None => {
-                writer.start_file(*name, SimpleFileOptions::default()).unwrap();
-                writer.write_all(content.as_bytes()).unwrap();
-            }
+        let options = SimpleFileOptions::default();
+        if let Some(target) = content.strip_prefix("-> ") {
+            writer.add_symlink(*name, target, options).unwrap();
+        } else {
+            writer.start_file(*name, options).unwrap();
+            writer.write_all(content.as_bytes()).unwrap();
         }
     }
     writer.finish().unwrap().into_inner()
