@@ -18,6 +18,7 @@ pub(crate) struct Package {
 
 /// What `cargo xtask test` uses.
 pub(crate) const TESTS: &[Package] = &[
+    Package { name: "curl", reason: "calls the session API over TLS as other programs do" },
     Package { name: "git", reason: "tidy asks it which files are tracked" },
     Package { name: "npm", reason: "the real agents come from it" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },

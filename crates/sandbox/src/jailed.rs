@@ -105,7 +105,7 @@ fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
     let (workspace, hiding, keeping) = match mode {
         WorkspaceMode::Overlay => ("overlayfs", Some("whiteout layer"), Some("refused when changes are applied")),
         WorkspaceMode::Readonly => ("read-only mount", Some("whiteout layer"), Some("read-only mount")),
-        // Names are written on the host at once: there is no layer to hide or to refuse anything in.
+        // Names are written on the host at once: there is no layer to hide or to refuse new ones in.
         WorkspaceMode::Bind => ("bind mount", None, None),
     };
     for (key, by) in [
@@ -120,7 +120,7 @@ fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
     ] {
         let row = match by {
             Some(by) => json!({"state": "enforced", "by": by}),
-            None => json!({"state": "absent", "by": "workspace: bind"}),
+            None => json!({"state": "weaker", "by": "mounts over the files that were there at the start"}),
         };
         effective.insert(key.to_owned(), row);
     }
