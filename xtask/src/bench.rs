@@ -3,10 +3,12 @@
 //! Each bench is a row of the table. Its figures are printed and appended to bench/RESULTS.md with the day,
 //! the processor, the kernel and the commit they were taken on.
 
+mod egress;
 mod gateway;
 mod report;
 mod sample;
 mod sandbox;
+mod service;
 mod startup;
 
 use std::io::Write as _;
@@ -49,6 +51,12 @@ pub(crate) const BENCHES: &[Bench] = &[
         packages: GATEWAY_PEERS,
         run: gateway::run,
     },
+    Bench {
+        name: "egress",
+        about: "tunnels through the egress proxy, beside tinyproxy, squid and no proxy",
+        packages: EGRESS_PEERS,
+        run: egress::run,
+    },
 ];
 
 const SANDBOX_PEERS: &[Package] = &[
@@ -57,6 +65,11 @@ const SANDBOX_PEERS: &[Package] = &[
 ];
 
 const GATEWAY_PEERS: &[Package] = &[Package { name: "nginx-light", reason: "the proxy that does nothing but proxy" }];
+
+const EGRESS_PEERS: &[Package] = &[
+    Package { name: "tinyproxy-bin", reason: "the small forward proxy" },
+    Package { name: "squid", reason: "the forward proxy most networks have" },
+];
 
 const RESULTS: &str = "bench/RESULTS.md";
 
@@ -89,7 +102,9 @@ fn ground() -> Result<String> {
     let cores = std::thread::available_parallelism()?;
     let kernel = machine("uname", &["-sr"])?;
     let commit = machine("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"])?;
-    Ok(format!("{cores} × {model}, {kernel}, commit {commit}"))
+    let load = std::fs::read_to_string("/proc/loadavg").context("cannot read how loaded the machine is")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    Ok(format!("{cores} × {model}, {kernel}, commit {commit}, load {load} at the end"))
 }
 
 fn machine(program: &str, arguments: &[&str]) -> Result<String> {

@@ -2,16 +2,14 @@
 
 mod litellm;
 mod nginx;
-mod service;
 mod viv;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use service::Service;
+use super::super::service::{Service, free_address};
 
 pub(super) const VENDOR: &str = "vendor itself";
 pub(super) const NGINX: &str = "nginx";
@@ -72,10 +70,7 @@ impl Peers {
 
     /// What the kernel says of that gateway's memory.
     pub(super) fn gateway_kib(&self, field: &str) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        kib.with_context(|| format!("the kernel tells no {field}"))
+        self.gateway.kib(field)
     }
 }
 
@@ -98,10 +93,4 @@ impl Drop for Folder {
         // What is left over would only be untidy.
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// An address that was free a moment ago, for servers that cannot choose one themselves.
-fn free_address() -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
-    Ok(listener.local_addr()?.to_string())
 }
