@@ -20,5 +20,6 @@ mod reconnect;
 mod refusals;
 mod replay;
 mod run;
+mod traffic;
 mod tty;
 mod users;
