@@ -15,7 +15,8 @@ use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, files, grants, health, messages, openapi, sessions, usage,
+    agents, answers, bundles, changes, events, files, grants, health, messages, metrics, openapi, reach, sessions,
+    usage,
 };
 use crate::state::AppState;
 use crate::{access, cors, error, host_guard, linger, request_id};
@@ -77,6 +78,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
+        .routes(routes!(metrics::show))
         .routes(routes!(files::entries))
         .routes(routes!(files::read))
         .routes(routes!(files::stat))
@@ -95,6 +97,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::fork))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
+        .routes(routes!(reach::narrow))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))
@@ -109,6 +112,7 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
         .routes(routes!(grants::revoke))
+        .routes(routes!(reach::grant))
 }
 
 /// For who may do everything.

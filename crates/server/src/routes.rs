@@ -9,6 +9,8 @@ pub(crate) mod files;
 pub(crate) mod grants;
 pub(crate) mod health;
 pub(crate) mod messages;
+pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod reach;
 pub(crate) mod sessions;
 pub(crate) mod usage;

@@ -8,6 +8,7 @@
 
 mod actor;
 mod bundle;
+mod change;
 mod changes;
 mod client;
 mod command;

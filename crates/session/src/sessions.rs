@@ -94,6 +94,11 @@ impl Sessions {
         self.host.drift.of(agent)
     }
 
+    /// What the egress proxy did for all sessions, since this process started.
+    pub fn egress_totals(&self) -> egress::Totals {
+        self.host.egress.totals()
+    }
+
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
     pub async fn create(
         &self,
@@ -335,7 +340,11 @@ impl Sessions {
         }
     }
 
-    async fn ask<T>(&self, id: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SessionError> {
+    pub(crate) async fn ask<T>(
+        &self,
+        id: &SessionId,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, SessionError> {
         let seat = self.seat(id)?;
         let (reply, answer) = oneshot::channel();
         let gone = || SessionError::Ended(id.clone());
