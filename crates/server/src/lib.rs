@@ -27,6 +27,6 @@ mod stream;
 mod wire;
 
 pub use access::{Auth, Scope, Token};
-pub use config::{Install, Installer, Listeners, ServerConfig};
+pub use config::{Elsewhere, End, Install, Installer, Listeners, ServerConfig};
 pub use router::app;
 pub use serve::{ServeError, serve};

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use session::Sessions;
+use protocol::SessionId;
+use session::{SessionError, Sessions};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
+use crate::error::ApiError;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -19,4 +21,14 @@ pub(crate) struct AppState {
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
+}
+
+impl AppState {
+    /// Ends a session, also one that another process of the data directory runs.
+    pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), ApiError> {
+        match (self.sessions.terminate(id).await, &self.config.elsewhere) {
+            (Err(SessionError::RunElsewhere(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
+            (ended, _) => Ok(ended?),
+        }
+    }
 }

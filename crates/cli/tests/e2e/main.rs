@@ -20,6 +20,7 @@ mod reconnect;
 mod refusals;
 mod replay;
 mod run;
+mod stopping;
 mod traffic;
 mod tty;
 mod users;

@@ -128,7 +128,7 @@ pub(crate) async fn terminate(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
 ) -> Result<StatusCode, ApiError> {
-    state.sessions.terminate(&id).await?;
+    state.terminate(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -163,6 +163,7 @@ pub(crate) async fn fork(
     responses((status = 204, description = "It is gone; its id is never used again.")),
 )]
 pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
+    state.terminate(&id).await?;
     state.sessions.delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

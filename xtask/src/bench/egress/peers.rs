@@ -1,12 +1,12 @@
 //! Everything that stands between the tunnels and their host in the bench.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::super::service::{Service, free_address};
+use crate::bench::{Folder, Service, free_address};
 
 pub(super) const NONE: &str = "no proxy";
 pub(super) const TINYPROXY: &str = "tinyproxy";
@@ -24,12 +24,13 @@ pub(super) struct Peers {
 impl Peers {
     /// Starts all of them.
     pub(super) fn start(load: &Path, bench_proxy: &Path) -> Result<Self> {
-        let folder = Folder::make()?;
+        let folder = Folder::make(&["egress"])?;
+        let place = folder.path().join("egress");
         let host = Service::start(limited(load).arg("host"))?;
         let address = host.first_line()?;
-        let (tinyproxy, tinyproxy_address) = tinyproxy(&folder.0)?;
-        let (squid, squid_address) = squid(&folder.0)?;
-        let viv = Service::start(limited(bench_proxy).arg(&address).arg(folder.0.join("journal.jsonl")))?;
+        let (tinyproxy, tinyproxy_address) = tinyproxy(&place)?;
+        let (squid, squid_address) = squid(&place)?;
+        let viv = Service::start(limited(bench_proxy).arg(&address).arg(place.join("journal.jsonl")))?;
         let target =
             |name: &str, at: &str, connect: Option<&str>| json!({"name": name, "address": at, "connect": connect});
         let targets = vec![
@@ -82,22 +83,4 @@ fn squid(folder: &Path) -> Result<(Service, String)> {
     std::fs::write(&path, config).context("cannot write squid.conf")?;
     let mut command = limited(Path::new("squid"));
     Ok((Service::start_at(command.arg("-N").arg("-f").arg(&path), &address)?, address))
-}
-
-/// A folder for one run.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> Result<Self> {
-        let path = crate::workspace::target_directory()?.join(format!("bench-egress-{}", std::process::id()));
-        std::fs::create_dir_all(&path).context("cannot make a folder for the bench")?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left over would only be untidy.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
