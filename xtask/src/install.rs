@@ -18,6 +18,7 @@ pub(crate) struct Package {
 
 /// What `cargo xtask test` uses.
 pub(crate) const TESTS: &[Package] = &[
+    Package { name: "curl", reason: "calls the session API over TLS as other programs do" },
     Package { name: "git", reason: "tidy asks it which files are tracked" },
     Package { name: "iproute2", reason: "ip sets up the internet that attacks on the proxy are made in" },
     Package { name: "npm", reason: "the real agents come from it" },

@@ -21,7 +21,7 @@ impl Reachable {
     /// Answers for `sessions` from now on.
     pub(crate) fn open(sessions: Sessions, directory: &DataDir) -> Self {
         let closing = CancellationToken::new();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())) };
+        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())), tls: None };
         // Nobody comes in by TCP, so no token opens anything.
         let config = ServerConfig::new(Auth::Tokens(Vec::new()));
         let shutdown = closing.clone().cancelled_owned();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{Code, SessionId};
-use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Token};
-use session::SessionError;
+use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token};
+use session::{Options, SessionError};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::policy::{Setting, choose};
-use crate::{host, tokens};
+use crate::{host, tokens, upstream};
 
 /// Carries out `viv serve`.
 pub(crate) async fn carry_out(
@@ -27,6 +27,8 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let tls = tls(&arguments)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
     let _only = directory.lock_server()?;
     let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
@@ -40,12 +42,13 @@ pub(crate) async fn carry_out(
     let mut listeners = Listeners::default();
     listeners.tcp.push(arguments.listen);
     listeners.unix = Some(directory.socket());
+    listeners.tls = tls;
     let announce = |addresses: &[std::net::SocketAddr]| {
         for address in addresses {
             if json {
-                println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+                println!("{}", serde_json::json!({"listening": format!("{scheme}://{address}")}));
             } else {
-                anstream::eprintln!("\x1b[1mlistening\x1b[0m  http://{address}");
+                anstream::eprintln!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
             }
         }
         if !json && !arguments.no_auth {
@@ -54,7 +57,7 @@ pub(crate) async fn carry_out(
         let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
-        options: host::options(&config),
+        options: Options { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
@@ -93,6 +96,16 @@ fn elsewhere(directory: &DataDir) -> Elsewhere {
 fn not_bound(error: ServeError) -> Failure {
     let code = if matches!(error, ServeError::OpenToOthers(_)) { Code::InvalidRequest } else { Code::ProxyBindError };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
+}
+
+/// What callers over TCP are greeted with, if anything.
+fn tls(arguments: &ServeArguments) -> Result<Option<Tls>, Failure> {
+    let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
+    let refused = |error| {
+        let show = format!("openssl x509 -noout -subject -in {}", certificate.display());
+        Failure::of(Code::ConfigInvalid, &error).help(show)
+    };
+    Tls::read(certificate, key).map(Some).map_err(refused)
 }
 
 /// The API's token: made on the first start, readable by its owner only.

@@ -10,6 +10,7 @@ use protocol::{Problem, SessionId};
 use session::Options;
 
 use crate::access::Auth;
+use crate::tls::Tls;
 
 /// What a server is made of.
 #[derive(Debug, Clone)]
@@ -93,4 +94,6 @@ pub struct Listeners {
     pub tcp: Vec<SocketAddr>,
     /// A unix socket; callers of the same user need no token.
     pub unix: Option<PathBuf>,
+    /// What callers over TCP are greeted with; none: plain HTTP.
+    pub tls: Option<Tls>,
 }

@@ -8,6 +8,7 @@ mod processes;
 mod server;
 mod terminal;
 
+mod attach;
 mod changes;
 mod commands;
 mod crash;
@@ -21,6 +22,7 @@ mod refusals;
 mod replay;
 mod run;
 mod stopping;
+mod tls;
 mod traffic;
 mod tty;
 mod users;
