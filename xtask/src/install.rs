@@ -20,6 +20,7 @@ pub(crate) struct Package {
 pub(crate) const TESTS: &[Package] = &[
     Package { name: "curl", reason: "calls the session API over TLS as other programs do" },
     Package { name: "git", reason: "tidy asks it which files are tracked" },
+    Package { name: "iproute2", reason: "ip sets up the internet that attacks on the proxy are made in" },
     Package { name: "npm", reason: "the real agents come from it" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },

@@ -16,7 +16,8 @@ use crate::config::ServerConfig;
 use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, feed, files, grants, health, messages, openapi, replays, sessions, usage,
+    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, reach, replays,
+    sessions, usage,
 };
 use crate::state::AppState;
 use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
@@ -93,6 +94,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
+        .routes(routes!(metrics::show))
         .routes(routes!(files::entries))
         .routes(routes!(files::read))
         .routes(routes!(files::stat))
@@ -112,6 +114,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(replays::replay))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
+        .routes(routes!(reach::narrow))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))
@@ -126,6 +129,7 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
         .routes(routes!(grants::revoke))
+        .routes(routes!(reach::grant))
 }
 
 /// For who may do everything.

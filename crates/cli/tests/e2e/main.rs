@@ -23,5 +23,6 @@ mod replay;
 mod run;
 mod stopping;
 mod tls;
+mod traffic;
 mod tty;
 mod users;
