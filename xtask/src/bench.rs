@@ -3,10 +3,14 @@
 //! Each bench is a row of the table. Its figures are printed and appended to bench/RESULTS.md with the day,
 //! the processor, the kernel and the commit they were taken on.
 
+mod agents;
+mod folder;
 mod gateway;
 mod report;
 mod sample;
 mod sandbox;
+mod service;
+mod settings;
 mod startup;
 
 use std::io::Write as _;
@@ -17,8 +21,10 @@ use anyhow::{Context, Result, bail};
 use crate::install::{self, Package};
 use crate::workspace;
 
+pub(crate) use folder::Folder;
 pub(crate) use report::{Goal, Report};
 pub(crate) use sample::Sample;
+pub(crate) use service::Service;
 
 /// One bench.
 pub(crate) struct Bench {
@@ -48,6 +54,12 @@ pub(crate) const BENCHES: &[Bench] = &[
         about: "model calls through `viv gateway serve`, recorded and charged, beside nginx and LiteLLM",
         packages: GATEWAY_PEERS,
         run: gateway::run,
+    },
+    Bench {
+        name: "agents",
+        about: "a turn of Claude Code with `viv run`, beside Claude Code alone",
+        packages: install::AGENTS,
+        run: agents::run,
     },
 ];
 

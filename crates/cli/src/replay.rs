@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::name::new_session_id;
 use crate::policy::{Setting, choose};
+use crate::reachable::Reachable;
 use crate::signals::Signals;
 use crate::timeline::Timeline;
 use crate::{host, upstream};
@@ -67,18 +68,19 @@ pub(crate) async fn carry_out(
         anstream::eprintln!("\x1b[33mnote\x1b[0m  nobody noted how the workspace began; it is taken as it is");
     }
     let sessions = host::open_sessions_behind(&config, stage.policy.clone(), spawner, tape.clone()).await?;
+    let reachable = Reachable::open(sessions, &directory);
     let mut audience = Audience { json, ..Audience::default() };
     let id = new_session_id()?;
     let played = tokio::select! {
-        played = sessions.play_whole(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
+        played = reachable.sessions.play_whole(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
             played.map_err(refused)
         }
         stop = signals.received() => {
-            sessions.close_all().await;
+            reachable.close().await;
             return Ok(stop.exit_code());
         }
     };
-    sessions.close_all().await;
+    reachable.close().await;
     let played = played?;
     audience.farewell(&name, played.left);
     if let Some(miss) = played.miss {

@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::Code;
-use server::{Auth, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token};
-use session::Options;
+use protocol::{Code, SessionId};
+use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token};
+use session::{Options, SessionError};
+use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
 use crate::args::ServeArguments;
+use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::policy::{Setting, choose};
@@ -58,6 +60,7 @@ pub(crate) async fn carry_out(
         options: Options { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
+        elsewhere: Some(elsewhere(&directory)),
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
@@ -72,6 +75,21 @@ fn installer(config: &Config) -> Installer {
     Installer(Arc::new(move |name: &str, again: bool| {
         let wanted = Wanted::parse(name).map_err(|failure| failure.problem())?;
         agents::install(&config, &wanted, again).map_err(|failure| failure.problem())
+    }))
+}
+
+/// Ends sessions of other processes as `viv sessions stop` does.
+fn elsewhere(directory: &DataDir) -> Elsewhere {
+    let directory = directory.clone();
+    Elsewhere(Arc::new(move |id: SessionId| {
+        let directory = directory.clone();
+        let end = async move {
+            let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
+            let owner = Client::of_owner(&directory, &record.owner).await;
+            let silent = || Failure::from(SessionError::RunElsewhere(id.clone()));
+            owner.ok_or_else(silent)?.terminate(&id).await
+        };
+        Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })
     }))
 }
 

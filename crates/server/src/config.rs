@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::Problem;
+use futures_util::future::BoxFuture;
+use protocol::{Problem, SessionId};
 use session::Options;
 
 use crate::access::Auth;
@@ -30,6 +31,8 @@ pub struct ServerConfig {
     pub audit: Option<PathBuf>,
     /// Installs agents, where that can be done.
     pub installer: Option<Installer>,
+    /// Ends sessions that other processes of the data directory run, where they can be reached.
+    pub elsewhere: Option<Elsewhere>,
     /// How sessions are made.
     pub options: Options,
     /// Time between two signs of life on a silent stream.
@@ -50,6 +53,7 @@ impl ServerConfig {
             bundle_bytes: 1 << 30,
             audit: None,
             installer: None,
+            elsewhere: None,
             options: Options::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),
@@ -67,6 +71,19 @@ pub type Install = dyn Fn(&str, bool) -> Result<(), Box<Problem>> + Send + Sync;
 impl std::fmt::Debug for Installer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Installer")
+    }
+}
+
+/// Ends a session that another process runs.
+#[derive(Clone)]
+pub struct Elsewhere(pub Arc<End>);
+
+/// What [`Elsewhere`] does; when it is done, every process of the session is dead.
+pub type End = dyn Fn(SessionId) -> BoxFuture<'static, Result<(), Box<Problem>>> + Send + Sync;
+
+impl std::fmt::Debug for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Elsewhere")
     }
 }
 

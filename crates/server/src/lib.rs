@@ -32,7 +32,7 @@ mod tls;
 mod wire;
 
 pub use access::{Auth, Scope, Token};
-pub use config::{Install, Installer, Listeners, ServerConfig};
+pub use config::{Elsewhere, End, Install, Installer, Listeners, ServerConfig};
 pub use router::app;
 pub use serve::{ServeError, serve};
 pub use tls::{Tls, TlsError};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use protocol::Code;
-use session::Sessions;
+use protocol::{Code, SessionId};
+use session::{SessionError, Sessions};
 use store::Requests;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,14 @@ pub(crate) struct AppState {
 }
 
 impl AppState {
+    /// Ends a session, also one that another process of the data directory runs.
+    pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), ApiError> {
+        match (self.sessions.terminate(id).await, &self.config.elsewhere) {
+            (Err(SessionError::RunElsewhere(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
+            (ended, _) => Ok(ended?),
+        }
+    }
+
     /// The named requests of the data directory.
     pub(crate) fn requests(&self) -> Result<Arc<Requests>, ApiError> {
         if let Some(requests) = self.requests.get() {

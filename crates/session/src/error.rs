@@ -172,6 +172,7 @@ impl SessionError {
             Self::NotSupported { .. }
             | Self::DirectoryNotAbsolute(_)
             | Self::Directory { .. }
+            | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
             | Self::Skills(_) => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,

@@ -192,6 +192,11 @@ impl Workbench {
         Ok(result)
     }
 
+    /// Whether somebody else ended it: what runs was cut, and nothing more can be run.
+    pub fn was_stopped(&self) -> bool {
+        self.stopping.was_asked()
+    }
+
     /// Places a file inside.
     pub async fn write(&self, path: &str, content: Vec<u8>) -> Result<(), ArtifactError> {
         inside::write(&*self.sandbox, path, content).await

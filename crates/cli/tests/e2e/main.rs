@@ -21,6 +21,7 @@ mod reconnect;
 mod refusals;
 mod replay;
 mod run;
+mod stopping;
 mod tls;
 mod tty;
 mod users;

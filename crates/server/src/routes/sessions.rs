@@ -133,7 +133,7 @@ pub(crate) async fn terminate(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
 ) -> Result<StatusCode, ApiError> {
-    state.sessions.terminate(&id).await?;
+    state.terminate(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -192,6 +192,7 @@ pub(crate) fn made(
     responses((status = 204, description = "It is gone; its id is never used again.")),
 )]
 pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
+    state.terminate(&id).await?;
     state.sessions.delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -33,6 +33,11 @@ impl Stopping {
         self.asked.cancelled().await;
     }
 
+    /// Whether somebody did.
+    pub(super) fn was_asked(&self) -> bool {
+        self.asked.is_cancelled()
+    }
+
     /// The session has ended: whoever asked for it is told.
     pub(super) fn done(&self) {
         self.ended.cancel();

@@ -13,14 +13,14 @@ const LEAVE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server; dropped, it is told to end, and ended if it does not.
-pub(super) struct Service {
+pub(crate) struct Service {
     child: Child,
     line: String,
 }
 
 impl Service {
     /// Starts a server whose first line is awaited; its standard input stays open as long as it may run.
-    pub(super) fn start(command: &mut Command) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let shown = format!("{command:?}");
         let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -32,7 +32,7 @@ impl Service {
     }
 
     /// Starts a server that says nothing; it is there when it takes connections.
-    pub(super) fn start_at(command: &mut Command, address: &str) -> Result<Self> {
+    pub(crate) fn start_at(command: &mut Command, address: &str) -> Result<Self> {
         let shown = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -48,12 +48,12 @@ impl Service {
         Ok(service)
     }
 
-    pub(super) fn first_line(&self) -> Result<String> {
+    pub(crate) fn first_line(&self) -> Result<String> {
         ensure!(!self.line.is_empty(), "it said nothing");
         Ok(self.line.trim().to_owned())
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 }
