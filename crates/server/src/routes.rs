@@ -13,4 +13,5 @@ pub(crate) mod messages;
 pub(crate) mod openapi;
 pub(crate) mod replays;
 pub(crate) mod sessions;
+pub(crate) mod tasks;
 pub(crate) mod usage;
