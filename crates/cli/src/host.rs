@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{Arguments, Command};
 use crate::config::{Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
+use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
     replay, run, serve, sessions, task, tokens, upstream, usage,
@@ -75,11 +76,20 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
     }
 }
 
-fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    if let policy::PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) = &command {
-        return sessions::explain(session, config, json);
-    }
+fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let setting = policy::Setting::of(config, json);
+    match &command {
+        PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) => {
+            return sessions::explain(session, config, json);
+        }
+        PolicyCommand::Log(arguments) => return on_runtime(sessions::traffic::log(arguments, config, json)),
+        PolicyCommand::Suggest(arguments) => {
+            return on_runtime(sessions::traffic::suggest(&arguments.session, config, &setting));
+        }
+        PolicyCommand::Narrow(arguments) => return on_runtime(sessions::reach::narrow(arguments, config)),
+        PolicyCommand::Grant(arguments) => return on_runtime(sessions::reach::grant(arguments, config)),
+        _ => {}
+    }
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }
 

@@ -180,18 +180,29 @@ impl CommandExpectation {
 
 /// Reads a task's file, with `KEY=VALUE` in place of what stands there.
 pub(super) fn read(path: &Path, sets: &[String]) -> Result<TaskFile, Failure> {
-    let wrong =
-        |what: String| Failure::new(Code::ConfigInvalid, what).help("see docs/tasks.md for what a task can say");
     let text = std::fs::read_to_string(path)
         .map_err(|error| wrong(format!("cannot read the task `{}`", path.display())).because(&error))?;
-    let not_a_task = |why: String| wrong(format!("`{}` is not a task", path.display())).detail(why);
-    let mut value: Value = serde_saphyr::from_str(&text).map_err(|error| not_a_task(error.to_string()))?;
+    let name = path.display().to_string();
+    let mut value: Value = serde_saphyr::from_str(&text).map_err(|error| not_a_task(&name, error.to_string()))?;
     for set in sets {
-        assign(&mut value, set).map_err(&wrong)?;
+        assign(&mut value, set).map_err(wrong)?;
     }
-    let file: TaskFile = serde_json::from_value(value).map_err(|error| not_a_task(error.to_string()))?;
-    check(&file).map_err(not_a_task)?;
+    of(value, &name)
+}
+
+/// The task that `value` is; `name` says where it comes from.
+pub(super) fn of(value: Value, name: &str) -> Result<TaskFile, Failure> {
+    let file: TaskFile = serde_json::from_value(value).map_err(|error| not_a_task(name, error.to_string()))?;
+    check(&file).map_err(|why| not_a_task(name, why))?;
     Ok(file)
+}
+
+fn wrong(what: String) -> Failure {
+    Failure::new(Code::ConfigInvalid, what).help("see docs/tasks.md for what a task can say")
+}
+
+fn not_a_task(name: &str, why: String) -> Failure {
+    wrong(format!("`{name}` is not a task")).detail(why)
 }
 
 /// Puts the value of `KEY=VALUE` at its place; `sandbox.backend` is a key in a section.

@@ -9,6 +9,7 @@ mod document;
 mod judgement;
 mod prompts;
 mod report;
+mod served;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,12 +27,15 @@ use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
+use crate::name::new_session_id;
 use crate::policy::{Setting, choose};
 use crate::reachable::Reachable;
 use crate::signals::{Signals, Stop};
 
 use document::{BackendWord, TaskFile};
 use report::Report;
+
+pub(crate) use served::tasker;
 
 /// Carries out `viv task`.
 pub(crate) async fn carry_out(
@@ -52,9 +56,9 @@ pub(crate) async fn carry_out(
     let sessions = &reachable.sessions;
     let mut report = Report::new(&file, json);
     let outcome = if file.prompts.is_empty() {
-        commands::carry_out(&file, &scene, sessions, &mut report, &mut signals).await
+        commands::carry_out(new_session_id()?, &file, &scene, sessions, &mut report, signals.received()).await
     } else {
-        prompts::carry_out(&file, &scene, sessions, &mut report, &mut signals).await
+        prompts::carry_out(new_session_id()?, &file, &scene, sessions, &mut report, signals.received()).await
     };
     reachable.close().await;
     let outcome = report.keep(&file, &directory, outcome);
@@ -90,6 +94,28 @@ impl Scene {
         if let Some(wanted) = &wanted {
             agents::install_on_first_use(config, wanted)?;
         }
+        let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
+        let policy = Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?);
+        Self::under(file, folder, config, wanted, policy)
+    }
+
+    /// The same for a task that was handed in to a server: agents are not installed by it, and no path is relative.
+    fn served(file: &TaskFile, config: &Config, policy: Arc<Effective>) -> Result<Self, Failure> {
+        if let Some(relative) = file.workspace.as_ref().filter(|path| path.is_relative()) {
+            let what = format!("workspace `{}` is not an absolute path", relative.display());
+            return Err(Failure::new(Code::InvalidRequest, what).help("viv task FILE"));
+        }
+        let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
+        Self::under(file, Path::new("/"), config, wanted, policy)
+    }
+
+    fn under(
+        file: &TaskFile,
+        folder: &Path,
+        config: &Config,
+        wanted: Option<Wanted>,
+        policy: Arc<Effective>,
+    ) -> Result<Self, Failure> {
         let workspace = file.workspace.as_ref().map(|path| {
             let path = folder.join(path);
             path.canonicalize().map_err(|error| {
@@ -109,11 +135,10 @@ impl Scene {
             skills: file.skills.clone(),
             ..CreateSession::default()
         };
-        let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
         Ok(Self {
             request,
             options: Options { task_name: Some(file.name.clone()), ..host::options(config) },
-            policy: Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?),
+            policy,
             backend: file.sandbox.backend,
             sandbox: SandboxSection {
                 image: file.sandbox.image.clone().or_else(|| config.file.sandbox.image.clone()),
