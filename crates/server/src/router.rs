@@ -17,9 +17,10 @@ use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
     agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, reach, replays,
-    sessions, usage,
+    sessions, tasks, usage,
 };
 use crate::state::AppState;
+use crate::tasks::Tasks;
 use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
 
 /// Bytes of a body that is not a message.
@@ -34,6 +35,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
             None
         }
     });
+    let tasks = Tasks::new(sessions.directory().tasks());
     let state = AppState {
         sessions,
         config: Arc::new(config),
@@ -41,6 +43,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         audit,
         in_flight: InFlight::default(),
         requests: Arc::default(),
+        tasks,
         stopping,
     };
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
@@ -95,6 +98,8 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
         .routes(routes!(metrics::show))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::show))
         .routes(routes!(files::entries))
         .routes(routes!(files::read))
         .routes(routes!(files::stat))
@@ -112,6 +117,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
         .routes(routes!(replays::replay))
+        .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
         .routes(routes!(reach::narrow))

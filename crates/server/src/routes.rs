@@ -15,4 +15,5 @@ pub(crate) mod openapi;
 pub(crate) mod reach;
 pub(crate) mod replays;
 pub(crate) mod sessions;
+pub(crate) mod tasks;
 pub(crate) mod usage;

@@ -251,6 +251,11 @@ impl Sessions {
         Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
     }
 
+    /// Where everything is kept.
+    pub fn directory(&self) -> &DataDir {
+        self.host.shelf.directory()
+    }
+
     /// The requests that callers of this data directory have named.
     pub fn requests(&self) -> Result<Requests, DatabaseError> {
         self.host.shelf.requests()

@@ -22,6 +22,7 @@ mod refusals;
 mod replay;
 mod run;
 mod stopping;
+mod tasks;
 mod tls;
 mod traffic;
 mod tty;

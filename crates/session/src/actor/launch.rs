@@ -233,7 +233,7 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String),
     let (_, token) = SessionToken::issue();
     let enlisted = plan.enlisted(&host.roster)?;
     let mut launch = enlisted.agent.plan(&plan.context(&enlisted, token.clone()))?;
-    let equipment = Equipment::fetch(&host.shelf, plan).await?;
+    let equipment = Equipment::fetch(host, plan).await?;
     launch.mounts.extend(equipment.mounts());
     let sandbox = host.backend.create(plan.sandbox(launch.mounts, launch.files)).await?;
     match equipment.put(&*sandbox, enlisted.agent.skill_root()).await {
