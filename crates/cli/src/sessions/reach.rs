@@ -50,7 +50,7 @@ async fn change(reference: &str, how: &str, body: Value, config: &Config) -> Res
     let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(reference)?;
     let client = Client::of_session(&directory, &record).await?;
     let path = format!("/v1/sessions/{}/policy/{how}", record.info.session_id);
-    client.json(Method::POST, &path, Some(body)).await?;
+    client.call(Method::POST, &path, Some(body)).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,7 +10,7 @@ use crate::server::Server;
 
 const POLICY: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /lib, /lib64, /bin]}\n\
     net:\n  enabled: true\n  allowlist: [\"kept.example.com:443\"]\n\
-    degrade: {cpus: none, memory: rlimit, pids: rlimit}\nmodels: {allow: [\"*\"]}\ntools: {allow: [\"*\"]}\n";
+    degrade: {cpus: none, memory: rlimit, pids: rlimit}\nmodels: {allow: [\"*\"], budget_usd: 1.00, max_requests: 100}\ntools: {allow: [\"*\"]}\n";
 
 #[track_caller]
 fn good(ran: Ran) -> String {
