@@ -16,8 +16,8 @@ use crate::config::ServerConfig;
 use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, feed, files, grants, health, messages, openapi, replays, sessions,
-    tasks, usage,
+    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, reach, replays,
+    sessions, tasks, usage,
 };
 use crate::state::AppState;
 use crate::tasks::Tasks;
@@ -97,6 +97,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
+        .routes(routes!(metrics::show))
         .routes(routes!(tasks::list))
         .routes(routes!(tasks::show))
         .routes(routes!(files::entries))
@@ -119,6 +120,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
+        .routes(routes!(reach::narrow))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))
@@ -133,6 +135,7 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
         .routes(routes!(grants::revoke))
+        .routes(routes!(reach::grant))
 }
 
 /// For who may do everything.

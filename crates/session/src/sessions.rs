@@ -94,6 +94,11 @@ impl Sessions {
         self.host.drift.of(agent)
     }
 
+    /// What the egress proxy did for all sessions, since this process started.
+    pub fn egress_totals(&self) -> egress::Totals {
+        self.host.egress.totals()
+    }
+
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
     pub async fn create(
         &self,

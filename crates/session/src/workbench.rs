@@ -116,7 +116,7 @@ impl Workbench {
         inside: &mut Inside,
         token: &str,
     ) -> Result<(Box<dyn Sandbox>, Doors, Recorder), SessionError> {
-        let equipment = Equipment::fetch(&host.shelf, plan).await?;
+        let equipment = Equipment::fetch(host, plan).await?;
         inside.mounts.extend(equipment.mounts());
         let spec = plan.sandbox(std::mem::take(&mut inside.mounts), std::mem::take(&mut inside.files));
         let sandbox = host.backend.create(spec).await?;

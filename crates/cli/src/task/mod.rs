@@ -11,19 +11,20 @@ mod prompts;
 mod report;
 mod served;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::policy::Effective;
 use jail::Spawner;
 use protocol::{Code, CreateSession};
-use sandbox::{Backend, JailBackend, Unconfined};
+use sandbox::{Backend, Unconfined};
 use session::Options;
 
 use crate::agents::{self, Wanted};
 use crate::args::TaskArguments;
-use crate::config::Config;
+use crate::backend;
+use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
 use crate::name::new_session_id;
@@ -49,7 +50,7 @@ pub(crate) async fn carry_out(
     let env_file = arguments.env_file.clone().or_else(|| file.env_file.as_ref().map(|path| folder.join(path)));
     let config = config.with_env_file(env_file.as_deref())?;
     let scene = Scene::set(&file, &folder, &config, json)?;
-    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(spawner)?).await?;
+    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(&config, spawner)?).await?;
     let directory = host::data_dir(&config)?;
     let reachable = Reachable::open(sessions, &directory);
     let sessions = &reachable.sessions;
@@ -82,8 +83,9 @@ struct Scene {
     options: Options,
     policy: Arc<Effective>,
     backend: BackendWord,
+    /// The configured sandbox, with the task's own image.
+    sandbox: SandboxSection,
     gateway: std::net::SocketAddr,
-    scratch: PathBuf,
 }
 
 impl Scene {
@@ -138,16 +140,20 @@ impl Scene {
             options: Options { task_name: Some(file.name.clone()), ..host::options(config) },
             policy,
             backend: file.sandbox.backend,
+            sandbox: SandboxSection {
+                image: file.sandbox.image.clone().or_else(|| config.file.sandbox.image.clone()),
+                ..config.file.sandbox.clone()
+            },
             gateway: file.gateway,
-            scratch: config.data_dir.join("unconfined"),
         })
     }
 
-    fn backend(&self, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
-        Ok(match self.backend {
-            BackendWord::Jail => Arc::new(JailBackend::new(Arc::new(spawner))?),
-            BackendWord::Unconfined => Arc::new(Unconfined::new(self.scratch.clone()).with_gateway(self.gateway)),
-        })
+    fn backend(&self, config: &Config, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
+        // What was asked for on the command line is meant for this task too.
+        match config.backend.or(self.backend.walled()) {
+            Some(name) => Ok(backend::named(name, config, &self.sandbox, &Arc::new(spawner))?),
+            None => Ok(Arc::new(Unconfined::new(config.data_dir.join("unconfined")).with_gateway(self.gateway))),
+        }
     }
 }
 

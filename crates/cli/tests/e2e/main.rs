@@ -24,5 +24,6 @@ mod run;
 mod stopping;
 mod tasks;
 mod tls;
+mod traffic;
 mod tty;
 mod users;
