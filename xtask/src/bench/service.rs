@@ -1,7 +1,7 @@
 //! A server that runs for as long as the bench.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,14 @@ impl Service {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
+
+    /// What the kernel says of its memory, under this name.
+    pub(crate) fn kib(&self, field: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kib.with_context(|| format!("the kernel tells no {field}"))
+    }
 }
 
 impl Drop for Service {
@@ -70,4 +78,10 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address that was free a moment ago, for servers that cannot choose one themselves.
+pub(crate) fn free_address() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+    Ok(listener.local_addr()?.to_string())
 }

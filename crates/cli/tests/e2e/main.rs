@@ -22,6 +22,8 @@ mod refusals;
 mod replay;
 mod run;
 mod stopping;
+mod tasks;
 mod tls;
+mod traffic;
 mod tty;
 mod users;

@@ -111,6 +111,8 @@ impl Actor {
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
         actor.queue = left.queued;
         actor.grants = left.grants;
+        actor.plan.changes = left.changes;
+        actor.exchange_policy();
         Ok(actor)
     }
 
@@ -130,6 +132,7 @@ impl Actor {
             grants: Vec::new(),
             quiet: Quiet { since: Instant::now(), last: 0 },
             stop_by: None,
+            grant_by: None,
             turn_by: Instant::now(),
             turns: 0,
             woken: false,
@@ -172,6 +175,11 @@ impl Actor {
         let outputs = live.dialogue.open();
         if self.plan.epoch == 1 {
             self.recorder.daemon(EventBody::SessionStarted(self.plan.started()))?;
+            // A fork begins with what was changed where it comes from, and must know it again by its own record.
+            for change in self.plan.changes.clone() {
+                self.recorder.daemon(change.event())?;
+            }
+            self.exchange_policy();
         }
         self.play(outputs).await
     }

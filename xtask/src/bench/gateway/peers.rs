@@ -4,13 +4,12 @@ mod litellm;
 mod nginx;
 mod viv;
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::bench::{Folder, Service};
+use crate::bench::{Folder, Service, free_address};
 
 pub(super) const VENDOR: &str = "vendor itself";
 pub(super) const NGINX: &str = "nginx";
@@ -71,15 +70,6 @@ impl Peers {
 
     /// What the kernel says of that gateway's memory.
     pub(super) fn gateway_kib(&self, field: &str) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        kib.with_context(|| format!("the kernel tells no {field}"))
+        self.gateway.kib(field)
     }
-}
-
-/// An address that was free a moment ago, for servers that cannot choose one themselves.
-fn free_address() -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
-    Ok(listener.local_addr()?.to_string())
 }
