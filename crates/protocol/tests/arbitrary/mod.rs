@@ -363,6 +363,6 @@ fn workspace_changed() -> impl Strategy<Value = WorkspaceChanged> {
 }
 
 fn policy_change() -> impl Strategy<Value = PolicyChange> {
-    (vec(text(), 0..3), proptest::option::of(any::<u64>()))
+    (vec(text(), 0..3), of(any::<u64>()))
         .prop_map(|(rules, expires_unix_secs)| PolicyChange { rules, expires_unix_secs })
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Spawner, Stage};
+use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Plan, Spawner, Stage};
 use serde_json::json;
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 use self::body::{Container, create_body, mounts};
 use self::engine::Engine;
 pub use self::engine::{EngineKind, EngineReport};
-use self::place::Places;
+use self::place::{Place, Places};
 use self::words::unavailable;
 use crate::jailed::describe;
 use crate::plan::plan;
@@ -96,30 +96,10 @@ impl ContainerBackend {
         let engine = self.engine().await?;
         engine.ensure_image(&self.settings).await?;
         let kept = limits::keep(&spec.policy, &|controller| engine.keeps(controller))?;
-        let user = HostUser::of_our_sandboxes();
-        if !user.is_somebody_else() {
-            return Err(unavailable(
-                "`fs.workspace` cannot be laid out for a container by an ordinary user",
-                "sudo viv exec --backend=podman -- true",
-            ));
-        }
         let fs = spec.policy.fs();
-        let mut system = System::of_user(user.uid(), user.gid());
-        let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));
-        let others: Vec<PathBuf> = others.cloned().collect();
-        for path in &others {
-            system.show(path, &others);
-        }
-        let plan = plan(&spec, &fs, kept.process, system)?;
-
+        let plan = plan(&spec, &fs, kept.process, shown(&fs)?)?;
         let since = SystemTime::now();
-        let place = self.places.new_place().map_err(|source| create("make its directory", source))?;
-        let (spawner, laid) = (Arc::clone(&self.spawner), plan.clone());
-        let staged = tokio::task::spawn_blocking(move || {
-            let stage = Stage::make(&spawner, &place.stage(), &laid)?;
-            Ok((place, stage))
-        });
-        let (place, mut stage) = staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)?;
+        let (place, mut stage) = self.lay_out(plan.clone()).await?;
         let lower = plan.workspace.directory().cloned();
         let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
         let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
@@ -156,6 +136,17 @@ impl ContainerBackend {
             effective,
             policy: spec.policy,
         })
+    }
+
+    /// Puts everything that a container is given where the engine can mount it from.
+    async fn lay_out(&self, plan: Plan) -> Result<(Place, Stage), SandboxError> {
+        let place = self.places.new_place().map_err(|source| create("make its directory", source))?;
+        let spawner = Arc::clone(&self.spawner);
+        let staged = tokio::task::spawn_blocking(move || {
+            let stage = Stage::make(&spawner, &place.stage(), &plan)?;
+            Ok((place, stage))
+        });
+        staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)
     }
 
     /// The socket of the init inside, once it has called.
@@ -217,6 +208,24 @@ impl Backend for ContainerBackend {
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
+}
+
+/// What is shown beside the image: who there is, and the host paths that no image has. Only root can.
+fn shown(fs: &policy::Fs) -> Result<System, SandboxError> {
+    let user = HostUser::of_our_sandboxes();
+    if !user.is_somebody_else() {
+        return Err(unavailable(
+            "`fs.workspace` cannot be laid out for a container by an ordinary user",
+            "sudo viv exec --backend=podman -- true",
+        ));
+    }
+    let mut system = System::of_user(user.uid(), user.gid());
+    let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));
+    let others: Vec<PathBuf> = others.cloned().collect();
+    for path in &others {
+        system.show(path, &others);
+    }
+    Ok(system)
 }
 
 fn create(step: &str, source: std::io::Error) -> SandboxError {

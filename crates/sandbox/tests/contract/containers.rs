@@ -81,12 +81,12 @@ async fn an_engine_of_another_kind_is_none(mut case: Case) {
 }
 
 async fn an_image_that_is_not_there_is_not_fetched(mut case: Case) {
-    case.settings.image = "localhost/viv-test:none".to_owned();
+    case.settings.image = String::from("localhost/viv-test:none");
     let told = case.refusal().await;
     let kind = case.settings.kind.as_str();
     assert!(told.contains("has no image `localhost/viv-test:none`"), "{told}");
     assert!(told.ends_with(&format!("/ {kind} build -t localhost/viv-test:none docs/container")), "{told}");
-    case.settings.image = "registry.example.com/some/image:1".to_owned();
+    case.settings.image = String::from("registry.example.com/some/image:1");
     let told = case.refusal().await;
     assert!(told.ends_with(&format!("/ {kind} pull registry.example.com/some/image:1")), "{told}");
 }
