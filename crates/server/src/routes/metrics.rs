@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
+use session::Sessions;
 
 use crate::state::AppState;
 
@@ -34,9 +35,24 @@ pub(crate) async fn show(State(state): State<AppState>) -> Response {
             bytes,
             &[("direction=\"sent\"", egress.bytes_sent), ("direction=\"received\"", egress.bytes_received)],
         ),
+        drift(&state.sessions),
     ]
     .concat();
     ([(CONTENT_TYPE, KIND)], text).into_response()
+}
+
+/// What was not understood of agents: only those versions of which there is something to tell.
+fn drift(sessions: &Sessions) -> String {
+    let help = "What an agent said that nobody here understood, by its version.";
+    let mut values = Vec::new();
+    for agent in agents::all().map(agents::Agent::id) {
+        for (version, drift) in sessions.drift(agent) {
+            let labels = |kind| format!("agent=\"{agent}\",version=\"{version}\",kind=\"{kind}\"");
+            values.extend([(labels("unparsed"), drift.unparsed), (labels("unknown"), drift.unknown)]);
+        }
+    }
+    let values: Vec<_> = values.iter().map(|(labels, value)| (labels.as_str(), *value)).collect();
+    counter("viv_agent_drift_total", help, &values)
 }
 
 /// One family of counters; each has its labels and its value.

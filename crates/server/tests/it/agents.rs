@@ -8,7 +8,7 @@ use server::{Installer, ServerConfig};
 
 use crate::stage::{Stage, config};
 
-crate::trials!(modes_and_models_are_told, an_agent_is_installed_by_who_can);
+crate::trials!(modes_and_models_are_told, what_was_not_understood_is_counted, an_agent_is_installed_by_who_can);
 
 async fn modes_and_models_are_told() {
     let stage = Stage::new();
@@ -28,6 +28,22 @@ async fn modes_and_models_are_told() {
     assert_eq!(stage.client.get("/v1/sessions/s1").await.json()["permissionMode"], "plan");
     let refused = stage.client.post("/v1/sessions/s2", r#"{"agent":"mock","agentMode":"dance"}"#).await;
     assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()));
+}
+
+async fn what_was_not_understood_is_counted() {
+    let stage = Stage::new();
+    let before = stage.client.get("/metrics").await.text();
+    assert!(!before.contains("viv_agent_drift_total{"), "{before}");
+    stage.session("s1").await;
+    let body = json!({"message": "/garbage"}).to_string();
+    assert_eq!(stage.client.post("/v1/sessions/s1/messages/stream", &body).await.status, 200);
+    let listed = stage.client.get("/v1/agents").await.json();
+    let mock = listed["agents"].as_array().unwrap().iter().find(|agent| agent["id"] == "mock").unwrap();
+    let unparsed = mock["drift"]["built-in"]["unparsed"].as_u64().unwrap();
+    assert!(unparsed > 0, "{mock}");
+    let told = stage.client.get("/metrics").await.text();
+    let line = format!("viv_agent_drift_total{{agent=\"mock\",version=\"built-in\",kind=\"unparsed\"}} {unparsed}\n");
+    assert!(told.contains(&line), "{told}");
 }
 
 async fn an_agent_is_installed_by_who_can() {
