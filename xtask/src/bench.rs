@@ -7,6 +7,8 @@ mod gateway;
 mod report;
 mod sample;
 mod sandbox;
+mod service;
+pub(crate) mod sessions;
 mod startup;
 
 use std::io::Write as _;
@@ -49,6 +51,12 @@ pub(crate) const BENCHES: &[Bench] = &[
         packages: GATEWAY_PEERS,
         run: gateway::run,
     },
+    Bench {
+        name: "sessions",
+        about: "the session API: starting, sessions, events and their readers, beside sandbox-agent",
+        packages: SESSIONS_PEERS,
+        run: sessions::run,
+    },
 ];
 
 const SANDBOX_PEERS: &[Package] = &[
@@ -57,6 +65,8 @@ const SANDBOX_PEERS: &[Package] = &[
 ];
 
 const GATEWAY_PEERS: &[Package] = &[Package { name: "nginx-light", reason: "the proxy that does nothing but proxy" }];
+
+const SESSIONS_PEERS: &[Package] = &[Package { name: "npm", reason: "the peer comes from it" }];
 
 const RESULTS: &str = "bench/RESULTS.md";
 
@@ -74,7 +84,12 @@ pub(crate) fn run(name: &str) -> Result<()> {
     install::run(bench.packages)?;
     let table = (bench.run)()?.table()?;
     print!("{table}");
-    let entry = format!("\n## {}: {}\n\n{}\n\n{table}", machine("date", &["-u", "+%Y-%m-%d"])?, bench.name, ground()?);
+    keep(bench.name, &table)
+}
+
+/// Adds what was found to the results, with the day and what it was found on.
+pub(crate) fn keep(name: &str, table: &str) -> Result<()> {
+    let entry = format!("\n## {}: {name}\n\n{}\n\n{table}", machine("date", &["-u", "+%Y-%m-%d"])?, ground()?);
     let path = workspace::root().join(RESULTS);
     let mut file =
         std::fs::OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot open {RESULTS}"))?;
@@ -89,7 +104,9 @@ fn ground() -> Result<String> {
     let cores = std::thread::available_parallelism()?;
     let kernel = machine("uname", &["-sr"])?;
     let commit = machine("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"])?;
-    Ok(format!("{cores} × {model}, {kernel}, commit {commit}"))
+    let load = std::fs::read_to_string("/proc/loadavg").context("cannot read the load")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    Ok(format!("{cores} × {model}, {kernel}, commit {commit}; {load} processes ran or waited in the last minute"))
 }
 
 fn machine(program: &str, arguments: &[&str]) -> Result<String> {

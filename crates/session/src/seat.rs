@@ -66,6 +66,13 @@ impl Seat {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets go of what only a turn needs.
+    pub(crate) fn rest(&self) {
+        if let Some(journal) = self.journal.get() {
+            journal.rest();
+        }
+    }
+
     pub(crate) fn pending(&self) -> Vec<PendingRequest> {
         self.hold().pending.clone()
     }

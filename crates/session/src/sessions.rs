@@ -182,7 +182,7 @@ impl Sessions {
     /// for one that has ended before this does nothing.
     pub async fn terminate(&self, id: &SessionId) -> Result<(), SessionError> {
         match self.ask(id, Command::Terminate).await {
-            Err(SessionError::Ended(_)) => Ok(()),
+            Err(SessionError::Ended(_) | SessionError::Damaged { .. }) => Ok(()),
             outcome => outcome,
         }
     }
@@ -264,6 +264,7 @@ impl Sessions {
             return Ok(journal);
         }
         let record = self.host.shelf.index.get(id)?;
+        recovery::refuse_damaged(&record)?;
         if record.outcome.is_some() || record.owner == *self.host.shelf.owner.id() {
             return Ok(self.host.shelf.journal(id)?.0);
         }
@@ -349,6 +350,7 @@ impl Sessions {
             return Ok(seat);
         }
         let record = self.host.shelf.index.get(id)?;
+        recovery::refuse_damaged(&record)?;
         if record.outcome.is_some() {
             return Err(SessionError::Ended(id.clone()));
         }

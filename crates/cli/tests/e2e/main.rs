@@ -11,6 +11,7 @@ mod terminal;
 mod changes;
 mod commands;
 mod crash;
+mod damaged;
 mod demo;
 mod exec;
 mod forbidden;

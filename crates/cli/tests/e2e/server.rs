@@ -60,6 +60,11 @@ impl Server {
         Client::new(self.base.as_ref().unwrap())
     }
 
+    /// What it tells people, until it ends.
+    pub(crate) fn take_log(&mut self) -> std::process::ChildStderr {
+        self.child.stderr.take().unwrap()
+    }
+
     /// Where it listens, without the scheme.
     pub(crate) fn address(&self) -> &str {
         self.base.as_ref().unwrap().strip_prefix("http://").unwrap()

@@ -8,6 +8,7 @@
 mod access;
 mod agents;
 mod answers;
+mod bodies;
 mod changes;
 mod child;
 mod client;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         messages::trials(),
         events::trials(),
         answers::trials(),
+        bodies::trials(),
         sockets::trials(),
         usage::trials(),
         changes::trials(),

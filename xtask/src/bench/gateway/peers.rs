@@ -2,16 +2,14 @@
 
 mod litellm;
 mod nginx;
-mod service;
 mod viv;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use service::Service;
+use crate::bench::service::{Service, free_address};
 
 pub(super) const VENDOR: &str = "vendor itself";
 pub(super) const NGINX: &str = "nginx";
@@ -98,10 +96,4 @@ impl Drop for Folder {
         // What is left over would only be untidy.
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// An address that was free a moment ago, for servers that cannot choose one themselves.
-fn free_address() -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
-    Ok(listener.local_addr()?.to_string())
 }

@@ -1,7 +1,7 @@
 //! A server that runs for as long as the bench.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ const LEAVE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server; dropped, it is told to end, and ended if it does not.
-pub(super) struct Service {
+pub(crate) struct Service {
     child: Child,
     line: String,
 }
 
 impl Service {
     /// Starts a server whose first line is awaited; its standard input stays open as long as it may run.
-    pub(super) fn start(command: &mut Command) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let shown = format!("{command:?}");
         let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -32,7 +32,7 @@ impl Service {
     }
 
     /// Starts a server that says nothing; it is there when it takes connections.
-    pub(super) fn start_at(command: &mut Command, address: &str) -> Result<Self> {
+    pub(crate) fn start_at(command: &mut Command, address: &str) -> Result<Self> {
         let shown = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -48,12 +48,19 @@ impl Service {
         Ok(service)
     }
 
-    pub(super) fn first_line(&self) -> Result<String> {
+    pub(crate) fn first_line(&self) -> Result<String> {
         ensure!(!self.line.is_empty(), "it said nothing");
         Ok(self.line.trim().to_owned())
     }
 
-    pub(super) fn id(&self) -> u32 {
+    /// Where it listens, when its first line says so in JSON.
+    pub(crate) fn listening(&self) -> Result<String> {
+        let said: serde_json::Value = serde_json::from_str(&self.line).context("its first line is no JSON")?;
+        let url = said["listening"].as_str().context("it does not say where it listens")?;
+        Ok(url.trim_start_matches("http://").to_owned())
+    }
+
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 }
@@ -70,4 +77,10 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address that was free a moment ago, for servers that cannot choose one themselves.
+pub(crate) fn free_address() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+    Ok(listener.local_addr()?.to_string())
 }

@@ -1,0 +1,73 @@
+//! The clients of the bench, and the server whose agents live in its process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::bench::service::Service;
+use crate::workspace;
+
+/// Runs the clients.
+pub(crate) struct Load {
+    program: PathBuf,
+}
+
+impl Load {
+    pub(crate) fn new(program: PathBuf) -> Self {
+        Self { program }
+    }
+
+    /// Starts the server whose agents live in its process.
+    pub(super) fn serve(&self, folder: &Path) -> Result<(Service, String)> {
+        let service = Service::start(Command::new(&self.program).arg("serve").arg(folder))?;
+        let address = service.listening()?;
+        Ok((service, address))
+    }
+
+    /// Lets the clients do what `words` say; what they measured.
+    pub(crate) fn ask(&self, words: &[&str]) -> Result<Value> {
+        println!("  {}", words.join(" "));
+        let said = workspace::output(Command::new(&self.program).args(words))?;
+        serde_json::from_str(&said).context("the clients' report is no JSON")
+    }
+
+    /// The same, where times are measured.
+    pub(super) fn micros(&self, words: &[&str]) -> Result<Vec<Duration>> {
+        let measured = self.ask(words)?;
+        let times = measured["micros"].as_array().context("no times were measured")?;
+        Ok(times.iter().filter_map(Value::as_u64).map(Duration::from_micros).collect())
+    }
+}
+
+/// A folder for one run, on the disk and not in memory, or nothing would ever wait for it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn make() -> Result<Self> {
+        let path = workspace::target_directory()?.join(format!("bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).context("cannot make a folder for the bench")?;
+        Ok(Self(path))
+    }
+
+    /// An empty folder in it.
+    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
+        use std::os::unix::fs::DirBuilderExt as _;
+
+        let path = self.0.join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).context("cannot empty a folder of the bench")?;
+        }
+        std::fs::DirBuilder::new().mode(0o700).create(&path).context("cannot make a folder for the bench")?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left over would only be untidy.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
