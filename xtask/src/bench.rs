@@ -3,12 +3,15 @@
 //! Each bench is a row of the table. Its figures are printed and appended to bench/RESULTS.md with the day,
 //! the processor, the kernel and the commit they were taken on.
 
+mod agents;
+mod folder;
 mod gateway;
 mod report;
 mod sample;
 mod sandbox;
 mod service;
 pub(crate) mod sessions;
+mod settings;
 mod startup;
 
 use std::io::Write as _;
@@ -19,8 +22,10 @@ use anyhow::{Context, Result, bail};
 use crate::install::{self, Package};
 use crate::workspace;
 
+pub(crate) use folder::Folder;
 pub(crate) use report::{Goal, Report};
 pub(crate) use sample::Sample;
+pub(crate) use service::Service;
 
 /// One bench.
 pub(crate) struct Bench {
@@ -56,6 +61,12 @@ pub(crate) const BENCHES: &[Bench] = &[
         about: "the session API: starting, sessions, events and their readers, beside sandbox-agent",
         packages: SESSIONS_PEERS,
         run: sessions::run,
+    },
+    Bench {
+        name: "agents",
+        about: "a turn of Claude Code with `viv run`, beside Claude Code alone",
+        packages: install::AGENTS,
+        run: agents::run,
     },
 ];
 

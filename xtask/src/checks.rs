@@ -1,6 +1,7 @@
 //! Everything that must be green before a change lands, in the order in which it fails soonest.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -14,11 +15,8 @@ pub(crate) fn run_all() -> Result<()> {
     steps.step("install", || install::run_all().map(|()| install::note(install::TESTS)))?;
     without_running(&mut steps)?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
-    steps.step("agent of the smoke test", || install::install_agents(&built_viv()?, &["claude"]))?;
-    let mut tests = cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
-    // All other agents play in `--agents`, whether they are installed or not.
-    tests.env("VIV_TEST_AGENTS", "mock").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
-    steps.command("tests", tests)?;
+    steps.step("agents", || install::agents(&built_viv()?))?;
+    steps.command("tests", with_agents(cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]))?)?;
     steps.step("tests as the other user", || identity::run_tests_as_other(identity::BOTH))?;
     let program = built_viv()?;
     steps.step("the session API as its document says", || session_api::check(&program))?;
@@ -29,15 +27,13 @@ pub(crate) fn run_all() -> Result<()> {
     Ok(())
 }
 
-/// The conformance tests with every real agent: two gigabytes from npm the first time, and some minutes.
+/// Only the conformance tests, with every real agent, for who works on agents.
 pub(crate) fn run_agents() -> Result<()> {
     let mut steps = Steps::start();
     steps.step("install", || install::run(install::AGENTS).map(|()| install::note(install::AGENTS)))?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
     steps.step("agents", || install::agents(&built_viv()?))?;
-    let mut tests = cargo(&["test", "--locked", "-p", "conformance"]);
-    tests.env("VIV_TEST_AGENTS", "all").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
-    steps.command("conformance of every agent", tests)?;
+    steps.command("conformance of every agent", with_agents(cargo(&["test", "--locked", "-p", "conformance"]))?)?;
     steps.finish();
     Ok(())
 }
@@ -66,6 +62,12 @@ fn without_running(steps: &mut Steps) -> Result<()> {
     steps.command("format", cargo(&["fmt", "--all", "--check"]))?;
     steps.step("tidy", || tidy::run().map(|()| String::new()))?;
     steps.command("clippy", cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+/// With every real agent on the stage.
+fn with_agents(mut tests: Command) -> Result<Command> {
+    tests.env("VIV_TEST_AGENTS", "all").env("VIV_TEST_AGENTS_DIR", install::agents_folder()?);
+    Ok(tests)
 }
 
 fn built_viv() -> Result<PathBuf> {

@@ -18,13 +18,14 @@ pub(crate) struct Package {
 
 /// What `cargo xtask test` uses.
 pub(crate) const TESTS: &[Package] = &[
+    Package { name: "curl", reason: "calls the session API over TLS as other programs do" },
     Package { name: "git", reason: "tidy asks it which files are tracked" },
-    Package { name: "npm", reason: "the smoke test's Claude Code comes from it" },
+    Package { name: "npm", reason: "the real agents come from it" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];
 
-/// What `cargo xtask test --agents` uses.
+/// What `cargo xtask test --agents` and the bench of agents use.
 pub(crate) const AGENTS: &[Package] = &[Package { name: "npm", reason: "real agents come from it" }];
 
 /// Installs everything that `cargo xtask test` uses.
@@ -47,9 +48,19 @@ pub(crate) fn agents(viv: &Path) -> Result<String> {
 /// Installs these agents as [`agents`] does.
 pub(crate) fn install_agents(viv: &Path, names: &[&str]) -> Result<String> {
     let folder = private_agents_folder()?;
-    let mut command = Command::new(viv);
-    command.args(["agents", "install"]).args(names).arg("--data-dir").arg(&folder);
-    crate::step::quietly(command.arg("--cache").arg(folder.join("npm")))?;
+    let install = |name: &str| {
+        let mut command = Command::new(viv);
+        command.args(["agents", "install", name]).arg("--data-dir").arg(&folder);
+        crate::step::quietly(command.arg("--cache").arg(folder.join("npm")))
+    };
+    // Most of the time goes by waiting for the registry; each agent has a lock of its own.
+    std::thread::scope(|scope| {
+        let running: Vec<_> = names.iter().map(|name| scope.spawn(move || install(name))).collect();
+        running.into_iter().try_for_each(|installer| match installer.join() {
+            Ok(installed) => installed.map(drop),
+            Err(_) => bail!("an installer panicked"),
+        })
+    })?;
     Ok(format!("{} present", names.join(", ")))
 }
 

@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::bench;
-use crate::bench::sessions::{Folder, Load, serve};
+use crate::bench::Folder;
+use crate::bench::sessions::{Load, serve};
 use crate::family;
 use crate::step::{Steps, quietly};
 use crate::workspace::{self, cargo};
@@ -124,7 +125,7 @@ impl Held {
 
 /// Lets the clients at a server for some seconds, and holds it to everything.
 fn hold(viv: &Path, program: &Path, seconds: u64) -> Result<Held> {
-    let (folder, load) = (Folder::make()?, Load::new(program.to_owned()));
+    let (folder, load) = (Folder::make(&[])?, Load::new(program.to_owned()));
     let (server, address) = serve(viv, &folder.fresh("data")?)?;
     // Everything happens once before the first look: threads, caches and connections of the server are there then.
     let idle = family::family(server.id()).len();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{HOME, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
@@ -55,12 +55,9 @@ impl Agent for ClaudeAgent {
             arguments.extend(["--resume", session]);
         }
         // Only those of this session: what a repository or a home configures is not asked for.
-        let servers = json!({ "mcpServers": context.mcp.standard() }).to_string();
-        if !context.mcp.is_empty() {
-            arguments.extend(["--mcp-config", &servers]);
-        }
+        let servers = context.mcp.standard();
+        arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         arguments.push("--strict-mcp-config");
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         let env = environment(&[
             ("ANTHROPIC_BASE_URL", Some(&context.gateway_url)),
             ("ANTHROPIC_AUTH_TOKEN", Some(&context.token)),
@@ -73,14 +70,7 @@ impl Agent for ClaudeAgent {
             // Bypass is refused to root elsewhere; here the sandbox is ours.
             ("IS_SANDBOX", Some("1")),
         ]);
-        Ok(LaunchPlan {
-            argv,
-            env,
-            files: Vec::new(),
-            mounts,
-            workdir: WORKSPACE.to_owned(),
-            memory: Memory::of(&[".claude"]),
-        })
+        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".claude"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

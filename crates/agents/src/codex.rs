@@ -47,6 +47,10 @@ impl Agent for CodexAgent {
         Some("/home/agent/.codex/skills")
     }
 
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let base_url = format!("model_providers.viv.base_url=\"{}/v1\"", context.gateway_url);
@@ -62,21 +66,15 @@ impl Agent for CodexAgent {
             "analytics.enabled=false",
             &hide_token,
         ];
+        let servers = context.mcp.for_codex(self.id())?;
         let mut arguments = vec!["app-server"];
-        arguments.extend(settings.iter().flat_map(|setting| ["-c", *setting]));
+        let settings = settings.into_iter().chain(servers.iter().map(String::as_str));
+        arguments.extend(settings.flat_map(|setting| ["-c", setting]));
         // Without a network it would wait five seconds for its plugins.
         arguments.extend(["--disable", "plugins"]);
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
         let env = environment(&[(TOKEN, Some(&context.token))]);
-        Ok(LaunchPlan {
-            argv,
-            env,
-            files: Vec::new(),
-            mounts,
-            workdir: WORKSPACE.to_owned(),
-            memory: Memory::of(&[".codex"]),
-        })
+        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".codex"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

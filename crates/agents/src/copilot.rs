@@ -1,7 +1,7 @@
 //! GitHub Copilot CLI with a provider of one's own, over the Agent Client Protocol.
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{HOME, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
@@ -34,9 +34,15 @@ impl Agent for CopilotAgent {
         Some("/home/agent/.copilot/skills")
     }
 
+    fn takes_mcp(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &["--acp"])?;
+        let servers = context.mcp.for_copilot();
+        let mut arguments = vec!["--acp", "--disable-builtin-mcps"];
+        arguments.extend(servers.iter().flat_map(|servers| ["--additional-mcp-config", servers]));
         let env = environment(&[
             ("COPILOT_PROVIDER_BASE_URL", Some(&context.gateway_url)),
             ("COPILOT_PROVIDER_TYPE", Some("anthropic")),
@@ -47,14 +53,7 @@ impl Agent for CopilotAgent {
             ("COPILOT_HOME", Some(&format!("{HOME}/.copilot"))),
             ("XDG_CACHE_HOME", Some(&format!("{HOME}/.cache"))),
         ]);
-        Ok(LaunchPlan {
-            argv,
-            env,
-            files: Vec::new(),
-            mounts,
-            workdir: WORKSPACE.to_owned(),
-            memory: Memory::of(&[".copilot"]),
-        })
+        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".copilot"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{HOME, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile};
 
 const PACKAGE: Package = Package {
@@ -50,7 +50,6 @@ impl Agent for GeminiAgent {
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &["--acp", "-m", model])?;
         let env = environment(&[
             ("GEMINI_API_KEY", Some(&context.token)),
             ("GOOGLE_GEMINI_BASE_URL", Some(&context.gateway_url)),
@@ -67,7 +66,8 @@ impl Agent for GeminiAgent {
         });
         let path = format!("{HOME}/.gemini/settings.json");
         let files = vec![PlacedFile { path, content: settings.to_string() }];
-        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: MEMORY })
+        let plan = PACKAGE.plan(self.id(), context, &["--acp", "-m", model], env, MEMORY)?;
+        Ok(LaunchPlan { files, ..plan })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

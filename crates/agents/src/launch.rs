@@ -129,6 +129,16 @@ pub enum AgentError {
         /// The mode asked for.
         mode: String,
     },
+    /// It would be reached otherwise than the person wrote, or not at all.
+    #[error("agent `{agent}` cannot reach the MCP server `{server}`: it does not speak `{transport}`")]
+    McpTransport {
+        /// The agent.
+        agent: &'static str,
+        /// The name of the server.
+        server: String,
+        /// What it would have to speak.
+        transport: &'static str,
+    },
     /// A program in JavaScript without Node.
     #[error("agent `{0}` needs Node, and none is installed")]
     NodeMissing(&'static str),

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::AgentError;
+
 /// The MCP servers of one session, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -91,17 +93,35 @@ impl McpServers {
         self.0.is_empty()
     }
 
-    /// `mcpServers`, as most agents write it.
-    pub(crate) fn standard(&self) -> Value {
-        self.map(|server| match server {
-            McpServer::Local { command, args, env } => {
-                let words = command.with(args);
-                json!({ "command": words.first(), "args": words.get(1..).unwrap_or_default(), "env": env })
-            }
-            McpServer::Remote { url, headers, transport } => {
-                json!({ "type": transport, "url": url, "headers": headers })
-            }
+    /// An argument with all of them, as most agents write it; none where there are none.
+    pub(crate) fn standard(&self) -> Option<String> {
+        self.argument(McpServer::standard)
+    }
+
+    /// The same as Copilot writes it, which must be told which of their tools it may use.
+    pub(crate) fn for_copilot(&self) -> Option<String> {
+        self.argument(|server| {
+            let mut written = server.standard();
+            written["tools"] = json!(["*"]);
+            written
         })
+    }
+
+    /// Codex takes settings, one a server, in TOML.
+    pub(crate) fn for_codex(&self, agent: &'static str) -> Result<Vec<String>, AgentError> {
+        let setting = |(name, server): (&String, &McpServer)| {
+            let settings = match server {
+                McpServer::Local { .. } => server.standard(),
+                McpServer::Remote { url, headers, transport: Transport::Http } => {
+                    json!({ "url": url, "http_headers": headers })
+                }
+                McpServer::Remote { transport: Transport::Sse, .. } => {
+                    return Err(AgentError::McpTransport { agent, server: name.clone(), transport: "sse" });
+                }
+            };
+            Ok(format!("mcp_servers.{name}={}", toml(&settings)))
+        };
+        self.0.iter().map(setting).collect()
     }
 
     /// The same as Gemini writes it: the transport is told by the name of the address.
@@ -111,10 +131,7 @@ impl McpServers {
                 json!({ "httpUrl": url, "headers": headers })
             }
             McpServer::Remote { url, headers, transport: Transport::Sse } => json!({ "url": url, "headers": headers }),
-            McpServer::Local { command, args, env } => {
-                let words = command.with(args);
-                json!({ "command": words.first(), "args": words.get(1..).unwrap_or_default(), "env": env })
-            }
+            McpServer::Local { .. } => server.standard(),
         })
     }
 
@@ -130,8 +147,39 @@ impl McpServers {
         })
     }
 
+    fn argument(&self, shape: impl Fn(&McpServer) -> Value) -> Option<String> {
+        (!self.is_empty()).then(|| json!({ "mcpServers": self.map(shape) }).to_string())
+    }
+
     fn map(&self, shape: impl Fn(&McpServer) -> Value) -> Value {
         Value::Object(self.0.iter().map(|(name, server)| (name.clone(), shape(server))).collect::<Map<_, _>>())
+    }
+}
+
+impl McpServer {
+    fn standard(&self) -> Value {
+        match self {
+            Self::Local { command, args, env } => {
+                let words = command.with(args);
+                json!({ "command": words.first(), "args": words.get(1..).unwrap_or_default(), "env": env })
+            }
+            Self::Remote { url, headers, transport } => json!({ "type": transport, "url": url, "headers": headers }),
+        }
+    }
+}
+
+/// A value as TOML writes it on one line. Texts are escaped alike in both, but for one character.
+fn toml(value: &Value) -> String {
+    let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007F");
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<_> =
+                fields.iter().map(|(name, value)| format!("{} = {}", quoted(name), toml(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        Value::Array(entries) => format!("[{}]", entries.iter().map(toml).collect::<Vec<_>>().join(", ")),
+        Value::String(text) => quoted(text),
+        other => other.to_string(),
     }
 }
 
@@ -162,8 +210,20 @@ mod tests {
 
     #[test]
     fn every_agent_is_told_in_its_own_words() {
-        insta::assert_snapshot!(both().standard().to_string(), @r#"{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}"#);
+        insta::assert_snapshot!(both().standard().unwrap(), @r#"{"mcpServers":{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}}"#);
         insta::assert_snapshot!(both().for_opencode().to_string(), @r#"{"here":{"command":["python3","x.py","\"q\""],"enabled":true,"environment":{"A":"1"},"type":"local"},"there":{"enabled":true,"headers":{"X":"y"},"type":"remote","url":"https://mcp.example.com"}}"#);
+    }
+
+    #[test]
+    fn codex_is_told_in_toml_and_refuses_what_it_cannot_reach() {
+        insta::assert_snapshot!(both().for_codex("codex").unwrap().join("\n"), @r#"
+        mcp_servers.here={ "args" = ["x.py", "\"q\""], "command" = "python3", "env" = { "A" = "1" } }
+        mcp_servers.there={ "http_headers" = { "X" = "y" }, "url" = "https://mcp.example.com" }
+        "#);
+        let sse = json!({"type": "remote", "url": "https://mcp.example.com", "transport": "sse"});
+        let refused = servers(&json!({"old": sse})).unwrap().for_codex("codex");
+        assert!(matches!(refused, Err(AgentError::McpTransport { server, .. }) if server == "old"));
+        assert_eq!(toml(&json!("a\"b\\\u{7f}\n")), r#""a\"b\\\u007F\n""#);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::acp::{AcpDialogue, Quirks};
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{HOME, environment};
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
@@ -42,7 +42,6 @@ impl Agent for OpencodeAgent {
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &["acp"])?;
         let folder = |name: &str| format!("{HOME}/.local/{name}");
         let env = environment(&[
             ("OPENCODE_CONFIG_CONTENT", Some(&configuration(context))),
@@ -56,14 +55,7 @@ impl Agent for OpencodeAgent {
             ("XDG_STATE_HOME", Some(&folder("state"))),
             ("XDG_CACHE_HOME", Some(&folder("cache"))),
         ]);
-        Ok(LaunchPlan {
-            argv,
-            env,
-            files: Vec::new(),
-            mounts,
-            workdir: WORKSPACE.to_owned(),
-            memory: Memory::of(&[".local/share", ".local/state"]),
-        })
+        PACKAGE.plan(self.id(), context, &["acp"], env, Memory::of(&[".local/share", ".local/state"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

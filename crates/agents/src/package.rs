@@ -1,8 +1,10 @@
 //! What must be installed for an agent, where it is kept, and how it is started from there.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::{AgentError, LaunchContext, Mount};
+use crate::launch::WORKSPACE;
+use crate::{AgentError, LaunchContext, LaunchPlan, Memory, Mount};
 
 /// Where an agent's package is inside the sandbox.
 const INSTALLED: &str = "/opt/agent";
@@ -34,13 +36,15 @@ pub struct Package {
 }
 
 impl Package {
-    /// The command line and the mounts that start it with `arguments`.
-    pub(crate) fn start(
+    /// Starts it in the workspace with `arguments` and `env`; an agent that needs files placed adds them.
+    pub(crate) fn plan(
         &self,
         agent: &'static str,
         context: &LaunchContext,
         arguments: &[&str],
-    ) -> Result<(Vec<String>, Vec<Mount>), AgentError> {
+        env: BTreeMap<String, String>,
+        memory: Memory,
+    ) -> Result<LaunchPlan, AgentError> {
         let mut mounts = vec![Mount { source: context.program.clone(), target: INSTALLED.to_owned() }];
         let mut argv = Vec::new();
         if self.needs_node {
@@ -50,7 +54,7 @@ impl Package {
         }
         argv.push(format!("{INSTALLED}/node_modules/{}", self.program));
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        Ok((argv, mounts))
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory })
     }
 }
 

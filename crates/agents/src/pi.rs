@@ -7,7 +7,7 @@ mod event;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
-use crate::launch::{HOME, WORKSPACE, environment};
+use crate::launch::{HOME, environment};
 use crate::transcript::Transcript;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, PlacedFile, Prompt,
@@ -50,7 +50,6 @@ impl Agent for PiAgent {
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--session", session]);
         }
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
         let folder = format!("{HOME}/.pi/agent");
         let files = vec![PlacedFile { path: format!("{folder}/models.json"), content: models(context, model) }];
         let env = environment(&[
@@ -60,7 +59,8 @@ impl Agent for PiAgent {
             ("PI_SKIP_VERSION_CHECK", Some("1")),
             ("PI_TELEMETRY", Some("0")),
         ]);
-        Ok(LaunchPlan { argv, env, files, mounts, workdir: WORKSPACE.to_owned(), memory: Memory::of(&[".pi"]) })
+        let plan = PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".pi"]))?;
+        Ok(LaunchPlan { files, ..plan })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
-use crate::launch::{WORKSPACE, environment};
+use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
 
 const PACKAGE: Package = Package {
@@ -45,11 +45,8 @@ impl Agent for QwenAgent {
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
         }
-        let servers = json!({ "mcpServers": context.mcp.standard() }).to_string();
-        if !context.mcp.is_empty() {
-            arguments.extend(["--mcp-config", &servers]);
-        }
-        let (argv, mounts) = PACKAGE.start(self.id(), context, &arguments)?;
+        let servers = context.mcp.standard();
+        arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         let env = environment(&[
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
             ("OPENAI_API_KEY", Some(&context.token)),
@@ -57,14 +54,7 @@ impl Agent for QwenAgent {
             // Bare as it is, it reads no settings, and would tell its vendor how it is used.
             ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
-        Ok(LaunchPlan {
-            argv,
-            env,
-            files: Vec::new(),
-            mounts,
-            workdir: WORKSPACE.to_owned(),
-            memory: Memory::of(&[".qwen"]),
-        })
+        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".qwen"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

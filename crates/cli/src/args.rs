@@ -213,6 +213,12 @@ pub(crate) struct ServeArguments {
     /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
+    /// Serve over TLS with this certificate, a PEM file; those it was signed with may follow in the file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

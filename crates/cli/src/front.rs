@@ -4,22 +4,20 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ::policy::Effective;
 use hyper::Method;
 use jail::Spawner;
 use protocol::{Code, CreateSession, Event, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
-use server::{Auth, Listeners, ServeError, ServerConfig};
-use session::{Message, Options, Sessions};
-use store::{DataDir, Tail};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use session::{Message, Options};
+use store::Tail;
 
 use crate::client::{Client, EventStream};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::reachable::Reachable;
 
 /// Where sessions are run.
 pub(crate) enum Front {
@@ -29,38 +27,11 @@ pub(crate) enum Front {
     There(Client),
 }
 
-/// Sessions that this process runs, and that others of the same user can reach while it does.
+/// Sessions that this process runs.
 pub(crate) struct Hosted {
-    sessions: Sessions,
+    reachable: Reachable,
     /// Who pays.
     options: Options,
-    closing: CancellationToken,
-    serving: Mutex<Option<JoinHandle<Result<(), ServeError>>>>,
-}
-
-impl Hosted {
-    /// Answers on the socket of this owner: `viv sessions stop` finds it there.
-    fn open(sessions: Sessions, options: Options, directory: &DataDir) -> Self {
-        let closing = CancellationToken::new();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())) };
-        // Nobody comes in by TCP, so no token opens anything.
-        let config = ServerConfig::new(Auth::Tokens(Vec::new()));
-        let shutdown = closing.clone().cancelled_owned();
-        let serving = tokio::spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
-        Self { sessions, options, closing, serving: Mutex::new(Some(serving)) }
-    }
-
-    async fn close(&self) {
-        self.closing.cancel();
-        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(serving) = serving
-            && let Ok(Err(error)) = serving.await
-        {
-            tracing::warn!(%error, "this process could not be reached by others");
-        }
-        // Also where nothing could be served.
-        self.sessions.close_all().await;
-    }
 }
 
 impl Front {
@@ -73,13 +44,13 @@ impl Front {
             return Ok(Self::There(client));
         }
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        Ok(Self::Here(Hosted::open(sessions, host::options(config), &directory)))
+        Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options: host::options(config) }))
     }
 
     /// Makes a session.
     pub(crate) async fn create(&self, id: &SessionId, request: CreateSession) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(here) => Ok(here.sessions.create(id.clone(), request, here.options.clone()).await?),
+            Self::Here(here) => Ok(here.reachable.sessions.create(id.clone(), request, here.options.clone()).await?),
             Self::There(client) => client.create(id, &request).await,
         }
     }
@@ -88,7 +59,7 @@ impl Front {
     pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
         match self {
             Self::Here(here) => {
-                here.sessions.send(id, Message::text(text)).await?;
+                here.reachable.sessions.send(id, Message::text(text)).await?;
                 Ok(())
             }
             Self::There(client) => client.send(id, text).await,
@@ -98,7 +69,7 @@ impl Front {
     /// Its events, from the first.
     pub(crate) async fn follow(&self, id: &SessionId) -> Result<Follow, Failure> {
         Ok(match self {
-            Self::Here(here) => Follow::Here(Tail::new(Arc::clone(&here.sessions.journal(id)?), 0)),
+            Self::Here(here) => Follow::Here(Tail::new(Arc::clone(&here.reachable.sessions.journal(id)?), 0)),
             Self::There(client) => Follow::There(client.events(id).await?),
         })
     }
@@ -111,7 +82,7 @@ impl Front {
         reply: PermissionReply,
     ) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => Ok(here.sessions.reply_permission(id, permission, reply).await?),
+            Self::Here(here) => Ok(here.reachable.sessions.reply_permission(id, permission, reply).await?),
             Self::There(client) => client.reply(id, permission, reply).await,
         }
     }
@@ -125,9 +96,9 @@ impl Front {
     ) -> Result<(), Failure> {
         match (self, answer) {
             (Self::Here(here), Some(answer)) => {
-                Ok(here.sessions.reply_question(id, question, vec![vec![answer]]).await?)
+                Ok(here.reachable.sessions.reply_question(id, question, vec![vec![answer]]).await?)
             }
-            (Self::Here(here), None) => Ok(here.sessions.reject_question(id, question).await?),
+            (Self::Here(here), None) => Ok(here.reachable.sessions.reject_question(id, question).await?),
             (Self::There(client), answer) => client.answer(id, question, answer).await,
         }
     }
@@ -135,7 +106,7 @@ impl Front {
     /// Ends it.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => Ok(here.sessions.terminate(id).await?),
+            Self::Here(here) => Ok(here.reachable.sessions.terminate(id).await?),
             Self::There(client) => client.terminate(id).await,
         }
     }
@@ -143,7 +114,7 @@ impl Front {
     /// Ends it if it runs, and forgets it.
     pub(crate) async fn delete(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => Ok(here.sessions.delete(id).await?),
+            Self::Here(here) => Ok(here.reachable.sessions.delete(id).await?),
             Self::There(client) => client.call(Method::DELETE, &format!("/v1/sessions/{id}"), None).await.map(drop),
         }
     }
@@ -152,7 +123,7 @@ impl Front {
     pub(crate) async fn export(&self, id: &SessionId, to: &mut dyn Write) -> Result<(), Failure> {
         match self {
             Self::Here(here) => {
-                let mut bundle = here.sessions.export(id).await?;
+                let mut bundle = here.reachable.sessions.export(id).await?;
                 std::io::copy(&mut bundle, to).map(drop).map_err(|error| Failure::output(&error))
             }
             Self::There(client) => client.copy(&format!("/v1/sessions/{id}/export"), to).await,
@@ -162,7 +133,7 @@ impl Front {
     /// Takes a session in from a bundle.
     pub(crate) async fn import(&self, file: File) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(here) => Ok(here.sessions.import(file).await?),
+            Self::Here(here) => Ok(here.reachable.sessions.import(file).await?),
             Self::There(client) => {
                 let mut bytes = Vec::new();
                 let mut file = file;
@@ -176,7 +147,7 @@ impl Front {
     /// Lets go of everything this process runs.
     pub(crate) async fn close(&self) {
         if let Self::Here(here) = self {
-            here.close().await;
+            here.reachable.close().await;
         }
     }
 }

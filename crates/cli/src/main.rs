@@ -25,6 +25,7 @@ mod name;
 mod outlet;
 mod perms;
 mod policy;
+mod reachable;
 mod replay;
 mod run;
 mod serve;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     log::start();
     let typed: Vec<_> = std::env::args_os().collect();
     // The spawner makes a sandbox ahead: for a single command, while the rest of its line is read.
-    let early = typed::is_exec(&typed).then(Spawner::fork);
+    let early = typed::is_exec(&typed).then(Spawner::fork_for_one);
     let arguments = match typed::parse(typed) {
         Ok(arguments) => arguments,
         Err(code) => return code,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use gateway::{Normal, Replay};
 use jail::Spawner;
-use protocol::{Code, Event, EventBody, TurnOutcome};
-use session::{Recording, RerunError, Sessions, Stage, compare};
+use protocol::{Code, Event, TurnOutcome};
+use session::{Recording, RerunError, Stage};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::name::new_session_id;
 use crate::policy::{Setting, choose};
+use crate::reachable::Reachable;
 use crate::signals::Signals;
 use crate::timeline::Timeline;
 use crate::{host, upstream};
@@ -67,43 +68,33 @@ pub(crate) async fn carry_out(
         anstream::eprintln!("\x1b[33mnote\x1b[0m  nobody noted how the workspace began; it is taken as it is");
     }
     let sessions = host::open_sessions_behind(&config, stage.policy.clone(), spawner, tape.clone()).await?;
+    let reachable = Reachable::open(sessions, &directory);
     let mut audience = Audience { json, ..Audience::default() };
+    let id = new_session_id()?;
     let played = tokio::select! {
-        played = play(&sessions, &recording, stage, &mut audience) => played.map_err(refused),
+        played = reachable.sessions.play_whole(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
+            played.map_err(refused)
+        }
         stop = signals.received() => {
-            sessions.close_all().await;
+            reachable.close().await;
             return Ok(stop.exit_code());
         }
     };
-    sessions.close_all().await;
-    played?;
-    let left = tape.left();
-    audience.farewell(&name, left);
-    if let Some(miss) = audience.miss {
+    reachable.close().await;
+    let played = played?;
+    audience.farewell(&name, played.left);
+    if let Some(miss) = played.miss {
         return Err(Failure::new(Code::ReplayMiss, "the agent asked for something that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));
     }
     if arguments.diff {
-        return show_difference(&compare(&recording.events, &audience.events, &normal), &name, json);
+        return show_difference(&played.differences, &name, json);
     }
-    Ok(match audience.outcome {
+    Ok(match played.outcome {
         Some(TurnOutcome::Failed) => ExitCode::from(1),
         _ => ExitCode::SUCCESS,
     })
-}
-
-async fn play(
-    sessions: &Sessions,
-    recording: &Recording,
-    stage: Stage,
-    audience: &mut Audience,
-) -> Result<(), RerunError> {
-    let id = new_session_id().map_err(|_| RerunError::NeverStarted(recording.id.clone()))?;
-    sessions.replay(id.clone(), recording, stage, |event| audience.hear(event)).await?;
-    // With what came before the first turn and after the last.
-    audience.events = sessions.journal(&id)?.after(0, usize::MAX).map_err(session::SessionError::from)?;
-    Ok(())
 }
 
 /// The recorded answers.
@@ -131,7 +122,7 @@ fn refused(name: &str, error: RerunError) -> Failure {
             let detail = differences.join("\n");
             impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))
         }
-        RerunError::NeverStarted(_) => impossible(&error),
+        RerunError::NeverStarted(_) | RerunError::Tape(_) | RerunError::Rules(_) => impossible(&error),
     }
 }
 
@@ -154,21 +145,10 @@ fn show_difference(lines: &[String], name: &str, json: bool) -> Result<ExitCode,
 struct Audience {
     json: bool,
     timeline: Timeline,
-    outcome: Option<TurnOutcome>,
-    /// The first request that was not recorded.
-    miss: Option<String>,
-    events: Vec<Event>,
 }
 
 impl Audience {
     fn hear(&mut self, event: &Event) {
-        match &event.draft.body {
-            EventBody::TurnEnded(turn) => self.outcome = turn.outcome,
-            EventBody::UpstreamError(error) if error.message.starts_with("replay of `") => {
-                self.miss.get_or_insert_with(|| error.message.clone());
-            }
-            _ => {}
-        }
         // A reader that is gone is no reason to end in the middle.
         if !self.json {
             let _ = self.timeline.show(event, &mut anstream::stderr().lock());

@@ -7,15 +7,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::Code;
-use server::{Auth, Installer, Listeners, Scope, ServeError, ServerConfig, Token};
+use protocol::{Code, SessionId};
+use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token};
+use session::{Options, SessionError};
+use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
 use crate::args::ServeArguments;
+use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::policy::{Setting, choose};
-use crate::{host, tokens};
+use crate::{host, tokens, upstream};
 
 /// Carries out `viv serve`.
 pub(crate) async fn carry_out(
@@ -24,6 +27,8 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let tls = tls(&arguments)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
     let _only = directory.lock_server()?;
     let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
@@ -37,12 +42,13 @@ pub(crate) async fn carry_out(
     let mut listeners = Listeners::default();
     listeners.tcp.push(arguments.listen);
     listeners.unix = Some(directory.socket());
+    listeners.tls = tls;
     let announce = |addresses: &[std::net::SocketAddr]| {
         for address in addresses {
             if json {
-                println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+                println!("{}", serde_json::json!({"listening": format!("{scheme}://{address}")}));
             } else {
-                anstream::eprintln!("\x1b[1mlistening\x1b[0m  http://{address}");
+                anstream::eprintln!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
             }
         }
         if !json && !arguments.no_auth {
@@ -51,9 +57,10 @@ pub(crate) async fn carry_out(
         let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
-        options: host::options(&config),
+        options: Options { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
+        elsewhere: Some(elsewhere(&directory)),
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
@@ -71,9 +78,34 @@ fn installer(config: &Config) -> Installer {
     }))
 }
 
+/// Ends sessions of other processes as `viv sessions stop` does.
+fn elsewhere(directory: &DataDir) -> Elsewhere {
+    let directory = directory.clone();
+    Elsewhere(Arc::new(move |id: SessionId| {
+        let directory = directory.clone();
+        let end = async move {
+            let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
+            let owner = Client::of_owner(&directory, &record.owner).await;
+            let silent = || Failure::from(SessionError::RunElsewhere(id.clone()));
+            owner.ok_or_else(silent)?.terminate(&id).await
+        };
+        Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })
+    }))
+}
+
 fn not_bound(error: ServeError) -> Failure {
     let code = if matches!(error, ServeError::OpenToOthers(_)) { Code::InvalidRequest } else { Code::ProxyBindError };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
+}
+
+/// What callers over TCP are greeted with, if anything.
+fn tls(arguments: &ServeArguments) -> Result<Option<Tls>, Failure> {
+    let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
+    let refused = |error| {
+        let show = format!("openssl x509 -noout -subject -in {}", certificate.display());
+        Failure::of(Code::ConfigInvalid, &error).help(show)
+    };
+    Tls::read(certificate, key).map(Some).map_err(refused)
 }
 
 /// The API's token: made on the first start, readable by its owner only.

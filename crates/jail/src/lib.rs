@@ -9,6 +9,7 @@ mod blank;
 mod bpf;
 mod cgroup;
 mod error;
+mod guard;
 mod host_user;
 mod init;
 mod jail;

@@ -92,6 +92,10 @@ pub enum WorkspacePlan {
     Bind {
         /// On the host.
         directory: PathBuf,
+        /// Paths in it that are empty inside, relative to it.
+        hidden: Vec<PathBuf>,
+        /// Paths in it that cannot be changed, relative to it.
+        kept: Vec<PathBuf>,
     },
 }
 
@@ -100,7 +104,7 @@ impl WorkspacePlan {
     pub fn directory(&self) -> Option<&PathBuf> {
         match self {
             Self::Empty => None,
-            Self::Overlay { directory, .. } | Self::ReadOnly { directory, .. } | Self::Bind { directory } => {
+            Self::Overlay { directory, .. } | Self::ReadOnly { directory, .. } | Self::Bind { directory, .. } => {
                 Some(directory)
             }
         }

@@ -15,6 +15,7 @@ use rustix::mount::{
 };
 
 use crate::error::{During, Failure, Step};
+use crate::guard;
 use crate::mask;
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
@@ -173,8 +174,16 @@ impl Root {
                 self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
-            (WorkspacePlan::ReadOnly { .. } | WorkspacePlan::Bind { .. }, Some(tree)) => {
+            (WorkspacePlan::ReadOnly { .. }, Some(tree)) => {
                 self.mount(tree, target).during(Step::MountWorkspace, WORKSPACE)?;
+                Ok(None)
+            }
+            (WorkspacePlan::Bind { hidden, kept, .. }, Some(tree)) => {
+                self.mount(tree, target).during(Step::MountWorkspace, WORKSPACE)?;
+                let empty = clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty());
+                let empty = empty.during(Step::MountWorkspace, "empty")?;
+                guard::keep(tree, kept).during(Step::MountWorkspace, "fs.deny_write")?;
+                guard::hide(tree, hidden, empty.as_fd()).during(Step::MountWorkspace, "fs.deny_read")?;
                 Ok(None)
             }
             _ => {

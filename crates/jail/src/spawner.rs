@@ -45,6 +45,15 @@ enum Answer {
     Failed(Failure),
 }
 
+/// How many sandboxes are made ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stock {
+    /// One at the start, and another whenever that was used.
+    Kept,
+    /// One at the start.
+    Once,
+}
+
 /// The host's handle to the spawner. Dropping it ends every sandbox made through it.
 #[derive(Debug)]
 pub struct Spawner {
@@ -54,6 +63,15 @@ pub struct Spawner {
 impl Spawner {
     /// Forks the spawner from this process, which must have one thread: first thing in `main`.
     pub fn fork() -> Result<Self, JailError> {
+        Self::forked(Stock::Kept)
+    }
+
+    /// Like [`Spawner::fork`], for a program that makes one sandbox and ends: none is made ahead after it.
+    pub fn fork_for_one() -> Result<Self, JailError> {
+        Self::forked(Stock::Once)
+    }
+
+    fn forked(stock: Stock) -> Result<Self, JailError> {
         let threads = std::fs::read_dir("/proc/self/task").map_err(|error| JailError::Spawner("fork", error))?.count();
         if threads != 1 {
             let error = io::Error::other("the process has more than one thread");
@@ -63,7 +81,7 @@ impl Spawner {
         match sys::clone_process(0, None).map_err(|error| JailError::Spawner("fork", error))? {
             Side::Child => {
                 drop(ours);
-                sys::exit_now(serve(&theirs))
+                sys::exit_now(serve(&theirs, stock))
             }
             Side::Parent { .. } => Ok(Self { socket: Mutex::new(ours) }),
         }
@@ -99,12 +117,12 @@ impl Spawner {
 /// exit code.
 pub fn serve_spawner() -> i32 {
     match sys::adopt(0).and_then(|stdin| stdin.try_clone()) {
-        Ok(socket) => serve(&socket),
+        Ok(socket) => serve(&socket, Stock::Kept),
         Err(_) => 1,
     }
 }
 
-fn serve(socket: &OwnedFd) -> i32 {
+fn serve(socket: &OwnedFd, stock: Stock) -> i32 {
     // Ended sandboxes are reaped by the kernel; the host watches them by pidfd.
     sys::set_signal(libc::SIGCHLD, Disposition::Ignore);
     // Ctrl-C is for the host, which ends us by closing the socket when it is done.
@@ -120,10 +138,12 @@ fn serve(socket: &OwnedFd) -> i32 {
     let Ok(mut workshop) = Workshop::open() else { return 1 };
     workshop.make_spare();
     loop {
-        // The next one is made when the last is out of the way.
-        let mut asked = [PollFd::new(socket, PollFlags::IN)];
-        if matches!(poll(&mut asked, Some(&SPARE_AFTER)), Ok(0)) {
-            workshop.make_spare();
+        if stock == Stock::Kept {
+            // The next one is made when the last is out of the way.
+            let mut asked = [PollFd::new(socket, PollFlags::IN)];
+            if matches!(poll(&mut asked, Some(&SPARE_AFTER)), Ok(0)) {
+                workshop.make_spare();
+            }
         }
         match wire::receive::<CloneRequest>(socket) {
             Ok(Some((request, fds))) => {

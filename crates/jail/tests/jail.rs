@@ -211,7 +211,7 @@ fn bind(spawner: &Spawner) -> Outcome {
     use std::os::unix::fs::MetadataExt;
     let repository = repository();
     let directory = canonical(&repository);
-    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone() });
+    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone(), hidden: vec![], kept: vec![] });
     let (text, code) =
         shell(&made.jail, "echo inside > new.txt && echo more >> kept.txt && stat -c %u kept.txt new.txt");
     assert_eq!((text.as_str(), code), ("1000\n1000\n", Some(0)));
@@ -303,7 +303,8 @@ fn link_source(spawner: &Spawner) -> Outcome {
     let repository = repository();
     std::os::unix::fs::symlink("/etc", repository.path().join("link"))?;
     let directory = canonical(&repository).join("link");
-    let error = Jail::make(spawner, &plan(WorkspacePlan::Bind { directory }), None).expect_err("must fail");
+    let error = Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, hidden: vec![], kept: vec![] }), None)
+        .expect_err("must fail");
     assert!(matches!(error, JailError::Setup { ref source, .. } if source.raw_os_error() == Some(40)), "{error:?}");
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::decision::{Action, Decision};
+use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
 use crate::document::{Means, WorkspaceMode};
 use crate::key::Key;
@@ -170,6 +171,11 @@ impl Effective {
             deny_read: self.deny_read.clone(),
             deny_write: self.deny_write.clone(),
         }
+    }
+
+    /// What of the workspace is never written, in a form that can be stored.
+    pub fn file_denials(&self) -> FileDenials {
+        FileDenials::of(&self.policy)
     }
 
     /// The network.

@@ -28,6 +28,7 @@ mod allow;
 mod bound;
 mod compile;
 mod decision;
+mod denials;
 mod deny;
 mod diff;
 mod document;
@@ -52,6 +53,7 @@ mod value;
 mod widening;
 
 pub use decision::{Action, Decision, Verdict};
+pub use denials::FileDenials;
 pub use deny::DenyGlobs;
 pub use diff::{Change, Direction, diff};
 pub use document::{Document, Means, WorkspaceMode};

@@ -56,12 +56,20 @@ codes! {
     SessionOpen = "session_open", 409, 2;
     /// A turn is running.
     TurnRunning = "turn_running", 409, 2;
-    /// The permission is unknown, or was answered.
+    /// The permission was answered, or resolved when its turn ended.
     PermissionNotPending = "permission_not_pending", 409, 2;
-    /// The question is unknown, or was answered.
+    /// The session never asked for that permission.
+    PermissionNotFound = "permission_not_found", 404, 3;
+    /// The question was answered, or resolved when its turn ended.
     QuestionNotPending = "question_not_pending", 409, 2;
+    /// The session never asked that question.
+    QuestionNotFound = "question_not_found", 404, 3;
     /// No grant of that id is in force.
     GrantNotFound = "grant_not_found", 404, 3;
+    /// The `Idempotency-Key` names another request.
+    IdempotencyKeyReused = "idempotency_key_reused", 422, 2;
+    /// The request of that `Idempotency-Key` is being done.
+    IdempotencyKeyInFlight = "idempotency_key_in_flight", 409, 2;
     /// The bundle is damaged, or is none.
     BundleInvalid = "bundle_invalid", 422, 2;
     /// The agent cannot keep that mode.

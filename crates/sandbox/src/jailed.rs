@@ -90,7 +90,9 @@ impl JailBackend {
         let since = SystemTime::now();
         let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
-        let layers = made.upper.take().zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since });
+        let denials = spec.policy.file_denials();
+        let layers = made.upper.take().zip(lower);
+        let layers = layers.map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode);
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
@@ -103,7 +105,7 @@ fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
     let (workspace, hiding, keeping) = match mode {
         WorkspaceMode::Overlay => ("overlayfs", Some("whiteout layer"), Some("refused when changes are applied")),
         WorkspaceMode::Readonly => ("read-only mount", Some("whiteout layer"), Some("read-only mount")),
-        // Names are written on the host at once: there is no layer to hide or to refuse anything in.
+        // Names are written on the host at once: there is no layer to hide or to refuse new ones in.
         WorkspaceMode::Bind => ("bind mount", None, None),
     };
     for (key, by) in [
@@ -118,7 +120,7 @@ fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode) {
     ] {
         let row = match by {
             Some(by) => json!({"state": "enforced", "by": by}),
-            None => json!({"state": "absent", "by": "workspace: bind"}),
+            None => json!({"state": "weaker", "by": "mounts over the files that were there at the start"}),
         };
         effective.insert(key.to_owned(), row);
     }

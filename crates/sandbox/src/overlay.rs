@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use policy::FileDenials;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
@@ -23,6 +24,8 @@ pub struct Layers {
     pub lower: PathBuf,
     /// When the sandbox was made.
     pub since: SystemTime,
+    /// What its policy denies: no change of these is ever applied.
+    pub denials: FileDenials,
 }
 
 /// One path that is not as on the host.

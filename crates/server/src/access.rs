@@ -146,6 +146,10 @@ fn credential(header: &str) -> Option<&str> {
     known.then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
+/// Who was let in; an extension of the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller(pub(crate) String);
+
 /// Lets through who may look.
 pub(crate) async fn may_read(
     State(state): State<AppState>,
@@ -182,14 +186,15 @@ pub(crate) async fn may_administer(
     check(&state, request, next, Scope::Admin).await
 }
 
-async fn check(state: &AppState, request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
+async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
     let who = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
         "the user of this server".to_owned()
     } else {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         state.config.auth.admits(header, scope)?
     };
-    let call = Call::of(&request, who);
+    let call = Call::of(&request, who.clone());
+    request.extensions_mut().insert(Caller(who));
     let response = next.run(request).await;
     if let Some(audit) = &state.audit {
         audit.note(&call, response.status());

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::Problem;
+use futures_util::future::BoxFuture;
+use protocol::{Problem, SessionId};
 use session::Options;
 
 use crate::access::Auth;
+use crate::tls::Tls;
 
 /// What a server is made of.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct ServerConfig {
     pub audit: Option<PathBuf>,
     /// Installs agents, where that can be done.
     pub installer: Option<Installer>,
+    /// Ends sessions that other processes of the data directory run, where they can be reached.
+    pub elsewhere: Option<Elsewhere>,
     /// How sessions are made.
     pub options: Options,
     /// Time between two signs of life on a silent stream.
@@ -49,6 +53,7 @@ impl ServerConfig {
             bundle_bytes: 1 << 30,
             audit: None,
             installer: None,
+            elsewhere: None,
             options: Options::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),
@@ -69,6 +74,19 @@ impl std::fmt::Debug for Installer {
     }
 }
 
+/// Ends a session that another process runs.
+#[derive(Clone)]
+pub struct Elsewhere(pub Arc<End>);
+
+/// What [`Elsewhere`] does; when it is done, every process of the session is dead.
+pub type End = dyn Fn(SessionId) -> BoxFuture<'static, Result<(), Box<Problem>>> + Send + Sync;
+
+impl std::fmt::Debug for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Elsewhere")
+    }
+}
+
 /// Where a server listens.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
@@ -76,4 +94,6 @@ pub struct Listeners {
     pub tcp: Vec<SocketAddr>,
     /// A unix socket; callers of the same user need no token.
     pub unix: Option<PathBuf>,
+    /// What callers over TCP are greeted with; none: plain HTTP.
+    pub tls: Option<Tls>,
 }

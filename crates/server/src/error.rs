@@ -13,6 +13,7 @@ use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use protocol::{Code, Problem};
 use sandbox::FilesError;
+use serde_json::Value;
 use session::SessionError;
 
 use crate::request_id::RequestId;
@@ -24,6 +25,17 @@ pub(crate) struct ApiError(Box<Problem>);
 impl ApiError {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::new(code, detail)))
+    }
+
+    /// A failure told with everything that caused it.
+    pub(crate) fn caused(code: Code, error: &dyn std::error::Error) -> Self {
+        Self::new(code, chain(error))
+    }
+
+    /// Something a program may want to know beside the code.
+    pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
+        self.0.extensions.insert(name.to_owned(), value);
+        self
     }
 
     #[cfg(test)]

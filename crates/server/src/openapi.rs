@@ -4,10 +4,13 @@
 //! The document is OpenAPI 3.1; what it says is held against the server by tests.
 
 use protocol::Problem;
-use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
+use utoipa::openapi::path::{HttpMethod, Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi, ToSchema};
+
+use crate::idempotency::MAX_KEY;
 
 /// What the document says beside the routes.
 #[derive(OpenApi)]
@@ -40,6 +43,9 @@ pub(crate) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
             let open = OPEN.contains(&path.as_str());
             if !open {
                 operation.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
+            }
+            if method == HttpMethod::Post {
+                name_it(operation);
             }
             for status in failures(path, &method, operation) {
                 let said = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
@@ -76,6 +82,15 @@ fn describe(operation: &mut Operation) {
     operation.summary = (!sentence.is_empty()).then_some(sentence);
 }
 
+/// Every call that makes or changes something can be given a name.
+fn name_it(operation: &mut Operation) {
+    let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(MAX_KEY));
+    let said = "A name for this request: sent again with the same one, it is not done again but answered as before.";
+    let parameter = ParameterBuilder::new().name("Idempotency-Key").parameter_in(ParameterIn::Header);
+    let parameter = parameter.description(Some(said)).schema(Some(text)).build();
+    operation.parameters.get_or_insert_default().push(RefOr::T(parameter));
+}
+
 /// The failures worth a line of their own; `default` stands for the rest.
 fn failures(path: &str, method: &HttpMethod, operation: &Operation) -> Vec<u16> {
     let mut statuses = Vec::new();
@@ -87,6 +102,9 @@ fn failures(path: &str, method: &HttpMethod, operation: &Operation) -> Vec<u16> 
     }
     if *method != HttpMethod::Get {
         statuses.extend([409, 500]);
+    }
+    if *method == HttpMethod::Post {
+        statuses.push(422);
     }
     if operation.request_body.is_some() {
         statuses.extend([413, 415, 422]);

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 const DEFAULT_EVENTS: usize = 1000;
 const MAX_EVENTS: usize = 10_000;
 /// A page that has grown this large ends early, and says that there is more.
-const MAX_BYTES: usize = 8 << 20;
+pub(crate) const MAX_BYTES: usize = 8 << 20;
 /// So many events are read at a time.
 const STEP: usize = 64;
 
@@ -23,7 +23,7 @@ pub(crate) fn read(
     limit: Option<u64>,
     include_raw: bool,
 ) -> Result<Response, ApiError> {
-    let limit = limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).min(MAX_EVENTS));
+    let limit = self::limit(limit);
     let last = *journal.last().borrow();
     let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);
     'page: while count < limit {
@@ -44,6 +44,11 @@ pub(crate) fn read(
     }
     body.extend(format!(r#"],"hasMore":{}}}"#, seen < last).into_bytes());
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// So many events a page has at most, if a client asks for `limit`.
+pub(crate) fn limit(limit: Option<u64>) -> usize {
+    limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).min(MAX_EVENTS))
 }
 
 /// Whether the session has ended, and nothing is recorded after `offset`.

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Method};
 use uuid::Uuid;
 
 /// The header it travels in.
-const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// Longer ones are not taken over: they end up in every log line.
 const MAX_LEN: usize = 128;
 

@@ -13,12 +13,13 @@ use utoipa_axum::routes;
 
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
+use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, files, grants, health, messages, openapi, sessions, usage,
+    agents, answers, bundles, changes, events, feed, files, grants, health, messages, openapi, replays, sessions, usage,
 };
 use crate::state::AppState;
-use crate::{access, cors, error, host_guard, linger, request_id};
+use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
 
 /// Bytes of a body that is not a message.
 const SMALL_BODY: usize = 1 << 20;
@@ -32,13 +33,21 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
             None
         }
     });
-    let state = AppState { sessions, config: Arc::new(config), document: Arc::default(), audit, stopping };
+    let state = AppState {
+        sessions,
+        config: Arc::new(config),
+        document: Arc::default(),
+        audit,
+        in_flight: InFlight::default(),
+        requests: Arc::default(),
+        stopping,
+    };
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(open())
         .merge(reading().route_layer(from_fn_with_state(state.clone(), access::may_read)))
-        .merge(driving(&state.config).route_layer(from_fn_with_state(state.clone(), access::may_drive)))
-        .merge(answering().route_layer(from_fn_with_state(state.clone(), access::may_answer)))
-        .merge(administering().route_layer(from_fn_with_state(state.clone(), access::may_administer)))
+        .merge(once(driving(&state.config), &state).route_layer(from_fn_with_state(state.clone(), access::may_drive)))
+        .merge(once(answering(), &state).route_layer(from_fn_with_state(state.clone(), access::may_answer)))
+        .merge(once(administering(), &state).route_layer(from_fn_with_state(state.clone(), access::may_administer)))
         .split_for_parts();
     // Set once, here: the document is made of the routes that it is served beside.
     let _ = state.document.set(finish(document).to_pretty_json().unwrap_or_default());
@@ -52,6 +61,11 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .layer(DefaultBodyLimit::max(SMALL_BODY))
         .layer(from_fn(linger::linger))
         .with_state(state)
+}
+
+/// What has a name is done once.
+fn once(routes: OpenApiRouter<AppState>, state: &AppState) -> OpenApiRouter<AppState> {
+    routes.route_layer(from_fn_with_state(state.clone(), idempotency::once))
 }
 
 /// For everybody.
@@ -70,6 +84,8 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::show))
         .routes(routes!(events::page))
         .routes(routes!(events::stream))
+        .routes(routes!(feed::page))
+        .routes(routes!(feed::stream))
         .routes(routes!(answers::pending))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
@@ -93,6 +109,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
+        .routes(routes!(replays::replay))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
         .routes(routes!(files::write))

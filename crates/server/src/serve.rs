@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use session::Sessions;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +20,7 @@ use crate::access::Auth;
 use crate::config::{Listeners, ServerConfig};
 use crate::peer::Peer;
 use crate::router::app;
+use crate::tls::Tls;
 
 /// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -66,7 +67,7 @@ pub async fn serve(
     let (accepting, streaming) = (CancellationToken::new(), CancellationToken::new());
     let (connections, drain) = (TaskTracker::new(), config.drain);
     let app = app(sessions.clone(), config, streaming.clone());
-    let server = Server { connections: connections.clone(), stopping: accepting.clone() };
+    let server = Server { connections: connections.clone(), stopping: accepting.clone(), tls: listeners.tls };
     for listener in tcp {
         connections.spawn(server.clone().accept_tcp(listener, app.clone().layer(Extension(Peer::Tcp))));
     }
@@ -122,6 +123,7 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
 struct Server {
     connections: TaskTracker,
     stopping: CancellationToken,
+    tls: Option<Tls>,
 }
 
 impl Server {
@@ -131,10 +133,20 @@ impl Server {
                 Ok((stream, _)) => {
                     // Without it the small frames of a stream wait for acknowledgements.
                     let _ = stream.set_nodelay(true);
-                    self.connections.spawn(self.clone().answer(stream, app.clone()));
+                    self.connections.spawn(self.clone().answer_tcp(stream, app.clone()));
                 }
                 Err(error) => pause(&error).await,
             }
+        }
+    }
+
+    async fn answer_tcp(self, stream: TcpStream, app: Router) {
+        let Some(tls) = self.tls.clone() else { return self.answer(stream, app).await };
+        let greeting = self.stopping.run_until_cancelled(tokio::time::timeout(HEAD_TIMEOUT, tls.greet(stream)));
+        match greeting.await {
+            Some(Ok(Ok(stream))) => self.answer(stream, app).await,
+            Some(Ok(Err(error))) => tracing::debug!(%error, "a greeting failed"),
+            Some(Err(_)) | None => {}
         }
     }
 

@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use session::Sessions;
+use protocol::{Code, SessionId};
+use session::{SessionError, Sessions};
+use store::Requests;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
+use crate::error::ApiError;
+use crate::idempotency::InFlight;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -17,6 +21,31 @@ pub(crate) struct AppState {
     pub(crate) document: Arc<OnceLock<String>>,
     /// Who changed what.
     pub(crate) audit: Option<Arc<AuditLog>>,
+    /// Named requests that are being done now.
+    pub(crate) in_flight: InFlight,
+    /// Named requests of all times, once there is one.
+    pub(crate) requests: Arc<OnceLock<Arc<Requests>>>,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
+}
+
+impl AppState {
+    /// Ends a session, also one that another process of the data directory runs.
+    pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), ApiError> {
+        match (self.sessions.terminate(id).await, &self.config.elsewhere) {
+            (Err(SessionError::RunElsewhere(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
+            (ended, _) => Ok(ended?),
+        }
+    }
+
+    /// The named requests of the data directory.
+    pub(crate) fn requests(&self) -> Result<Arc<Requests>, ApiError> {
+        if let Some(requests) = self.requests.get() {
+            return Ok(requests.clone());
+        }
+        let opened = self.sessions.requests().map_err(|error| {
+            ApiError::new(Code::JournalUnavailable, format!("the named requests cannot be opened: {error}"))
+        })?;
+        Ok(self.requests.get_or_init(|| Arc::new(opened)).clone())
+    }
 }

@@ -22,9 +22,9 @@ use crate::page::encode;
 use crate::state::AppState;
 
 /// How long a client waits before it connects again.
-const RETRY: Duration = Duration::from_secs(2);
+pub(crate) const RETRY: Duration = Duration::from_secs(2);
 /// So many events are held for one reader.
-const HELD: usize = 32;
+pub(crate) const HELD: usize = 32;
 
 /// Where a stream ends.
 pub(crate) enum Until {
@@ -49,8 +49,16 @@ pub(crate) fn follow(
     }
     let tail = Tail::new(journal, offset.min(last));
     let reader = Reader { tail, held, until, include_raw, over: false, stopping: state.stopping.clone() };
+    respond(state, reader.frames())
+}
+
+/// Answers with `frames`, and with signs of life where there are none.
+pub(crate) fn respond(
+    state: &AppState,
+    frames: impl Stream<Item = Result<Frame, Infallible>> + Send + 'static,
+) -> Response {
     let keep_alive = KeepAlive::new().interval(state.config.heartbeat).text("heartbeat");
-    let mut response = Sse::new(reader.frames()).keep_alive(keep_alive).into_response();
+    let mut response = Sse::new(frames).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     // Proxies that buffer would make a live stream a late one.
@@ -117,7 +125,6 @@ impl Until {
                 EventBody::TurnEnded(_)
                     | EventBody::SessionEnded(_)
                     | EventBody::Error(_)
-                    | EventBody::AgentUnparsed(_)
                     | EventBody::PermissionRequested(_)
                     | EventBody::QuestionRequested(_)
             ),

@@ -1,12 +1,13 @@
 //! Bodies and queries as they stand in JSON: camelCase outside of events.
 
 pub(crate) mod changes;
+pub(crate) mod feed;
 pub(crate) mod files;
 
-use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo};
+use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo, TurnOutcome};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use session::{Message, PendingRequest, WhenBusy};
+use session::{Message, PendingRequest, Replayed, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
 /// `GET /v1/health`.
@@ -22,17 +23,6 @@ pub(crate) struct SessionList {
     pub(crate) sessions: Vec<SessionInfo>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_cursor: Option<String>,
-}
-
-/// Query of `GET /v1/sessions`.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ListQuery {
-    /// At most this many; all of them when not given.
-    #[serde(default, deserialize_with = "signed")]
-    pub(crate) limit: Option<u64>,
-    /// `nextCursor` of the page before.
-    pub(crate) cursor: Option<String>,
 }
 
 /// Answer of `POST /v1/sessions/{id}`. A session that is not healthy is a problem instead.
@@ -148,8 +138,11 @@ pub(crate) struct AnswersBody {
 
 /// `GET …/pending`.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct PendingList {
     pub(crate) pending: Vec<PendingRequest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// What `GET /v1/usage` can be asked.
@@ -161,6 +154,11 @@ pub(crate) struct UsageQuery {
     pub(crate) by: Option<String>,
     /// A time such as `7d`, a date or an RFC 3339 timestamp.
     pub(crate) since: Option<String>,
+    /// At most this many rows; all of them when not given.
+    #[serde(default, deserialize_with = "signed")]
+    pub(crate) limit: Option<u64>,
+    /// `nextCursor` of the page before.
+    pub(crate) cursor: Option<String>,
 }
 
 /// Body of `POST /v1/agents/{agent}/install`.
@@ -169,6 +167,44 @@ pub(crate) struct UsageQuery {
 pub(crate) struct InstallBody {
     /// Also when it is there.
     pub(crate) reinstall: Option<bool>,
+}
+
+/// Body of `POST …/replay`.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ReplayBody {
+    /// The id of the new session; a UUID when not given.
+    pub(crate) session_id: Option<SessionId>,
+    /// Another directory that is as the recorded one was when its session began.
+    pub(crate) directory: Option<String>,
+}
+
+/// Answer of `POST …/replay`.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReplayReport {
+    /// The session it was played in; it has ended.
+    session_id: SessionId,
+    /// How its last turn ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<TurnOutcome>,
+    /// Whether both records say the same.
+    same: bool,
+    /// In what they differ, line by line.
+    differences: Vec<String>,
+    /// The first request that was not recorded, which ended the replay there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<String>,
+    /// How many recorded model calls nobody asked for.
+    calls_left: usize,
+}
+
+impl ReplayReport {
+    pub(crate) fn of(session_id: SessionId, played: Replayed) -> Self {
+        let Replayed { outcome, miss, left, differences } = played;
+        let same = miss.is_none() && differences.is_empty();
+        Self { session_id, outcome, same, differences, missed: miss, calls_left: left }
+    }
 }
 
 /// Body of `POST …/fork`.
@@ -183,8 +219,11 @@ pub(crate) struct ForkBody {
 
 /// `GET …/grants`.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct GrantList {
     pub(crate) grants: Vec<Grant>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// `GET …/policy`.
@@ -197,7 +236,7 @@ pub(crate) struct SessionPolicy {
 }
 
 /// A number that a signed integer of 64 bits holds too: the document promises no more.
-fn signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<u64>::deserialize(from)?;
     match number {
         Some(number) if i64::try_from(number).is_err() => Err(D::Error::custom("the number is too large")),

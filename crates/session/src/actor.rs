@@ -27,7 +27,7 @@ use crate::pending::Pending;
 use crate::plan::Plan;
 use crate::receipts::Receipts;
 use crate::recorder::Recorder;
-use crate::seat::Seat;
+use crate::seat::{Departure, Seat};
 use crate::turn::{Effect, Input, Phase};
 use crate::{Accepted, Message, SessionError, WhenBusy};
 
@@ -112,6 +112,8 @@ impl Actor {
                 Err(error) => self.lose_record(&error).await,
             }
         }
+        // Who closed the host said so before; everything else that leads here has ended the session.
+        self.seat.depart(Departure::Ended);
         self.host.leave(&self.seat);
     }
 
@@ -152,6 +154,7 @@ impl Actor {
                 return if ended { Flow::Break(()) } else { Flow::Continue(()) };
             }
             Command::Close => {
+                self.seat.depart(Departure::HostCloses);
                 self.close().await;
                 return Flow::Break(());
             }

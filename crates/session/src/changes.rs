@@ -5,9 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use policy::{Action, Effective};
 use protocol::SessionId;
-use sandbox::{Applied, ApplyError, ChangeStat, SavedChanges, render_diff, render_stat};
+use sandbox::{Applied, ApplyError, ChangeStat, SavedChanges, denying, render_diff, render_stat};
 
 use crate::shelf::blocking;
 use crate::{SessionError, Sessions};
@@ -77,10 +76,4 @@ fn open(directory: &Path) -> Result<Option<SavedChanges>, SessionError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(SessionError::Changes),
     }
-}
-
-/// The rule that denies writing `path`, if one does.
-fn denying(policy: &Effective, path: &Path) -> Option<policy::RuleRef> {
-    let decision = policy.decide(&Action::Write(Path::new("/workspace").join(path)));
-    (!decision.is_allowed()).then_some(decision.rule)
 }

@@ -33,12 +33,18 @@ pub enum SessionError {
         /// How many wait.
         waiting: usize,
     },
-    /// Unknown, answered, or resolved when its turn ended.
+    /// Answered, or resolved when its turn ended.
     #[error("permission `{0}` is not waiting for an answer")]
     PermissionNotPending(PermissionId),
-    /// Unknown, answered, or resolved when its turn ended.
+    /// The session never asked for it.
+    #[error("permission `{0}` was never asked for")]
+    PermissionNotFound(PermissionId),
+    /// Answered, or resolved when its turn ended.
     #[error("question `{0}` is not waiting for an answer")]
     QuestionNotPending(QuestionId),
+    /// The session never asked it.
+    #[error("question `{0}` was never asked")]
+    QuestionNotFound(QuestionId),
     /// Unknown, or revoked before.
     #[error("session `{id}` has no grant `{grant}`")]
     NoGrant {
@@ -162,7 +168,9 @@ impl SessionError {
             Self::StillOpen(_) => Code::SessionOpen,
             Self::Apply(error) => error.code(),
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
+            Self::PermissionNotFound(_) => Code::PermissionNotFound,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
+            Self::QuestionNotFound(_) => Code::QuestionNotFound,
             Self::NoGrant { .. } => Code::GrantNotFound,
             Self::Asleep(_) => Code::SandboxGone,
             Self::Bundle(_) => Code::BundleInvalid,
@@ -172,6 +180,7 @@ impl SessionError {
             Self::NotSupported { .. }
             | Self::DirectoryNotAbsolute(_)
             | Self::Directory { .. }
+            | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
             | Self::Skills(_) => Code::InvalidRequest,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
@@ -191,6 +200,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
             Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
             Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),

@@ -17,7 +17,7 @@ use crate::recorder::Recorder;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
-use crate::{SessionError, Timing};
+use crate::{Everything, SessionError, Timing};
 
 /// What all sessions of a process share.
 pub(crate) struct Host {
@@ -34,6 +34,7 @@ pub(crate) struct Host {
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: AtomicBool,
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
+    everything: Mutex<Option<Arc<Everything>>>,
 }
 
 impl Host {
@@ -52,6 +53,19 @@ impl Host {
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
             seats: Mutex::default(),
+            everything: Mutex::default(),
+        }
+    }
+
+    /// The events of all sessions: opened when they are first asked for, and then kept.
+    pub(crate) fn everything(
+        &self,
+        open: impl FnOnce(Arc<Shelf>) -> Result<Everything, SessionError>,
+    ) -> Result<Arc<Everything>, SessionError> {
+        let mut everything = self.everything.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*everything {
+            Some(everything) => Ok(everything.clone()),
+            None => Ok(everything.insert(Arc::new(open(self.shelf.clone())?)).clone()),
         }
     }
 

@@ -7,6 +7,7 @@
 //! Not here: what an agent's lines mean (`agents`), where commands run (`sandbox`), HTTP (`server`).
 
 mod actor;
+mod answers;
 mod bundle;
 mod changes;
 mod client;
@@ -14,6 +15,7 @@ mod command;
 mod doors;
 mod drift;
 mod error;
+mod everything;
 mod fork;
 mod host;
 mod left;
@@ -44,9 +46,10 @@ pub use client::{
 };
 pub use drift::Drift;
 pub use error::SessionError;
+pub use everything::{Batch, Entry, Everything, Follower, Wanted};
 pub use message::{Accepted, Message, Options, WhenBusy};
 pub use pending::{PendingRequest, Request};
-pub use replay::{Origin, Recording, Rerun, RerunError, Stage, compare};
+pub use replay::{Origin, Recording, Replayed, Rerun, RerunError, Stage, compare};
 pub use roster::{Enlisted, Roster};
 pub use sessions::{Page, Parts, Sessions};
 pub use setup::{Accounts, Setup};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gateway::Normal;
 use policy::Effective;
 use protocol::{Attachment, TurnId};
 
@@ -23,6 +24,8 @@ pub struct Options {
     pub dependencies: Option<PathBuf>,
     /// It plays a recorded session again.
     pub replay: Option<Rerun>,
+    /// What does not count when a session is played again; only what no two runs have in common when there is none.
+    pub normal: Option<Arc<Normal>>,
 }
 
 /// One message for the agent.

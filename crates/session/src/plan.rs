@@ -216,6 +216,7 @@ impl Plan {
                 task_name: metadata.task_name,
                 dependencies: metadata.dependencies,
                 replay: None,
+                normal: None,
             },
             replay_is_over: metadata.replay_of.is_some(),
             epoch: epoch(record),

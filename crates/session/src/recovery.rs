@@ -78,11 +78,13 @@ pub(crate) fn set_damaged_aside(shelf: &Shelf, id: &SessionId, error: SessionErr
 
 /// A session whose journal was put aside has nothing to show and cannot go on.
 pub(crate) fn refuse_damaged(record: &SessionRecord) -> Result<(), SessionError> {
-    if record.outcome != Some(SessionOutcome::Damaged) {
-        return Ok(());
-    }
+    if record.outcome == Some(SessionOutcome::Damaged) { Err(damaged(&record.info.session_id)) } else { Ok(()) }
+}
+
+/// What to tell somebody who asks for a session whose journal was put aside.
+pub(crate) fn damaged(id: &SessionId) -> SessionError {
     let flaw = "it was put aside in the folder `quarantine` of the data directory".to_owned();
-    Err(SessionError::Damaged { id: record.info.session_id.clone(), flaw })
+    SessionError::Damaged { id: id.clone(), flaw }
 }
 
 /// Makes a session whose host is gone one of this process, and closes what it left open.

@@ -9,14 +9,15 @@
 mod compare;
 mod origin;
 mod part;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gateway::Upstream;
+use gateway::{NormalError, ReplayError, Upstream};
 use policy::{Effective, Narrowing};
-use protocol::{CreateSession, Event, SessionId, SessionInfo};
+use protocol::{Code, CreateSession, Event, SessionId, SessionInfo};
 use serde_json::Value;
 use store::{DataDir, JournalReader, Tail};
 
@@ -25,6 +26,7 @@ use part::{Act, Part};
 
 pub use compare::compare;
 pub use origin::Origin;
+pub use whole::Replayed;
 
 /// So many events are read at a time.
 const PAGE: usize = 1_000;
@@ -80,9 +82,26 @@ pub enum RerunError {
         /// Which paths differ, and how.
         differences: Vec<String>,
     },
+    /// What its model said is not all there.
+    #[error("what the model said cannot be had")]
+    Tape(#[from] ReplayError),
+    /// What should not count cannot be told.
+    #[error("the rules of what does not count cannot be used")]
+    Rules(#[from] NormalError),
     /// A step failed as it would in any session.
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+impl RerunError {
+    /// Stable identifier for clients.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Session(error) => error.code(),
+            Self::Rules(_) => Code::ConfigInvalid,
+            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Tape(_) => Code::ReplayImpossible,
+        }
+    }
 }
 
 impl Recording {

@@ -7,8 +7,10 @@ use sandbox::Sandbox;
 use store::{FileJournal, Journal as _};
 use tokio::sync::mpsc;
 
+use crate::SessionError;
 use crate::command::Command;
 use crate::pending::PendingRequest;
+use crate::recovery;
 
 /// Commands that may wait for one actor; whoever comes then waits to be heard.
 const COMMANDS: usize = 64;
@@ -22,6 +24,25 @@ pub(crate) struct Seat {
     shown: Mutex<Shown>,
     /// Where its agent lives, while it does; the actor alone keeps it alive.
     sandbox: Mutex<Option<Weak<dyn Sandbox>>>,
+    /// Why its actor hears no more commands.
+    departure: OnceLock<Departure>,
+}
+
+/// Why the actor of a session hears no more commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The session was never made.
+    NotMade,
+    /// The session has ended.
+    Ended,
+    /// Another process of this data directory runs it.
+    RunElsewhere,
+    /// What it left cannot be read.
+    Unreadable,
+    /// What it left is not what was written, and was put aside.
+    Damaged,
+    /// The host goes away.
+    HostCloses,
 }
 
 /// What others may see of a session.
@@ -36,7 +57,27 @@ impl Seat {
     pub(crate) fn new(id: SessionId) -> (Arc<Self>, mpsc::Receiver<Command>) {
         let (commands, heard) = mpsc::channel(COMMANDS);
         let (journal, shown, sandbox) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        (Arc::new(Self { id, commands, journal, shown, sandbox }), heard)
+        (Arc::new(Self { id, commands, journal, shown, sandbox, departure: OnceLock::new() }), heard)
+    }
+
+    /// The actor is about to hear no more commands. Said before its end of the channel goes, so that whoever finds
+    /// the channel closed also finds the reason.
+    pub(crate) fn depart(&self, departure: Departure) {
+        // The first reason is the one that counts.
+        let _ = self.departure.set(departure);
+    }
+
+    /// What to tell somebody whose command was not heard.
+    pub(crate) fn unheard(&self) -> SessionError {
+        match self.departure.get() {
+            Some(Departure::NotMade) => SessionError::NotFound(self.id.clone()),
+            Some(Departure::Ended) => SessionError::Ended(self.id.clone()),
+            Some(Departure::Damaged) => recovery::damaged(&self.id),
+            Some(Departure::RunElsewhere) => SessionError::RunElsewhere(self.id.clone()),
+            Some(Departure::Unreadable) => SessionError::Unreadable(self.id.clone()),
+            // A task goes without a word only with the runtime it ran on.
+            Some(Departure::HostCloses) | None => SessionError::ShuttingDown,
+        }
     }
 
     /// The agent has moved in.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use policy::Effective;
-use protocol::{
-    CreateSession, EventBody, Grant, PermissionId, PermissionReply, PolicyEffective, QuestionId, SessionId, SessionInfo,
-};
+use protocol::{CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo};
 use sandbox::{Backend, Sandbox};
-use store::{By, Clock, Cursor, DataDir, Journal, OwnerId, SessionChange, SessionRecord, UsageRow};
+use store::{
+    By, Clock, Cursor, DataDir, DatabaseError, Journal, OwnerId, Requests, SessionChange, SessionRecord, UsageRow,
+};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -153,31 +153,6 @@ impl Sessions {
         self.ask(id, Command::Interrupt).await
     }
 
-    /// Answers a permission. The second answer is refused.
-    pub async fn reply_permission(
-        &self,
-        id: &SessionId,
-        permission: &PermissionId,
-        answer: PermissionReply,
-    ) -> Result<(), SessionError> {
-        self.ask(id, |reply| Command::Permission(permission.clone(), answer, reply)).await
-    }
-
-    /// Answers a question, a list of answers for each thing it asks. The second answer is refused.
-    pub async fn reply_question(
-        &self,
-        id: &SessionId,
-        question: &QuestionId,
-        answers: Vec<Vec<String>>,
-    ) -> Result<(), SessionError> {
-        self.ask(id, |reply| Command::Question(question.clone(), Some(answers), reply)).await
-    }
-
-    /// Refuses to answer a question.
-    pub async fn reject_question(&self, id: &SessionId, question: &QuestionId) -> Result<(), SessionError> {
-        self.ask(id, |reply| Command::Question(question.clone(), None, reply)).await
-    }
-
     /// Ends a session. When this returns every process of it is dead and nothing more will be recorded;
     /// for one that has ended before this does nothing.
     pub async fn terminate(&self, id: &SessionId) -> Result<(), SessionError> {
@@ -272,6 +247,11 @@ impl Sessions {
         Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
     }
 
+    /// The requests that callers of this data directory have named.
+    pub fn requests(&self) -> Result<Requests, DatabaseError> {
+        self.host.shelf.requests()
+    }
+
     /// Where what a session changed in its workspace is kept.
     pub fn changes_directory(&self, id: &SessionId) -> PathBuf {
         self.host.shelf.changes(id)
@@ -336,12 +316,15 @@ impl Sessions {
         }
     }
 
-    async fn ask<T>(&self, id: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SessionError> {
+    pub(crate) async fn ask<T>(
+        &self,
+        id: &SessionId,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, SessionError> {
         let seat = self.seat(id)?;
         let (reply, answer) = oneshot::channel();
-        let gone = || SessionError::Ended(id.clone());
-        seat.commands.send(command(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        seat.commands.send(command(reply)).await.map_err(|_| seat.unheard())?;
+        answer.await.map_err(|_| seat.unheard())?
     }
 
     /// The seat of a session; one that sleeps is woken, without its agent.

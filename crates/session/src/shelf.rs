@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gateway::BodyStore;
-use protocol::SessionId;
+use protocol::{Event, SessionId};
 use store::{
-    Bodies, Clock, DataDir, FileJournal, Journal, JournalReader, NewSession, Owner, SessionChange, SessionIndex,
-    SessionRecord,
+    Bodies, Clock, DataDir, DatabaseError, FileJournal, Growth, Journal, JournalError, JournalReader, NewSession,
+    Owner, Requests, SessionChange, SessionIndex, SessionRecord,
 };
 
 use crate::SessionError;
@@ -22,6 +22,8 @@ pub(crate) struct Shelf {
     clock: Arc<dyn Clock>,
     pub(crate) index: SessionIndex,
     pub(crate) owner: Owner,
+    /// Hears which journals of this process have grown.
+    pub(crate) growth: Arc<Growth>,
     open: Mutex<HashMap<SessionId, Weak<FileJournal>>>,
 }
 
@@ -29,12 +31,17 @@ impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = Owner::claim(&directory)?;
-        Ok(Self { directory, clock, index, owner, open: Mutex::default() })
+        Ok(Self { directory, clock, index, owner, growth: Arc::default(), open: Mutex::default() })
     }
 
     /// Where everything is.
     pub(crate) fn directory(&self) -> &DataDir {
         &self.directory
+    }
+
+    /// The requests that callers have named.
+    pub(crate) fn requests(&self) -> Result<Requests, DatabaseError> {
+        Requests::open(&self.directory, self.clock.clone())
     }
 
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
@@ -54,7 +61,7 @@ impl Shelf {
             return Ok((journal, 0));
         }
         let opened = FileJournal::open(self.directory.journal(id), id.clone(), self.clock.clone())?;
-        let journal = Arc::new(opened.journal);
+        let journal = Arc::new(opened.journal.growing(self.growth.clone()));
         open.retain(|_, journal| journal.strong_count() > 0);
         open.insert(id.clone(), Arc::downgrade(&journal));
         Ok((journal, opened.torn_bytes))
@@ -80,6 +87,27 @@ impl Shelf {
     /// The journal of a session that another process runs, or ran.
     pub(crate) fn reader(&self, id: &SessionId) -> Result<JournalReader, SessionError> {
         Ok(JournalReader::open(self.directory.journal(id), id.clone())?)
+    }
+
+    /// Number of the last event of a session, whoever runs it.
+    pub(crate) fn last_event(&self, id: &SessionId) -> Result<u64, JournalError> {
+        match self.held(id) {
+            Some(journal) => Ok(last(&*journal)),
+            None => JournalReader::open(self.directory.journal(id), id.clone())?.last(),
+        }
+    }
+
+    /// At most `limit` events of a session behind `sequence`, whoever runs it.
+    pub(crate) fn events(&self, id: &SessionId, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
+        match self.held(id) {
+            Some(journal) => journal.after(sequence, limit),
+            None => JournalReader::open(self.directory.journal(id), id.clone())?.after(sequence, limit),
+        }
+    }
+
+    /// The journal of `id` if somebody in this process has it open.
+    fn held(&self, id: &SessionId) -> Option<Arc<FileJournal>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).get(id).and_then(Weak::upgrade)
     }
 
     /// Raises the epoch of a session that is ours, so that the ids of its next agent are new ones.

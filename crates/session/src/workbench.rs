@@ -25,7 +25,7 @@ use crate::doors::Doors;
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
-use crate::seat::Seat;
+use crate::seat::{Departure, Seat};
 use crate::shelf::blocking;
 use crate::skills::{self, Equipment};
 
@@ -98,9 +98,12 @@ impl Workbench {
         let (seat, commands) = Seat::new(plan.id.clone());
         host.sit(&seat)?;
         let made = Self::make(host, &seat, &plan, &mut inside, &token).await;
-        let (sandbox, doors, recorder) = made.inspect_err(|_| host.leave(&seat))?;
+        let (sandbox, doors, recorder) = made.inspect_err(|_| {
+            seat.depart(Departure::NotMade);
+            host.leave(&seat);
+        })?;
         inside.env.extend(doors.environment());
-        let stopping = Stopping::watch(&host.tasks, commands);
+        let stopping = Stopping::watch(&host.tasks, &seat, commands);
         let host = host.clone();
         Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Vec::new() })
     }
@@ -187,6 +190,11 @@ impl Workbench {
         let finished = TaskCommandFinished { command, exit_code, wall_micros };
         self.recorder.daemon(EventBody::TaskCommandFinished(finished))?;
         Ok(result)
+    }
+
+    /// Whether somebody else ended it: what runs was cut, and nothing more can be run.
+    pub fn was_stopped(&self) -> bool {
+        self.stopping.was_asked()
     }
 
     /// Places a file inside.

@@ -134,6 +134,11 @@ impl DataDir {
         self.trajectory().join(format!("{session}.jsonl"))
     }
 
+    /// The order in which the events of all sessions became known.
+    pub fn feed(&self) -> PathBuf {
+        self.trajectory().join("feed.idx")
+    }
+
     /// What a session had changed before start number `epoch`, put aside when its next sandbox was made.
     pub fn earlier_changes(&self, session: &SessionId, epoch: u32) -> PathBuf {
         self.all_earlier_changes(session).join(epoch.to_string())

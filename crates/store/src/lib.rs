@@ -10,12 +10,14 @@ mod clock;
 mod data_dir;
 mod database;
 mod digest;
+mod feed;
 mod guard;
 mod journal;
 mod keys;
 mod ledger;
 mod lock_file;
 mod owner;
+mod requests;
 mod sessions;
 mod tokens;
 
@@ -24,6 +26,7 @@ pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
 pub use digest::{Digest, DigestError};
+pub use feed::{Feed, Growth, Run, Spot, SpotError};
 pub use journal::{
     FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Tail, Verified, verify,
 };
@@ -33,7 +36,9 @@ pub use ledger::{
     Resolution, ResolvedCall, Scope, Since, SinceError, Source, SqliteLedger, UnknownCall, UsageRow, Window,
 };
 pub use owner::{Owner, OwnerId};
+pub use requests::{Answered, Known, Requests};
 pub use sessions::{
     Cursor, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage, SessionRecord,
+    Standing,
 };
 pub use tokens::{NewToken, TokenRecord, Tokens};

@@ -8,20 +8,8 @@ use session::Timing;
 
 use crate::stage::{Answer, Stage, World};
 
-const SKILL: &str = "---\nname: tidy\ndescription: Tidies up as VIVTIDYSKILL says\n---\nPut things in order.\n";
-
-/// A server of MCP in a few lines of shell: one tool.
-const SERVER: &str = r#"
-while read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-  case "$line" in
-    *'"initialize"'*) result='{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[{"name":"vivpolish","description":"polishes","inputSchema":{"type":"object"}}]}' ;;
-    *) result='{}' ;;
-  esac
-  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
-"#;
+const SKILL: &str = include_str!("../equipment/SKILL.md");
+const SERVER: &str = include_str!("../equipment/server.sh");
 
 /// Opens a session with `complete`, says hello twice and tells whether the model heard of `mark`. The mock looks at nothing
 /// it was not told to, so its model never does.
@@ -56,10 +44,13 @@ pub(crate) async fn tools_of_a_server_reach_its_model(world: World) {
     if !agent.takes_mcp() {
         return;
     }
-    let heard = hears(world, "vivpolish", |folder, request| {
+    // Codex tells its model of a server that has tools and lets it search for them, where the model can do that.
+    let (mark, model) = if agent.id() == "codex" { ("- vivshop", Some("gpt-5.5")) } else { ("vivpolish", None) };
+    let heard = hears(world, mark, |folder, request| {
         std::fs::write(folder.join("workspace/server.sh"), SERVER).unwrap();
         let server = json!({"type": "local", "command": ["sh", "/workspace/server.sh"]});
-        request.mcp = Some([("shop".to_owned(), server)].into());
+        request.mcp = Some([("vivshop".to_owned(), server)].into());
+        request.model = model.map(str::to_owned);
     });
     assert!(heard.await, "the model never heard of the tool");
 }

@@ -45,8 +45,9 @@ fn main() -> ExitCode {
     let spawner = Spawner::fork().unwrap();
     let backend = Arc::new(JailBackend::new(Arc::new(spawner)).unwrap());
     let mut arguments = Arguments::from_args();
-    // Each agent is several processes, some of them hungry.
-    arguments.test_threads.get_or_insert(2);
+    // Each agent is several processes, some of them hungry; but most of the time is spent waiting, for a silence to
+    // be long enough or for an agent to try again.
+    arguments.test_threads.get_or_insert(4);
     let players = cast::chosen();
     let trials = players.iter().flat_map(|player| trials(player, &backend)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

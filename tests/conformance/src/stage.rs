@@ -47,6 +47,11 @@ pub(crate) enum Answer {
 }
 
 impl World {
+    /// The same for another session.
+    pub(crate) fn again(&self) -> Self {
+        Self { player: self.player.clone(), backend: self.backend.clone() }
+    }
+
     /// A session in the agent's usual mode.
     pub(crate) async fn open(self) -> Stage {
         let mode = self.player.mode();

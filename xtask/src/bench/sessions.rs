@@ -14,12 +14,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Report, Sample};
+use super::{Folder, Report, Sample};
 use crate::family;
 use crate::step::quietly;
 use crate::workspace;
 
-pub(crate) use load::{Folder, Load};
+pub(crate) use load::Load;
 pub(crate) use start::serve;
 
 const SESSIONS: u64 = 10_000;
@@ -61,7 +61,7 @@ pub(super) fn run() -> Result<Report> {
 }
 
 fn measure(viv: &Path, load: &Load, peer: &Path) -> Result<Findings> {
-    let folder = Folder::make()?;
+    let folder = Folder::make(&[])?;
     let cold = start::cold(viv, peer, &folder)?;
     let idle_kib = start::idle(viv, peer, &folder)?;
     let (create, session_bytes, session_descriptors, list) = many_sessions(load, &folder)?;

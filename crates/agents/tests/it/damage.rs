@@ -1,7 +1,10 @@
 //! Captures that were damaged on purpose: no dialogue may panic, lose order or lose a line.
 
+use std::collections::BTreeSet;
+
 use agents::Output;
 use proptest::prelude::*;
+use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::order::check_order;
@@ -107,14 +110,7 @@ proptest! {
         spoils in prop::collection::vec((damage(), any::<usize>(), any::<usize>()), 1..6),
     ) {
         let fixture = which.get(fixtures());
-        let mut lines: Vec<Line> = fixture
-            .lines
-            .iter()
-            .map(|line| match line.get("agent") {
-                Some(native) => Line::Agent(native.to_string().into_bytes()),
-                None => Line::Host(line.clone()),
-            })
-            .collect();
+        let mut lines: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
         for (damage, at, inside) in &spoils {
             apply(&mut lines, damage, *at, *inside);
         }
@@ -132,14 +128,74 @@ proptest! {
     }
 }
 
-#[test]
-fn every_agent_survives_a_huge_line_a_half_line_and_an_unknown_one() {
-    for agent in agents::all() {
-        let huge = Line::Agent(vec![b'x'; 1024 * 1024]);
-        let half = Line::Agent(br#"{"type":"assistant","message":{"#.to_vec());
-        let unknown = Line::Agent(br#"{"type":"hologram","method":"hologram/moved"}"#.to_vec());
-        let outputs = play_damaged(agent.id(), &[huge, half, unknown]);
-        let kept = outputs.iter().filter(|output| matches!(output, Output::Event(draft) if draft.raw.is_some()));
-        assert_eq!(kept.count(), 3, "{}", agent.id());
+/// What nobody understands: a line of 10 MB, one that is no UTF-8, half a line, a type that is new.
+fn nonsense() -> [Line; 4] {
+    let lines: [Vec<u8>; 4] = [
+        vec![b'x'; 10 << 20],
+        b"\xff\xfe{\"type\":\xc3\x28}".to_vec(),
+        br#"{"type":"assistant","message":{"#.to_vec(),
+        br#"{"type":"hologram","method":"hologram/moved"}"#.to_vec(),
+    ];
+    lines.map(Line::Agent)
+}
+
+fn traces(outputs: &[Output]) -> usize {
+    let kept = |output: &&Output| matches!(output, Output::Event(draft) if is_odd(&draft.body) && draft.raw.is_some());
+    outputs.iter().filter(kept).count()
+}
+
+fn is_odd(body: &EventBody) -> bool {
+    match body {
+        EventBody::AgentUnparsed(_) => true,
+        EventBody::ItemCompleted(completed) => completed.item.kind == ItemKind::Unknown,
+        _ => false,
     }
+}
+
+/// How the turns ended, and everything that was said in them.
+fn gist(outputs: &[Output]) -> (Vec<TurnOutcome>, String) {
+    let (mut ends, mut said) = (Vec::new(), String::new());
+    for output in outputs {
+        match output {
+            Output::TurnEnded(outcome) => ends.push(*outcome),
+            Output::Event(draft) => {
+                if let EventBody::ItemCompleted(completed) = &draft.body {
+                    let parts = completed.item.content.iter().filter_map(|part| match part {
+                        ContentPart::Text { text } => Some(text.as_str()),
+                        _ => None,
+                    });
+                    said.extend(parts);
+                }
+            }
+            _ => {}
+        }
+    }
+    (ends, said)
+}
+
+#[test]
+fn every_agent_keeps_what_it_does_not_understand() {
+    for agent in agents::all() {
+        assert_eq!(traces(&play_damaged(agent.id(), &nonsense())), nonsense().len(), "{}", agent.id());
+    }
+}
+
+#[test]
+fn a_turn_goes_on_around_what_nobody_understands() {
+    let mut agents_seen = BTreeSet::new();
+    for fixture in fixtures() {
+        let whole: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
+        // One of each agent's conversations with lines of 10 MB is enough.
+        if !agents_seen.insert(&fixture.agent) {
+            continue;
+        }
+        let middle = whole.len() / 2;
+        let spoiled = [&whole[..middle], &nonsense(), &whole[middle..]].concat();
+        let (expected, outputs) = (play_damaged(&fixture.agent, &whole), play_damaged(&fixture.agent, &spoiled));
+        assert_eq!(gist(&outputs), gist(&expected), "{} {}", fixture.agent, fixture.scenario);
+        assert!(!gist(&expected).0.is_empty(), "{} {} ends no turn", fixture.agent, fixture.scenario);
+        assert_eq!(traces(&outputs), traces(&expected) + nonsense().len(), "{}", fixture.agent);
+        check_order(&outputs);
+    }
+    assert_eq!(agents_seen.len(), agents::all().count() - 1, "an agent has no fixture");
 }

@@ -135,6 +135,16 @@ pub(crate) enum Line {
     Host(Value),
 }
 
+impl Line {
+    /// A line of a fixture, as it was measured.
+    pub(crate) fn of(line: &Value) -> Self {
+        match line.get("agent") {
+            Some(native) => Self::Agent(native.to_string().into_bytes()),
+            None => Self::Host(line.clone()),
+        }
+    }
+}
+
 /// The mock's skeleton of a scenario, where it has it.
 fn mock_skeleton(scenario: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mock/tests/it/snapshots");

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use ::policy::{Action, Effective, RuleRef};
+use ::policy::Effective;
 use protocol::{Code, SessionInfo};
-use sandbox::{Applied, ApplyError, ChangeKind, apply, finish, undo};
+use sandbox::{Applied, ApplyError, ChangeKind, apply, denying, finish, undo};
 
 use super::diff;
 use crate::config::Config;
@@ -59,12 +59,6 @@ pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &Effective) ->
     let workspace = saved.workspace().to_owned();
     let applied = apply(&mut saved, &workspace, None, &|path| denying(policy, path));
     Ok(render(&applied.map_err(|error| not_applied(&error, session))?))
-}
-
-/// The rule that denies writing `path`, if one does.
-fn denying(policy: &Effective, path: &Path) -> Option<RuleRef> {
-    let decision = policy.decide(&Action::Write(Path::new("/workspace").join(path)));
-    (!decision.is_allowed()).then_some(decision.rule)
 }
 
 fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {

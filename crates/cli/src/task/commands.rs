@@ -12,7 +12,7 @@ use super::report::Report;
 use super::{Outcome, Scene, judgement};
 use crate::failure::Failure;
 use crate::name::new_session_id;
-use crate::signals::Signals;
+use crate::signals::{Signals, Stop};
 
 /// Bytes kept of what a command prints.
 const OUTPUT_LIMIT: usize = 1 << 20;
@@ -30,7 +30,11 @@ pub(super) async fn carry_out(
     report.begin(bench.id());
     let journal = bench.journal().clone();
     let (outcome, stop) = tokio::select! {
-        outcome = work(file, scene, &mut bench, report) => (outcome, None),
+        outcome = work(file, scene, &mut bench, report) => {
+            // Somebody stopped it from another terminal: that is what happened, not what it cut.
+            let stop = bench.was_stopped().then_some(Stop::Interrupt);
+            (outcome, stop)
+        }
         stop = signals.received() => (Ok(()), Some(stop)),
     };
     let (reason, message) = match (&outcome, stop) {

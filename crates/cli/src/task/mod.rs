@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::policy::{Setting, choose};
+use crate::reachable::Reachable;
 use crate::signals::{Signals, Stop};
 
 use document::{BackendWord, TaskFile};
@@ -45,14 +46,17 @@ pub(crate) async fn carry_out(
     let config = config.with_env_file(env_file.as_deref())?;
     let scene = Scene::set(&file, &folder, &config, json)?;
     let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(spawner)?).await?;
+    let directory = host::data_dir(&config)?;
+    let reachable = Reachable::open(sessions, &directory);
+    let sessions = &reachable.sessions;
     let mut report = Report::new(&file, json);
     let outcome = if file.prompts.is_empty() {
-        commands::carry_out(&file, &scene, &sessions, &mut report, &mut signals).await
+        commands::carry_out(&file, &scene, sessions, &mut report, &mut signals).await
     } else {
-        prompts::carry_out(&file, &scene, &sessions, &mut report, &mut signals).await
+        prompts::carry_out(&file, &scene, sessions, &mut report, &mut signals).await
     };
-    sessions.close_all().await;
-    let outcome = report.keep(&file, &host::data_dir(&config)?, outcome);
+    reachable.close().await;
+    let outcome = report.keep(&file, &directory, outcome);
     report.tell(&outcome)?;
     match outcome {
         Ok(Outcome::Done) => Ok(ExitCode::SUCCESS),

@@ -10,7 +10,7 @@ use super::document::TaskFile;
 use super::report::Report;
 use super::{Outcome, Scene, judgement};
 use crate::failure::Failure;
-use crate::signals::Signals;
+use crate::signals::{Signals, Stop};
 
 /// Says every prompt and reads every artifact. Sandbox and gateway are gone when this returns.
 pub(super) async fn carry_out(
@@ -40,14 +40,16 @@ pub(super) async fn carry_out(
     report.begin(conversation.id());
     let (outcome, stop) = tokio::select! {
         outcome = talk(file, &conversation, report) => (outcome, None),
-        stop = signals.received() => (Ok(()), Some(stop)),
+        stop = signals.received() => (Ok(true), Some(stop)),
     };
     let id = conversation.id().clone();
     conversation.end().await.map_err(not_reached)?;
     if let Some(stop) = stop {
         return Ok(Outcome::Stopped(stop));
     }
-    outcome?;
+    if !outcome? {
+        return Ok(Outcome::Stopped(Stop::Interrupt));
+    }
     let changes = sessions.changes_directory(&id);
     for artifact in &file.artifacts {
         let path = Path::new(&artifact.path).strip_prefix("/workspace").unwrap_or(Path::new(&artifact.path));
@@ -64,16 +66,20 @@ pub(super) async fn carry_out(
     Ok(Outcome::Done)
 }
 
-async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report) -> Result<(), Failure> {
+/// Says every prompt; false when somebody stopped it from another terminal.
+async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report) -> Result<bool, Failure> {
     for prompt in &file.prompts {
         report.says(&prompt.text);
-        let response: AgentResponse = conversation.ask(prompt.text.as_str()).await.map_err(not_reached)?;
+        let response: AgentResponse = match conversation.ask(prompt.text.as_str()).await {
+            Err(GoalError::Failed { failure: TurnFailure::Interrupted, .. }) => return Ok(false),
+            answered => answered.map_err(not_reached)?,
+        };
         report.answered(&response);
         if let Some(why) = prompt.expect.missed(&response.text) {
             return Err(judgement::unmet(format!("the answer to `{}`: {why}", prompt.text)));
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn not_reached(error: GoalError) -> Failure {

@@ -77,6 +77,11 @@ impl Client {
         self.try_get(path).unwrap()
     }
 
+    #[track_caller]
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        read(self.agent.delete(format!("{}{path}", self.base)).call().unwrap()).unwrap()
+    }
+
     /// Makes a session of the mock agent.
     pub(crate) fn try_create(&self, id: &str) -> Option<Answer> {
         self.try_post(&format!("/v1/sessions/{id}"), &json!({"agent": "mock"}).to_string())

@@ -8,6 +8,7 @@ mod processes;
 mod server;
 mod terminal;
 
+mod attach;
 mod changes;
 mod commands;
 mod crash;
@@ -21,5 +22,7 @@ mod reconnect;
 mod refusals;
 mod replay;
 mod run;
+mod stopping;
+mod tls;
 mod tty;
 mod users;

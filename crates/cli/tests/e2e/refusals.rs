@@ -60,12 +60,8 @@ fn the_server_refuses_and_starts_nothing() {
     for body in ["{", "{}", r#"{"message":7}"#, r#"{"message":"hi","unknown":1}"#] {
         check(&client.post("/v1/sessions/kept/messages", body), 400, "invalid_request");
     }
-    check(
-        &client.post("/v1/sessions/kept/permissions/none/reply", r#"{"reply":"once"}"#),
-        409,
-        "permission_not_pending",
-    );
-    check(&client.post("/v1/sessions/kept/questions/none/reply", r#"{"answers":[]}"#), 409, "question_not_pending");
+    check(&client.post("/v1/sessions/kept/permissions/none/reply", r#"{"reply":"once"}"#), 404, "permission_not_found");
+    check(&client.post("/v1/sessions/kept/questions/none/reply", r#"{"answers":[]}"#), 404, "question_not_found");
     check(&client.get("/v1/nothing"), 404, "route_not_found");
     let huge = json!({"message": "x".repeat(17 << 20)}).to_string();
     check(&client.post("/v1/sessions/kept/messages", &huge), 413, "body_too_large");

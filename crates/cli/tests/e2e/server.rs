@@ -65,6 +65,11 @@ impl Server {
         self.child.stderr.take().unwrap()
     }
 
+    /// Where it listens.
+    pub(crate) fn base(&self) -> &str {
+        self.base.as_ref().unwrap()
+    }
+
     /// Where it listens, without the scheme.
     pub(crate) fn address(&self) -> &str {
         self.base.as_ref().unwrap().strip_prefix("http://").unwrap()

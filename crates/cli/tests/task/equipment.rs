@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::place::{Place, Ran};
 use crate::stub::{Manner, Stub};
 
-const SKILL: &str = "---\nname: tidy\ndescription: Tidies up as VIVTIDYSKILL says\n---\nPut things in order.\n";
+/// What the agents are given in the conformance tests as well.
+const SKILL: &str = include_str!("../../../../tests/conformance/equipment/SKILL.md");
+const SERVER: &str = include_str!("../../../../tests/conformance/equipment/server.sh");
 
 /// The model of the mock: it looks where its skills are.
 const LOOKS: &str = r#"
@@ -17,19 +19,6 @@ rules:
   - when: {step: 1}
     answer: [{tool: {name: run_command, input: {command: [sh, -c, "cat /home/agent/.agents/skills/*/SKILL.md; true"]}}}]
   - answer: [{text: "${tool_result}"}]
-"#;
-
-/// A server of MCP in a few lines of shell: one tool.
-const SERVER: &str = r#"
-while read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-  case "$line" in
-    *'"initialize"'*) result='{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[{"name":"polish","description":"polishes","inputSchema":{"type":"object"}}]}' ;;
-    *) result='{}' ;;
-  esac
-  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
 "#;
 
 fn mock_place() -> Place {
@@ -129,12 +118,12 @@ fn claude_is_told_its_skills_and_its_tools_and_the_next_session_is_not() {
     answer(&task(&place, "claude", equipped));
     let told = stub.calls().iter().map(|call| call.body.to_string()).collect::<String>();
     assert!(told.contains("VIVTIDYSKILL"), "the model never heard of the skill");
-    assert!(told.contains("mcp__shop__polish"), "the model never heard of the tool");
+    assert!(told.contains("mcp__shop__vivpolish"), "the model never heard of the tool");
 
     let before = stub.calls().len();
     answer(&task(&place, "claude", json!({"env_file": ".env"})));
     let told = stub.calls()[before..].iter().map(|call| call.body.to_string()).collect::<String>();
-    assert!(!told.is_empty() && !told.contains("VIVTIDYSKILL") && !told.contains("mcp__shop__polish"));
+    assert!(!told.is_empty() && !told.contains("VIVTIDYSKILL") && !told.contains("mcp__shop__vivpolish"));
     let mut left: Vec<_> =
         std::fs::read_dir(place.path("project")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use jail::{Bind, Plan, ProcessLimits, WorkspacePlan};
-use policy::WorkspaceMode;
+use policy::{DenyGlobs, WorkspaceMode};
 
 use crate::system::System;
 use crate::{SandboxError, SandboxSpec, masks};
 
+/// So many files of a bind workspace are held, each by a mount of its own.
+const MAX_GUARDED: usize = 4096;
 /// One file for so many bytes that can be written: what ext4 gives.
 const BYTES_PER_INODE: u64 = 16 * 1024;
 
@@ -37,16 +39,35 @@ pub(super) fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: ProcessLimits) 
 fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = canonical(directory)?;
-    let hidden = || {
-        masks(&directory, &fs.deny_read).map_err(|source| SandboxError::Create {
-            step: format!("look for what is hidden in `{}`", directory.display()),
+    let found = |denied: &DenyGlobs| {
+        masks(&directory, denied).map_err(|source| SandboxError::Create {
+            step: format!("look for what is denied in `{}`", directory.display()),
             source,
         })
     };
+    let hidden = found(&fs.deny_read)?;
     Ok(match fs.workspace_mode {
-        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden()?, directory },
-        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden()?, directory },
-        WorkspaceMode::Bind => WorkspacePlan::Bind { directory },
+        WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden, directory },
+        WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden, directory },
+        WorkspaceMode::Bind => {
+            let kept = found(&fs.deny_write)?;
+            guardable(hidden.len() + kept.len())?;
+            WorkspacePlan::Bind { hidden, kept, directory }
+        }
+    })
+}
+
+/// Fails where more is denied than can be held, file by file.
+fn guardable(files: usize) -> Result<(), SandboxError> {
+    if files <= MAX_GUARDED {
+        return Ok(());
+    }
+    Err(SandboxError::Unavailable {
+        missing: format!(
+            "`fs.workspace: bind` holds `fs.deny_read` and `fs.deny_write` by a mount a file, and {files} files are \
+             denied: more than {MAX_GUARDED}"
+        ),
+        fix: "set `fs.workspace: overlay`, or deny whole directories".to_owned(),
     })
 }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use policy::FileDenials;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub(crate) struct Manifest {
     /// What we wrote to the host ourselves: not a change by somebody else, however young it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) known: Vec<Known>,
+    /// What the sandbox's own policy denies.
+    #[serde(default)]
+    pub(crate) denials: FileDenials,
 }
 
 /// One change, and what it was copied from.

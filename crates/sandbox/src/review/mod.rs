@@ -20,7 +20,7 @@ mod saved;
 mod stamp;
 pub(crate) mod walk;
 
-pub use apply::{Applied, ApplyError, Difference, Reason, Refusal, Rules, apply, finish, undo};
+pub use apply::{Applied, ApplyError, Difference, Reason, Refusal, Rules, apply, denying, finish, undo};
 pub use change::{Entry, SavedChange, UnsavedReason};
 pub use render::{render_diff, render_stat};
 pub use saved::{ChangeStat, LineCount, SavedChanges, discard};

@@ -60,7 +60,9 @@ pub(crate) fn save(layers: &Layers, into: &Path, reread: Reread) -> io::Result<S
     contents.sync()?;
     let workspace = layers.lower.clone();
     let known = last.known();
-    let manifest = Manifest { version: Manifest::VERSION, workspace, since_nanos, saved_nanos, changes, known };
+    let denials = layers.denials.clone();
+    let manifest =
+        Manifest { version: Manifest::VERSION, workspace, since_nanos, saved_nanos, changes, known, denials };
     manifest.write(into)?;
     forget(into, &contents, &manifest)?;
     Ok(SavedChanges::new(into, manifest))

@@ -3,16 +3,17 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use sandbox::{ChangeKind, Sandbox, SavedChanges};
+use sandbox::{ApplyError, ChangeKind, Sandbox, SandboxSpec, SavedChanges, apply};
 
-use crate::{Promise, Subject, shell, spec, text};
+use crate::{Promise, Subject, policy, shell, spec, text};
 
 pub(crate) fn walled() -> Vec<Promise> {
     crate::tests![
         changes_of_an_overlay_are_listed_deletions_first,
         what_is_saved_and_applied_is_what_the_sandbox_saw,
         changes_are_there_again_in_the_next_sandbox,
-        what_the_host_changed_meanwhile_is_a_conflict
+        what_the_host_changed_meanwhile_is_a_conflict,
+        what_its_own_policy_denied_is_not_applied_by_anybody
     ]
 }
 
@@ -80,6 +81,24 @@ async fn what_the_host_changed_meanwhile_is_a_conflict(subject: Subject) {
         let conflicts: Vec<_> = saved.changes().filter(|change| change.conflict).map(|change| &change.path).collect();
         assert_eq!(conflicts, ["fresh", "kept/file"].map(std::path::Path::new));
     }
+}
+
+async fn what_its_own_policy_denied_is_not_applied_by_anybody(subject: Subject) {
+    let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
+    let narrowed = policy(&subject, &[("ld.so.cache]", "ld.so.cache]\n  deny_write: [\"kept/**\"]")]);
+    let given = SandboxSpec { policy: narrowed, ..spec(&subject, Some(host.path().to_owned())) };
+    let sandbox = subject.backend.create(given).await.expect("sandbox");
+    shell(&*sandbox, "echo theirs > kept/file; echo theirs > free").await;
+    drop(save_and_end(sandbox, &kept).await);
+
+    let mut saved = SavedChanges::open(kept.path()).expect("saved");
+    let refused = apply(&mut saved, host.path(), None, &|_| None).expect_err("applied what was denied");
+    let ApplyError::Refused(refusals) = refused else { panic!("{refused}") };
+    let told: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["`kept/file`: denied by fs.deny_write: \"kept/**\" (test:6)"]);
+    apply(&mut saved, host.path(), Some(&["free".as_ref()]), &|_| None).expect("what was not denied");
+    assert_eq!(fs::read_to_string(host.path().join("kept/file")).expect("file"), "before\n");
+    assert_eq!(fs::read_to_string(host.path().join("free")).expect("file"), "theirs\n");
 }
 
 async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
@@ -157,7 +176,7 @@ async fn what_is_saved_and_applied_is_what_the_sandbox_saw(subject: Subject) {
     let mut changes = SavedChanges::save_final(&layers, &directory).expect("save");
     drop((sandbox, layers));
     assert!(changes.change("touched".as_ref()).is_none(), "a file that was only touched did not change");
-    sandbox::apply(&mut changes, host.path(), None, &|_| None).expect("apply");
+    apply(&mut changes, host.path(), None, &|_| None).expect("apply");
     assert_eq!(listing_on_host(host.path()), seen);
     sandbox::undo(&directory).expect("undo");
     assert_eq!(listing_on_host(host.path()), before);

@@ -13,6 +13,7 @@ pub(crate) fn walled() -> Vec<Promise> {
         memory_over_the_limit_is_not_had,
         a_command_that_ran_out_of_memory_is_told_apart,
         processes_over_the_limit_are_not_had,
+        what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start,
         a_hundred_sandboxes_at_once_leave_nothing
     ]
 }
@@ -21,6 +22,42 @@ async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
     let sandbox = make(&subject).await;
     assert!(sandbox.take_listener(Port::Models).is_some() && sandbox.take_listener(Port::Egress).is_some());
     assert!(sandbox.take_listener(Port::Models).is_none());
+}
+
+async fn what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start(subject: Subject) {
+    let host = tempfile::tempdir().expect("workspace");
+    for file in [".env", ".git/config", ".git/hooks/old", "secrets/key", "free"] {
+        std::fs::create_dir_all(host.path().join(file).parent().expect("parent")).expect("directory");
+        std::fs::write(host.path().join(file), "before\n").expect("file");
+    }
+    let denied =
+        "ld.so.cache]\n  deny_read: [\"**/.env\", \"secrets/**\"]\n  deny_write: [\".git/hooks/**\", \".git/config\"]";
+    let mut bind = spec(&subject, Some(host.path().to_owned()));
+    bind.policy = policy(&subject, &[("workspace: overlay", "workspace: bind"), ("ld.so.cache]", denied)]);
+    let sandbox = subject.backend.create(bind).await.expect("sandbox");
+    for key in ["fs.deny_read", "fs.deny_write"] {
+        assert_eq!(sandbox.effective()[key]["state"], "weaker", "{key}");
+    }
+    let read = text(&shell(&*sandbox, "cat .env free; ls -A secrets").await.stdout);
+    assert_eq!(read, "before\n", "what is hidden was seen");
+    for attack in [
+        "echo x > .git/config",
+        "echo x > .git/hooks/pre-commit",
+        "rm -f .git/config",
+        "mv .git/hooks elsewhere",
+        "ln -f free .git/hooks/old",
+        "umount .git/config",
+        "echo x > .env",
+    ] {
+        let result = shell(&*sandbox, attack).await;
+        assert_ne!(result.exit.code, Some(0), "`{attack}` went through");
+    }
+    assert_eq!(shell(&*sandbox, "echo after > free").await.exit.code, Some(0));
+    let on_host = |file: &str| std::fs::read_to_string(host.path().join(file)).expect("file");
+    for file in [".env", ".git/config", ".git/hooks/old", "secrets/key"] {
+        assert_eq!(on_host(file), "before\n", "{file}");
+    }
+    assert_eq!(on_host("free"), "after\n");
 }
 
 /// Whether this machine and user can enforce every limit.

@@ -1,19 +1,20 @@
 //! A session as one file, out and in.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
-use http_body_util::BodyExt;
 use protocol::{Code, SessionId, SessionInfo};
 use tokio_util::io::ReaderStream;
 
 use crate::error::ApiError;
 use crate::extract::Path;
+use crate::idempotency::Named;
+use crate::routes::sessions::made;
+use crate::spool::{not_kept, spool};
 use crate::state::AppState;
 
 /// `GET …/export`: everything about a session in one tar: record, bodies of model calls, diff, policy.
@@ -46,28 +47,16 @@ pub(crate) async fn export(State(state): State<AppState>, Path(id): Path<Session
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, description = "The session.", body = SessionInfo)),
 )]
-pub(crate) async fn import(State(state): State<AppState>, request: Request) -> Result<Json<SessionInfo>, ApiError> {
-    let bundle = spool(request.into_body(), state.config.bundle_bytes).await?;
-    Ok(Json(state.sessions.import(bundle).await?))
-}
-
-/// The body in a file without a name: a bundle may be larger than memory.
-async fn spool(mut body: Body, most: u64) -> Result<File, ApiError> {
-    let mut file = tempfile::tempfile().map_err(|error| unreadable(&error))?;
-    let mut length = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
-        let Some(data) = frame.data_ref() else { continue };
-        length += data.len() as u64;
-        if length > most {
-            return Err(ApiError::new(Code::BodyTooLarge, format!("a bundle has at most {most} bytes")));
-        }
-        file.write_all(data).map_err(|error| unreadable(&error))?;
-    }
-    file.seek(SeekFrom::Start(0)).map_err(|error| unreadable(&error))?;
-    Ok(file)
+pub(crate) async fn import(
+    State(state): State<AppState>,
+    named: Option<Extension<Named>>,
+    request: Request,
+) -> Result<Json<SessionInfo>, ApiError> {
+    let bundle = spool(request.into_body(), state.config.bundle_bytes, |_| ()).await?;
+    let bundle = bundle.into_file().map_err(|error| not_kept(&error))?;
+    made(&state, named.as_deref(), state.sessions.import(bundle).await).map(Json)
 }
 
 fn unreadable(error: &io::Error) -> ApiError {
-    ApiError::new(Code::Internal, format!("the bundle cannot be kept: {error}"))
+    ApiError::new(Code::Internal, format!("the bundle cannot be read: {error}"))
 }

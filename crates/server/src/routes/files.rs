@@ -9,7 +9,7 @@ use std::path::Path as FilePath;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use futures_util::TryStreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use sandbox::{ArchiveCap, ByteRange, ByteStream, Depth, Existing};
@@ -17,10 +17,10 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::error::ApiError;
 use crate::extract::{Json as JsonBody, Query};
+use crate::list::{ListQuery, cut};
 use crate::state::AppState;
 use crate::wire::files::{
-    EntryList, FsAction, FsEntry, FsMoveBody, FsMoved, FsStat, FsUploaded, FsWritten, InSession, MaybePath, OnePath,
-    RemoveQuery,
+    FsAction, FsEntry, FsMoveBody, FsMoved, FsStat, FsUploaded, FsWritten, InSession, MaybePath, OnePath, RemoveQuery,
 };
 
 /// Names of one directory that are told.
@@ -32,17 +32,23 @@ const MOST_ENTRIES: usize = 10_000;
     path = "/v1/fs/entries",
     operation_id = "fs_entries",
     tag = "fs",
-    params(MaybePath),
-    responses((status = 200, description = "Sorted by name.", body = Vec<FsEntry>)),
+    params(MaybePath, ListQuery),
+    responses((status = 200, description = "Sorted by name.", body = Vec<FsEntry>, headers(
+        ("x-viv-next-cursor" = Option<String>, description = "`cursor` of the next page, if there is one."),
+    ))),
 )]
 pub(crate) async fn entries(
     State(state): State<AppState>,
     Query(query): Query<MaybePath>,
-) -> Result<EntryList, ApiError> {
+    Query(page): Query<ListQuery>,
+) -> Result<Response, ApiError> {
     let sandbox = state.sessions.sandbox(&query.session_id)?;
     let path = query.path.unwrap_or_default();
     let listing = sandbox.files().list(FilePath::new(&path), MOST_ENTRIES).await?;
-    Ok(Json(listing.entries.into_iter().map(FsEntry::from).collect()))
+    let entries: Vec<FsEntry> = listing.entries.into_iter().map(FsEntry::from).collect();
+    let (entries, next) = cut(entries, &page, |entry| entry.name().to_owned())?;
+    let next = AppendHeaders(next.map(|next| ("x-viv-next-cursor", next)));
+    Ok((next, Json(entries)).into_response())
 }
 
 /// `GET /v1/fs/file`: the content of a file.

@@ -6,7 +6,8 @@ use http::StatusCode;
 use protocol::{PermissionId, SessionId};
 
 use crate::error::ApiError;
-use crate::extract::Path;
+use crate::extract::{Path, Query};
+use crate::list::{ListQuery, cut, in_order};
 use crate::state::AppState;
 use crate::wire::GrantList;
 
@@ -16,14 +17,17 @@ use crate::wire::GrantList;
     path = "/v1/sessions/{session_id}/grants",
     operation_id = "list_grants",
     tag = "pending",
-    params(("session_id" = SessionId, Path)),
+    params(("session_id" = SessionId, Path), ListQuery),
     responses((status = 200, description = "Oldest first.", body = GrantList)),
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<GrantList>, ApiError> {
-    Ok(Json(GrantList { grants: state.sessions.grants(&id).await? }))
+    let grants = state.sessions.grants(&id).await?;
+    let (grants, next_cursor) = cut(grants, &query, |grant| in_order(grant.grant_id.as_str()))?;
+    Ok(Json(GrantList { grants, next_cursor }))
 }
 
 /// `DELETE …/grants/{grant_id}`: takes it back; the next time the agent asks again.

@@ -19,7 +19,7 @@ use crate::wire::{MessageBody, RawQuery};
     path = "/v1/sessions/{session_id}/messages",
     operation_id = "post_message",
     tag = "sessions",
-    params(("session_id" = SessionId, Path), ("Idempotency-Key" = Option<String>, Header, description = "Names the message when its body does not: sent twice, it is taken once.")),
+    params(("session_id" = SessionId, Path)),
     request_body = MessageBody,
     responses((status = 204, description = "Taken, and on record.")),
 )]
@@ -42,7 +42,7 @@ pub(crate) async fn send(
     path = "/v1/sessions/{session_id}/messages/stream",
     operation_id = "post_message_stream",
     tag = "sessions",
-    params(("session_id" = SessionId, Path), RawQuery, ("Idempotency-Key" = Option<String>, Header, description = "Names the message when its body does not: sent twice, it is taken once.")),
+    params(("session_id" = SessionId, Path), RawQuery),
     request_body = MessageBody,
     responses((status = 200, description = "Events of the turn, up to its end or to the first a person must look at.", body = Event, content_type = "text/event-stream")),
 )]

@@ -1,15 +1,18 @@
 //! Sessions as a whole.
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::StatusCode;
 use protocol::{Code, CreateSession, SessionId, SessionInfo};
+use session::SessionError;
 use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::extract::{Json as Body, OptionalJson, Path, Query};
+use crate::idempotency::Named;
+use crate::list::ListQuery;
 use crate::state::AppState;
-use crate::wire::{Created, ForkBody, ListQuery, RenameBody, SessionList, SessionPolicy};
+use crate::wire::{Created, ForkBody, RenameBody, SessionList, SessionPolicy};
 
 /// `GET /v1/sessions`: all of them, or a page when `limit` or `cursor` is given.
 #[utoipa::path(
@@ -24,9 +27,9 @@ pub(crate) async fn list(
     State(state): State<AppState>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<SessionList>, ApiError> {
+    let limit = query.limit();
     let cursor = query.cursor.map(|cursor| cursor.parse()).transpose();
     let cursor = cursor.map_err(|_| ApiError::new(Code::InvalidRequest, "`cursor` is no place in the list"))?;
-    let limit = query.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let page = state.sessions.list(cursor, limit)?;
     Ok(Json(SessionList { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -60,9 +63,11 @@ pub(crate) async fn show(
 pub(crate) async fn create(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
+    named: Option<Extension<Named>>,
     Body(request): Body<CreateSession>,
 ) -> Result<Json<Created>, ApiError> {
-    let info = state.sessions.create(id, request, state.config.options.clone()).await?;
+    let created = state.sessions.create(id, request, state.config.options.clone()).await;
+    let info = made(&state, named.as_deref(), created)?;
     Ok(Json(Created { healthy: true, native_session_id: info.native_session_id }))
 }
 
@@ -128,7 +133,7 @@ pub(crate) async fn terminate(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
 ) -> Result<StatusCode, ApiError> {
-    state.sessions.terminate(&id).await?;
+    state.terminate(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -145,12 +150,36 @@ pub(crate) async fn terminate(
 pub(crate) async fn fork(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
+    named: Option<Extension<Named>>,
     OptionalJson(body): OptionalJson<ForkBody>,
 ) -> Result<Json<SessionInfo>, ApiError> {
     let (new, title) = body.map_or((None, None), |body| (body.session_id, body.title));
-    let fresh = || SessionId::new(Uuid::now_v7().to_string());
-    let new = new.map_or_else(fresh, Ok).map_err(|error| ApiError::new(Code::Internal, error.to_string()))?;
-    Ok(Json(state.sessions.fork(&id, new, title).await?))
+    let new = new.map_or_else(|| fresh_id(named.as_deref()), Ok)?;
+    made(&state, named.as_deref(), state.sessions.fork(&id, new, title).await).map(Json)
+}
+
+/// An id nobody chose: that of the request where it has a name, so that it makes the same session each time.
+pub(crate) fn fresh_id(named: Option<&Named>) -> Result<SessionId, ApiError> {
+    let fresh = || {
+        let id = SessionId::new(Uuid::now_v7().to_string());
+        id.map_err(|error| ApiError::new(Code::Internal, error.to_string()))
+    };
+    named.map_or_else(fresh, Named::session_id)
+}
+
+/// A session that was made; by this request, or by this very request before it was broken off.
+pub(crate) fn made(
+    state: &AppState,
+    named: Option<&Named>,
+    outcome: Result<SessionInfo, SessionError>,
+) -> Result<SessionInfo, ApiError> {
+    match (outcome, named) {
+        (Err(SessionError::AlreadyExists(id)), Some(named)) if named.is_again() => {
+            let there = state.sessions.get(&id)?;
+            if named.has_made(&there) { Ok(there) } else { Err(SessionError::AlreadyExists(id).into()) }
+        }
+        (outcome, _) => Ok(outcome?),
+    }
 }
 
 /// `DELETE /v1/sessions/{session_id}`: ends it if it runs, and forgets all of it but what it cost.
@@ -163,6 +192,7 @@ pub(crate) async fn fork(
     responses((status = 204, description = "It is gone; its id is never used again.")),
 )]
 pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
+    state.terminate(&id).await?;
     state.sessions.delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
+use crate::list::{ListQuery, cut};
 use crate::state::AppState;
 use crate::wire::UsageQuery;
 
@@ -20,6 +21,8 @@ pub(crate) struct UsageList {
     by: &'static str,
     since_ms: i64,
     rows: Vec<Used>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
 /// What one session, account, user, agent, model or day used. Money is in pico-dollars (10⁻¹² USD).
@@ -55,7 +58,9 @@ pub(crate) async fn list(
     let by = by(query.by.as_deref())?;
     let since_ms = since_ms(query.since.as_deref())?;
     let rows = state.sessions.usage(by, since_ms).await?.into_iter().map(Used::from).collect();
-    Ok(Json(UsageList { by: by.as_str(), since_ms, rows }))
+    let page = ListQuery { limit: query.limit, cursor: query.cursor };
+    let (rows, next_cursor) = cut(rows, &page, |used: &Used| used.name.clone())?;
+    Ok(Json(UsageList { by: by.as_str(), since_ms, rows, next_cursor }))
 }
 
 /// `GET /v1/sessions/{session_id}/usage`: what one session used so far.

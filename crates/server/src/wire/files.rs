@@ -12,9 +12,6 @@ use utoipa::{IntoParams, ToSchema};
 /// Where the workspace is, inside.
 const WORKSPACE: &str = "/workspace";
 
-/// `GET /v1/fs/entries`.
-pub(crate) type EntryList = axum::Json<Vec<FsEntry>>;
-
 /// A path that must be named.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -82,6 +79,12 @@ pub(crate) struct FsEntry {
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
+}
+
+impl FsEntry {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 /// What is at a path.

@@ -52,7 +52,7 @@ async fn a_token_opens_what_it_is_good_for_and_nothing_else() {
     assert_eq!(call(&stage, "answerer", "GET", "/v1/sessions/s1", "").await.status, 403);
     let reply = "/v1/sessions/s1/permissions/per_1_1/reply";
     assert_eq!(call(&stage, "driver", "POST", reply, r#"{"reply":"once"}"#).await.status, 403);
-    assert_eq!(call(&stage, "answerer", "POST", reply, r#"{"reply":"once"}"#).await.status, 409);
+    assert_eq!(call(&stage, "answerer", "POST", reply, r#"{"reply":"once"}"#).await.status, 404);
     assert_eq!(call(&stage, "admin", "POST", "/v1/sessions/s1/terminate", "").await.status, 204);
     assert_eq!(call(&stage, "nobody", "GET", "/v1/sessions", "").await.status, 401);
 }

@@ -97,7 +97,7 @@ pub(crate) fn be_the_server(directory: &Path) -> ExitCode {
     runtime.block_on(async {
         let sessions = open(directory);
         sessions.recover().await.unwrap();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(socket(directory)) };
+        let listeners = Listeners { tcp: Vec::new(), unix: Some(socket(directory)), ..Listeners::default() };
         serve(listeners, config(), sessions, |_| {}, std::future::pending()).await.unwrap();
     });
     ExitCode::SUCCESS

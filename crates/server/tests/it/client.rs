@@ -55,6 +55,16 @@ impl Client {
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
+    /// What a stream says up to and with `wanted`; it then is dropped.
+    pub(crate) async fn first_text(&self, request: Request<Body>, wanted: &str) -> String {
+        let (mut body, mut text) = (self.app.clone().oneshot(request).await.unwrap().into_body(), String::new());
+        while !text.contains(wanted) {
+            let piece = body.frame().await.unwrap().unwrap();
+            text.push_str(std::str::from_utf8(piece.data_ref().unwrap()).unwrap());
+        }
+        text
+    }
+
     /// The first `count` frames of a stream, which then is dropped.
     pub(crate) async fn first_frames(&self, path: &str, count: usize) -> Vec<Frame> {
         let response = self.app.clone().oneshot(request(Method::GET, path, "")).await.unwrap();
@@ -78,6 +88,8 @@ pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Frame {
     pub(crate) id: Option<u64>,
+    /// The id as it came.
+    pub(crate) token: String,
     pub(crate) event: String,
     pub(crate) data: String,
 }
@@ -95,7 +107,10 @@ pub(crate) fn frames(text: &str) -> Vec<Frame> {
         let mut frame = Frame::default();
         for line in block.lines() {
             match line.split_once(": ") {
-                Some(("id", value)) => frame.id = value.parse().ok(),
+                Some(("id", value)) => {
+                    frame.id = value.parse().ok();
+                    value.clone_into(&mut frame.token);
+                }
                 Some(("event", value)) => value.clone_into(&mut frame.event),
                 Some(("data", value)) => frame.data.push_str(value),
                 _ => {}

@@ -12,15 +12,19 @@ mod bodies;
 mod changes;
 mod child;
 mod client;
+mod defects;
 mod document;
 mod events;
+mod feed;
 mod files;
 mod full_disk;
 mod grants;
+mod idempotency;
 mod killing;
 mod lifetime;
 mod messages;
 mod refusals;
+mod replays;
 mod sessions;
 mod sockets;
 mod stage;
@@ -47,17 +51,21 @@ fn main() -> ExitCode {
     let trials = [
         document::trials(),
         refusals::trials(),
+        replays::trials(),
         access::trials(),
         agents::trials(),
         files::trials(),
         grants::trials(),
+        idempotency::trials(),
         lifetime::trials(),
         tokens::trials(),
         sessions::trials(),
         messages::trials(),
         events::trials(),
+        feed::trials(),
         answers::trials(),
         bodies::trials(),
+        defects::trials(),
         sockets::trials(),
         usage::trials(),
         changes::trials(),

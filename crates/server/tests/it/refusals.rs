@@ -67,10 +67,10 @@ async fn every_refusal_is_a_problem_document() {
         (get("/v1/sessions/s1/events?limit=many"), 400, "invalid_request"),
         (get("/v1/sessions?cursor=somewhere"), 400, "invalid_request"),
         (post("/v1/sessions/nobody/terminate", "{}"), 404, "session_not_found"),
-        (post("/v1/sessions/s1/permissions/per_9_9/reply", r#"{"reply":"once"}"#), 409, "permission_not_pending"),
+        (post("/v1/sessions/s1/permissions/per_9_9/reply", r#"{"reply":"once"}"#), 404, "permission_not_found"),
         (post("/v1/sessions/s1/permissions/per_9_9/reply", r#"{"reply":"perhaps"}"#), 400, "invalid_request"),
-        (post("/v1/sessions/s1/questions/que_9_9/reply", r#"{"answers":[["a"]]}"#), 409, "question_not_pending"),
-        (post("/v1/sessions/s1/questions/que_9_9/reject", "{}"), 409, "question_not_pending"),
+        (post("/v1/sessions/s1/questions/que_9_9/reply", r#"{"answers":[["a"]]}"#), 404, "question_not_found"),
+        (post("/v1/sessions/s1/questions/que_9_9/reject", "{}"), 404, "question_not_found"),
     ];
     for (request, status, code) in refused {
         let what = format!("{} {}", request.method(), request.uri());

@@ -12,6 +12,7 @@ crate::trials!(
     of_two_creates_at_once_one_is_a_conflict,
     terminating_is_quick_final_and_idempotent,
     the_list_goes_on_where_it_stopped,
+    every_list_goes_on_where_it_stopped,
     the_agents_are_listed,
     what_is_not_understood_of_an_agent_is_counted,
     the_directory_is_where_the_agent_works,
@@ -113,4 +114,52 @@ async fn the_directory_is_where_the_agent_works() {
     assert_eq!(stage.client.post("/v1/sessions/s1", &body).await.status, 200);
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/file made.md"}"#).await;
     assert!(workspace.join("made.md").exists());
+}
+
+/// Every item of a list, page by page.
+async fn paged(stage: &Stage, path: &str, list: &str) -> Vec<serde_json::Value> {
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let page = stage.client.get(&format!("{path}{separator}limit=2{cursor}")).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        let header = page.headers.get("x-viv-next-cursor").map(|value| value.to_str().unwrap().to_owned());
+        let body = page.json();
+        let items = if list.is_empty() { &body } else { &body[list] };
+        assert!(items.as_array().unwrap().len() <= 2, "{path}");
+        all.extend(items.as_array().unwrap().iter().cloned());
+        match header.or(body["nextCursor"].as_str().map(str::to_owned)) {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return all,
+        }
+    }
+}
+
+async fn every_list_goes_on_where_it_stopped() {
+    let stage = Stage::new();
+    for number in 0..5 {
+        let id = format!("s{number}");
+        stage.session(&id).await;
+        for text in ["/ask hello", "/question"] {
+            let body = json!({"message": text}).to_string();
+            stage.client.post(&format!("/v1/sessions/{id}/messages/stream"), &body).await;
+        }
+        let file = format!("/v1/fs/mkdir?session_id=s0&path=d{number}");
+        assert_eq!(stage.client.post(&file, "").await.status, 200);
+    }
+    for (path, list) in [
+        ("/v1/pending", "pending"),
+        ("/v1/sessions/s1/pending", "pending"),
+        ("/v1/sessions", "sessions"),
+        ("/v1/usage?by=session", "rows"),
+        ("/v1/sessions/s1/grants", "grants"),
+        ("/v1/fs/entries?session_id=s0", ""),
+    ] {
+        let whole = stage.client.get(path).await.json();
+        let whole = if list.is_empty() { whole } else { whole[list].clone() };
+        assert_eq!(paged(&stage, path, list).await, *whole.as_array().unwrap(), "{path}");
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let refused = stage.client.get(&format!("{path}{separator}cursor=somewhere")).await;
+        assert_eq!(refused.status, 400, "{path}");
+    }
 }

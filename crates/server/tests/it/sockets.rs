@@ -34,8 +34,11 @@ impl Running {
         let sessions = open(directory.path());
         let (stop, stopped) = oneshot::channel::<()>();
         let (bound, address) = oneshot::channel();
-        let listeners =
-            Listeners { tcp: vec!["127.0.0.1:0".parse().unwrap()], unix: Some(directory.path().join("viv.sock")) };
+        let listeners = Listeners {
+            tcp: vec!["127.0.0.1:0".parse().unwrap()],
+            unix: Some(directory.path().join("viv.sock")),
+            tls: None,
+        };
         let server = tokio::spawn(async move {
             let told = |addresses: &[SocketAddr]| bound.send(addresses[0]).unwrap();
             serve(listeners, config, sessions, told, async { stopped.await.unwrap_or(()) }).await
@@ -102,7 +105,7 @@ async fn tcp_needs_a_token_and_the_own_socket_does_not() {
 
 async fn without_tokens_only_this_machine_is_served() {
     let directory = tempfile::tempdir().unwrap();
-    let listeners = Listeners { tcp: vec!["0.0.0.0:0".parse().unwrap()], unix: None };
+    let listeners = Listeners { tcp: vec!["0.0.0.0:0".parse().unwrap()], unix: None, tls: None };
     let refused = serve(listeners, config(), open(directory.path()), |_| {}, std::future::pending()).await;
     assert!(matches!(refused, Err(ServeError::OpenToOthers(_))));
 }

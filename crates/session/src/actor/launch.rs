@@ -24,7 +24,7 @@ use crate::receipts::Receipts;
 use crate::recorder::Recorder;
 use crate::recovery;
 use crate::replay::Origin;
-use crate::seat::Seat;
+use crate::seat::{Departure, Seat};
 use crate::shelf::blocking;
 use crate::skills::Equipment;
 use crate::turn::Phase;
@@ -46,6 +46,7 @@ impl Actor {
                 actor.run(commands).await;
             }
             Err(error) => {
+                seat.depart(if seat.journal.get().is_some() { Departure::Ended } else { Departure::NotMade });
                 host.leave(&seat);
                 let _ = ready.send(Err(error));
             }
@@ -53,23 +54,19 @@ impl Actor {
     }
 
     /// Serves a session that ran before; its agent starts with the next message.
-    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, mut commands: mpsc::Receiver<Command>) {
+    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Command>) {
         let error = match Self::remember(&host, &seat).await {
             Ok(actor) => return actor.run(commands).await,
             Err(error) => set_aside(&host, &seat, error).await,
         };
+        seat.depart(match error {
+            SessionError::Ended(_) => Departure::Ended,
+            SessionError::RunElsewhere(_) => Departure::RunElsewhere,
+            SessionError::ShuttingDown => Departure::HostCloses,
+            SessionError::Damaged { .. } => Departure::Damaged,
+            _ => Departure::Unreadable,
+        });
         host.leave(&seat);
-        commands.close();
-        while let Some(command) = commands.recv().await {
-            command.refuse(match error {
-                SessionError::Ended(_) => SessionError::Ended(seat.id.clone()),
-                SessionError::RunElsewhere(_) => SessionError::RunElsewhere(seat.id.clone()),
-                SessionError::Damaged { ref id, ref flaw } => {
-                    SessionError::Damaged { id: id.clone(), flaw: flaw.clone() }
-                }
-                _ => SessionError::Unreadable(seat.id.clone()),
-            });
-        }
         tracing::warn!(session = %seat.id, %error, "a session cannot go on");
     }
 

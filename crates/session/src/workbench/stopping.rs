@@ -1,11 +1,14 @@
 //! Who else may end a session of commands: whoever says so by its id.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::SessionError;
 use crate::command::Command;
+use crate::seat::{Departure, Seat};
 
 /// Hears what others ask of a session that takes no messages.
 pub(super) struct Stopping {
@@ -14,15 +17,25 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    pub(super) fn watch(tasks: &TaskTracker, commands: mpsc::Receiver<Command>) -> Self {
+    pub(super) fn watch(tasks: &TaskTracker, seat: &Arc<Seat>, commands: mpsc::Receiver<Command>) -> Self {
         let this = Self { asked: CancellationToken::new(), ended: CancellationToken::new() };
-        tasks.spawn(hear(commands, this.asked.clone(), this.ended.clone()));
+        let (seat, asked, ended) = (seat.clone(), this.asked.clone(), this.ended.clone());
+        tasks.spawn(async move {
+            let mut commands = commands;
+            hear(&mut commands, asked, ended).await;
+            seat.depart(Departure::Ended);
+        });
         this
     }
 
     /// Returns when somebody asked for the end.
     pub(super) async fn asked(&self) {
         self.asked.cancelled().await;
+    }
+
+    /// Whether somebody did.
+    pub(super) fn was_asked(&self) -> bool {
+        self.asked.is_cancelled()
     }
 
     /// The session has ended: whoever asked for it is told.
@@ -37,7 +50,7 @@ impl Drop for Stopping {
     }
 }
 
-async fn hear(mut commands: mpsc::Receiver<Command>, asked: CancellationToken, ended: CancellationToken) {
+async fn hear(commands: &mut mpsc::Receiver<Command>, asked: CancellationToken, ended: CancellationToken) {
     loop {
         let command = tokio::select! {
             command = commands.recv() => command,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use protocol::{
-    EventBody, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionStatus, SessionId,
-    TurnOutcome,
+    EventBody, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId, QuestionStatus,
+    SessionId, TurnOutcome,
 };
 use session::{Request, SessionError, Timing};
 
@@ -153,5 +153,8 @@ async fn an_answer_to_nothing_is_refused() {
     let session = stage.session("s1").await;
     let unknown = PermissionId::new("per_1_1").unwrap();
     let refused = stage.sessions.reply_permission(&session, &unknown, PermissionReply::Always).await;
-    assert!(matches!(refused, Err(SessionError::PermissionNotPending(_))));
+    assert!(matches!(refused, Err(SessionError::PermissionNotFound(_))));
+    let unknown = QuestionId::new("que_1_1").unwrap();
+    let refused = stage.sessions.reject_question(&session, &unknown).await;
+    assert!(matches!(refused, Err(SessionError::QuestionNotFound(_))));
 }

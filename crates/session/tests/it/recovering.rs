@@ -17,6 +17,7 @@ crate::trials!(
     what_waited_still_waits_and_comes_first,
     what_waited_can_be_gone_on_with_without_a_message,
     a_damaged_journal_is_told_and_harms_no_other_session,
+    everybody_who_asks_a_session_that_cannot_go_on_hears_why,
     the_same_message_is_taken_once_over_a_restart,
     a_session_that_was_closed_in_order_can_go_on,
     recovering_twice_changes_nothing,
@@ -138,6 +139,28 @@ async fn a_damaged_journal_is_told_and_harms_no_other_session() {
     assert_eq!(refused.code().as_str(), "journal_unavailable", "{refused}");
     assert_eq!(outcome(&stage.turn(&id("whole"), "/echo on").await), Some(TurnOutcome::Completed));
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "evidence was changed");
+}
+
+/// Among many who ask at once, some find the actor that is just failing: before, they heard that the session ended.
+async fn everybody_who_asks_a_session_that_cannot_go_on_hears_why() {
+    let directory = directory();
+    let path = directory.path().join("data/trajectory/broken.jsonl");
+    die_after(&directory, async |stage: Stage| {
+        stage.session("broken").await;
+    });
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [b"!", &bytes[1..]].concat()).unwrap();
+    let stage = Stage::on(directory, Timing::default());
+    for _ in 0..200 {
+        let asking = (0..8).map(|_| {
+            let sessions = stage.sessions.clone();
+            tokio::spawn(async move { sessions.interrupt(&id("broken")).await.unwrap_err() })
+        });
+        for asked in asking.collect::<Vec<_>>() {
+            let refused = asked.await.unwrap();
+            assert_eq!(refused.code().as_str(), "journal_unavailable", "{refused}");
+        }
+    }
 }
 
 async fn the_same_message_is_taken_once_over_a_restart() {

@@ -11,6 +11,7 @@ use super::walk::Region;
 use super::writer::Writer;
 use super::{Journal, JournalError, line};
 use crate::Clock;
+use crate::feed::{Growth, Mark};
 use crate::guard::lock;
 
 /// One session's records as JSON lines.
@@ -23,6 +24,9 @@ pub struct FileJournal {
     writer: Mutex<Writer>,
     synced: Mutex<Synced>,
     last: watch::Sender<u64>,
+    /// Who is told that this one has grown, and whether that was done.
+    growth: Option<Arc<Growth>>,
+    mark: Mark,
 }
 
 /// A journal, and what was found when it was opened.
@@ -50,7 +54,14 @@ impl FileJournal {
         let (writer, torn_bytes) = Writer::open(&path, &session)?;
         let last = watch::Sender::new(writer.stamp.sequence);
         let (writer, synced) = (Mutex::new(writer), Mutex::default());
-        Ok(Opened { journal: Self { path, session, clock, writer, synced, last }, torn_bytes })
+        let (growth, mark) = (None, Mark::default());
+        Ok(Opened { journal: Self { path, session, clock, writer, synced, last, growth, mark }, torn_bytes })
+    }
+
+    /// Tells `growth` of each record from now on.
+    #[must_use]
+    pub fn growing(self, growth: Arc<Growth>) -> Self {
+        Self { growth: Some(growth), ..self }
     }
 
     /// Where it is.
@@ -78,6 +89,9 @@ impl Journal for FileJournal {
         writer.prev = line::digest(&line);
         writer.stamp.advance(&event);
         self.last.send_replace(event.sequence);
+        if let Some(growth) = &self.growth {
+            growth.note(&self.session, &self.mark);
+        }
         Ok(event)
     }
 

@@ -1,5 +1,7 @@
 //! The table of sessions.
 
+mod standing;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +16,9 @@ use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 
-/// The steps of the database that sessions and tokens share.
+pub use standing::Standing;
+
+/// The steps of the database that sessions, tokens and named requests share.
 pub(crate) const SCHEMA: &[&str] = &[
     "CREATE TABLE session (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -50,6 +54,17 @@ CREATE TABLE token (
     expires_ms INTEGER,
     revoked_ms INTEGER
 ) STRICT, WITHOUT ROWID;",
+    "CREATE TABLE request (
+    caller TEXT NOT NULL,
+    key TEXT NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 32),
+    begun_ms INTEGER NOT NULL,
+    status INTEGER,
+    headers TEXT,
+    body BLOB,
+    PRIMARY KEY (caller, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX request_age ON request (begun_ms);",
 ];
 
 /// So many ids are named when a reference fits more than one.

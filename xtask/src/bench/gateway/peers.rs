@@ -4,12 +4,13 @@ mod litellm;
 mod nginx;
 mod viv;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::bench::service::{Service, free_address};
+use crate::bench::service::free_address;
+use crate::bench::{Folder, Service};
 
 pub(super) const VENDOR: &str = "vendor itself";
 pub(super) const NGINX: &str = "nginx";
@@ -37,13 +38,13 @@ pub(super) struct Peers {
 impl Peers {
     /// Starts all of them.
     pub(super) fn start(viv: &Path, load: &Path) -> Result<Self> {
-        let folder = Folder::make()?;
+        let folder = Folder::make(&["nginx", "normal", "full", "litellm"])?;
         let vendor = Service::start(Command::new(load).arg("vendor"))?;
         let address = vendor.first_line()?;
-        let (nginx, nginx_address) = nginx::start(&folder.0.join("nginx"), &address)?;
-        let (gateway, normal) = viv::start(viv, &folder.0.join("normal"), NORMAL, "normal", &address)?;
-        let (full_gateway, full) = viv::start(viv, &folder.0.join("full"), FULL, "full", &address)?;
-        let (litellm, litellm_address) = litellm::start(&folder.0.join("litellm"), &address)?;
+        let (nginx, nginx_address) = nginx::start(&folder.path().join("nginx"), &address)?;
+        let (gateway, normal) = viv::start(viv, &folder.path().join("normal"), NORMAL, "normal", &address)?;
+        let (full_gateway, full) = viv::start(viv, &folder.path().join("full"), FULL, "full", &address)?;
+        let (litellm, litellm_address) = litellm::start(&folder.path().join("litellm"), &address)?;
         let open = |name, address| Target { name, address, token: "none".to_owned() };
         Ok(Self {
             targets: [
@@ -74,26 +75,5 @@ impl Peers {
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
         kib.with_context(|| format!("the kernel tells no {field}"))
-    }
-}
-
-/// A folder for one run.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> Result<Self> {
-        // On the disk and not in memory, or nothing would ever wait for it.
-        let path = crate::workspace::target_directory()?.join(format!("bench-{}", std::process::id()));
-        for name in ["nginx", "normal", "full", "litellm"] {
-            std::fs::create_dir_all(path.join(name)).context("cannot make a folder for the bench")?;
-        }
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left over would only be untidy.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -41,33 +41,3 @@ impl Load {
         Ok(times.iter().filter_map(Value::as_u64).map(Duration::from_micros).collect())
     }
 }
-
-/// A folder for one run, on the disk and not in memory, or nothing would ever wait for it.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn make() -> Result<Self> {
-        let path = workspace::target_directory()?.join(format!("bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path).context("cannot make a folder for the bench")?;
-        Ok(Self(path))
-    }
-
-    /// An empty folder in it.
-    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
-        use std::os::unix::fs::DirBuilderExt as _;
-
-        let path = self.0.join(name);
-        if path.exists() {
-            std::fs::remove_dir_all(&path).context("cannot empty a folder of the bench")?;
-        }
-        std::fs::DirBuilder::new().mode(0o700).create(&path).context("cannot make a folder for the bench")?;
-        Ok(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left over would only be untidy.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}

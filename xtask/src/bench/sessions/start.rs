@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::load::Folder;
 use super::peer;
-use crate::bench::Sample;
-use crate::bench::service::{Service, free_address};
+use crate::bench::service::free_address;
+use crate::bench::{Folder, Sample, Service};
 use crate::family;
 
 const ROUNDS: usize = 20;

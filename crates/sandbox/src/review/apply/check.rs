@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use policy::RuleRef;
+use jail::WORKSPACE;
+use policy::{Action, Effective, RuleRef};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -21,6 +22,12 @@ use crate::tree::{Next, visit};
 
 /// Asks the policy about a path relative to the workspace; answers with the rule that denies writing it.
 pub type Rules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
+
+/// The rule of a whole policy that denies writing `path`, which is relative to the workspace.
+pub fn denying(policy: &Effective, path: &Path) -> Option<RuleRef> {
+    let decision = policy.decide(&Action::Write(Path::new(WORKSPACE).join(path)));
+    (!decision.is_allowed()).then_some(decision.rule)
+}
 
 /// Every reason against every change.
 pub(crate) fn check(

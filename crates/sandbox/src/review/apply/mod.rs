@@ -30,7 +30,7 @@ use super::manifest::{Known, Manifest, Record};
 use super::{SavedChange, SavedChanges, Stamp};
 use crate::beneath;
 
-pub use check::Rules;
+pub use check::{Rules, denying};
 pub use error::ApplyError;
 pub use refusal::{Difference, Reason, Refusal};
 
@@ -43,8 +43,8 @@ pub struct Applied {
 
 /// Applies the changes at or below `paths`, or all of them, to `workspace`, and forgets them as changes.
 ///
-/// `rules` answers with the rule that denies writing a path; what the policy hides must be among them, for
-/// a file made in its place would overwrite it. If any change is refused, none is applied.
+/// `rules` answers with the rule that denies writing a path to whoever applies; what the sandbox's own policy
+/// denies is refused as well. If any change is refused, none is applied.
 pub fn apply(
     saved: &mut SavedChanges,
     workspace: &Path,
@@ -84,7 +84,9 @@ pub(crate) fn apply_stepwise(
     }
     let workspace = workspace.canonicalize()?;
     let (changes, mut refusals) = select(saved.changes(), paths);
-    refusals.extend(check(&beneath::root(&workspace)?, &workspace, &changes, rules)?);
+    let denials = &saved.manifest.denials;
+    let both = |path: &Path| rules(path).or_else(|| denials.rule_against(path).cloned());
+    refusals.extend(check(&beneath::root(&workspace)?, &workspace, &changes, &both)?);
     if !refusals.is_empty() {
         return Err(ApplyError::Refused(refusals));
     }

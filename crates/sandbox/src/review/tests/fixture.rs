@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use policy::FileDenials;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
 use crate::review::SavedChanges;
@@ -99,7 +100,12 @@ impl Desk {
 
     pub(crate) fn layers_since(&self, since: SystemTime) -> Layers {
         let upper = OwnedFd::from(fs::File::open(self.upper("")).unwrap());
-        Layers { upper: Arc::new(upper), lower: self.host("").components().collect(), since }
+        Layers {
+            upper: Arc::new(upper),
+            lower: self.host("").components().collect(),
+            since,
+            denials: FileDenials::default(),
+        }
     }
 
     pub(crate) fn save(&self) -> SavedChanges {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Service, Target};
+use crate::bench::settings;
 use crate::workspace;
 
 pub(super) fn start(
@@ -16,8 +17,7 @@ pub(super) fn start(
     durability: &str,
     vendor: &str,
 ) -> Result<(Service, Target)> {
-    std::fs::write(folder.join("viv.toml"), config(durability, vendor)).context("cannot write viv.toml")?;
-    private(folder)?;
+    settings::write(folder, durability, vendor)?;
     let viv = |arguments: &[&str]| {
         let mut command = Command::new(viv);
         command.arg("--json").arg("--data-dir").arg(folder).args(arguments);
@@ -29,29 +29,6 @@ pub(super) fn start(
     let address = text(&line, "listening")?;
     let address = address.strip_prefix("http://").unwrap_or(&address).to_owned();
     Ok((service, Target { name, address, token: text(&key, "key")? }))
-}
-
-fn config(durability: &str, vendor: &str) -> String {
-    format!(
-        "[model]
-upstream = \"vendor\"
-[upstreams.vendor]
-kind = \"anthropic\"
-base_url = \"http://{vendor}\"
-key = \"sk-of-the-bench\"
-[prices.bench]
-input = 3.0
-output = 15.0
-[ledger]
-durability = \"{durability}\"
-"
-    )
-}
-
-/// A data directory that others could write to is refused.
-fn private(folder: &Path) -> Result<()> {
-    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
-    std::fs::set_permissions(folder, mode).context("cannot make the data directory private")
 }
 
 fn text(json: &str, field: &str) -> Result<String> {

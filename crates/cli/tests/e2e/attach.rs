@@ -1,0 +1,78 @@
+//! `viv sessions attach` on a terminal: a person sees a session live, and answers what its agent asks.
+
+use serde_json::json;
+
+use crate::http::Client;
+use crate::place::{Place, eventually};
+use crate::server::Server;
+use crate::terminal::Terminal;
+
+fn say(client: &Client, text: &str) {
+    let sent = client.post("/v1/sessions/s1/messages", &json!({"message": text}).to_string());
+    assert_eq!(sent.status, 204, "{sent:?}");
+}
+
+/// What stands on record of type `kind`.
+fn recorded(client: &Client, kind: &str) -> Vec<serde_json::Value> {
+    let page = client.get("/v1/sessions/s1/events").json();
+    let events = page["events"].as_array().unwrap();
+    events.iter().filter(|event| event["type"] == kind).map(|event| event["data"].clone()).collect()
+}
+
+#[test]
+fn a_person_watches_and_answers_what_is_asked() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
+
+    // What was asked before the person came is asked first.
+    say(&client, "/run echo allowed");
+    eventually("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
+    let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
+    terminal.until("allow? [y]es once");
+    terminal.type_line("y");
+    eventually("the permission is resolved", || !recorded(&client, "permission.resolved").is_empty());
+    assert_eq!(recorded(&client, "permission.resolved")[0]["status"], "accept");
+
+    // What is asked while the person looks, too.
+    say(&client, "/question Which colour?");
+    terminal.until("answer: ");
+    assert!(terminal.shown.contains("Which colour?"), "{}", terminal.shown);
+    terminal.type_line("blue");
+    eventually("the question is resolved", || !recorded(&client, "question.resolved").is_empty());
+    let answered = &recorded(&client, "question.resolved")[0];
+    assert_eq!((&answered["status"], &answered["answers"]), (&json!("answered"), &json!([["blue"]])));
+
+    // No is the answer to everything that is not yes.
+    say(&client, "/run echo refused");
+    eventually("the second permission is asked for", || recorded(&client, "permission.requested").len() == 2);
+    terminal.type_line("what?");
+    eventually("the second permission is resolved", || recorded(&client, "permission.resolved").len() == 2);
+    assert_eq!(recorded(&client, "permission.resolved")[1]["status"], "reject");
+
+    // What happens is shown as it happens, and the end of the session is the end.
+    say(&client, "/echo seen by a person");
+    terminal.until("seen by a person");
+    assert_eq!(client.post("/v1/sessions/s1/terminate", "").status, 204);
+    let (status, shown) = terminal.finish();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    server.stop();
+}
+
+#[test]
+fn leaving_ends_nothing_but_the_looking() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
+    let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
+    say(&client, "/echo one");
+    terminal.until("one");
+    terminal.signal(rustix::process::Signal::INT);
+    assert_eq!(terminal.finish().0.code(), Some(130));
+    assert_eq!(client.get("/v1/sessions/s1").json()["ended"], false);
+    say(&client, "/echo two");
+    eventually("the session goes on", || recorded(&client, "turn.ended").len() == 2);
+    server.stop();
+}

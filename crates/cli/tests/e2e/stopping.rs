@@ -1,0 +1,76 @@
+//! A task in one terminal, stopped from another: by `viv sessions stop`, and over the HTTP of a server.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use protocol::{EventBody, SessionEndReason};
+
+use crate::journal;
+use crate::place::{Place, wait};
+use crate::processes;
+use crate::server::Server;
+
+const COMMANDS: &str = "{version: 1, name: endless, commands: [{run: [sleep, '600']}]}";
+const PROMPTS: &str = "{version: 1, name: endless, agent: mock, prompts: [{text: /hang}]}";
+
+/// A `viv task` in the middle of what never ends, and its session.
+fn running(place: &Place, task: &str) -> (Child, String) {
+    let file = place.workspace().join("task.yaml");
+    std::fs::write(&file, task).unwrap();
+    let mut command = place.viv(&["task", file.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.find(|line| line.contains("· session ")).expect("a task tells its session");
+    lines.find(|line| line.contains('▶')).expect("a task tells what it does");
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, first.rsplit(' ').next().unwrap().to_owned())
+}
+
+#[track_caller]
+fn check_stopped(place: &Place, task: &str, stop: impl FnOnce(&str)) {
+    let (mut child, session) = running(place, task);
+    let family = processes::family(child.id());
+    stop(&session);
+    assert_eq!(wait(&mut child).code(), Some(130), "{task}");
+    processes::check_gone(child.id(), &family);
+}
+
+#[track_caller]
+fn check_ended(place: &Place, session: &str) {
+    let events = journal::read(&place.data(), session);
+    let EventBody::SessionEnded(ended) = &events.last().unwrap().draft.body else {
+        panic!("{session} did not end: {:?}", events.last());
+    };
+    assert_eq!(ended.reason, SessionEndReason::Terminated);
+}
+
+#[test]
+fn a_task_of_another_terminal_can_be_stopped() {
+    for task in [COMMANDS, PROMPTS] {
+        let place = Place::new();
+        check_stopped(&place, task, |session| {
+            let stopped = place.run(&["sessions", "stop", session]);
+            assert_eq!((stopped.code, stopped.people.as_str()), (0, ""), "{task}");
+            check_ended(&place, session);
+        });
+    }
+}
+
+#[test]
+fn a_server_ends_what_another_process_runs() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    for task in [COMMANDS, PROMPTS] {
+        check_stopped(&place, task, |session| {
+            let answer = server.client().post(&format!("/v1/sessions/{session}/terminate"), "");
+            assert_eq!(answer.status, 204, "{}", answer.body);
+            check_ended(&place, session);
+        });
+        check_stopped(&place, task, |session| {
+            let answer = server.client().delete(&format!("/v1/sessions/{session}"));
+            assert_eq!(answer.status, 204, "{}", answer.body);
+            assert_eq!(server.client().get(&format!("/v1/sessions/{session}")).status, 404);
+        });
+    }
+    server.stop();
+}

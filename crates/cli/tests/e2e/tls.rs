@@ -1,0 +1,86 @@
+//! `viv serve` behind TLS: a client that trusts its certificate, and those that must not get through.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rcgen::CertifiedKey;
+
+use crate::place::{Place, Ran};
+use crate::server::Server;
+
+/// A certificate for the loopback and its key, as files.
+fn pair(place: &Place, name: &str) -> (PathBuf, PathBuf) {
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(names).unwrap();
+    let (certificate, key) =
+        (place.workspace().join(format!("{name}.pem")), place.workspace().join(format!("{name}.key")));
+    std::fs::write(&certificate, cert.pem()).unwrap();
+    std::fs::write(&key, signing_key.serialize_pem()).unwrap();
+    (certificate, key)
+}
+
+/// Calls the server with curl, which trusts `root` and nobody else.
+fn curl(root: &PathBuf, arguments: &[&str]) -> Ran {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", "--cacert"]).arg(root);
+    Ran::of(command.args(arguments).output().unwrap())
+}
+
+#[test]
+fn a_client_that_trusts_the_certificate_drives_a_session_and_reads_its_events() {
+    let place = Place::new();
+    let (certificate, key) = pair(&place, "own");
+    let cert = format!("--tls-cert={}", certificate.display());
+    let key = format!("--tls-key={}", key.display());
+    let server = Server::start_as(&place, &["serve", &cert, &key]);
+    let base = server.base();
+    assert!(base.starts_with("https://"), "{base}");
+    let token = std::fs::read_to_string(place.data().join("api.token")).unwrap();
+    let bearer = format!("Authorization: Bearer {}", token.trim());
+
+    let post = |path: &str, body: &str| {
+        let url = format!("{base}{path}");
+        curl(&certificate, &["-H", &bearer, "-H", "Content-Type: application/json", "-d", body, &url])
+    };
+    let made = post("/v1/sessions/s1", r#"{"agent":"mock"}"#);
+    assert!(made.out.contains(r#""healthy":true"#), "{} {}", made.out, made.people);
+    let told = post("/v1/sessions/s1/messages/stream", r#"{"message":"/echo sealed"}"#);
+    assert!(told.out.contains("sealed") && told.out.contains("event: turn.ended"), "{} {}", told.out, told.people);
+    let without = curl(&certificate, &[&format!("{base}/v1/sessions")]);
+    assert!(without.out.contains("token_invalid"), "{} {}", without.out, without.people);
+
+    let stranger = curl(&pair(&place, "other").0, &[&format!("{base}/v1/health")]);
+    assert_eq!((stranger.code, stranger.out.as_str()), (60, ""), "a certificate nobody trusts was taken");
+    let mut plain = TcpStream::connect(base.strip_prefix("https://").unwrap()).unwrap();
+    plain.write_all(b"GET /v1/health HTTP/1.0\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    // The server may end the connection as it likes.
+    let _ = plain.read_to_end(&mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("HTTP/1"), "plain HTTP was answered");
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_used_is_told_and_nothing_is_served() {
+    let place = Place::new();
+    let (certificate, key) = pair(&place, "own");
+    let (_, other) = pair(&place, "other");
+    let (missing, text) = (place.workspace().join("missing.pem"), place.workspace().join("kept.txt"));
+    for (cert, key, wrong) in [
+        (&missing, &key, "missing.pem"),
+        (&certificate, &missing, "missing.pem"),
+        (&text, &key, "kept.txt"),
+        (&certificate, &text, "kept.txt"),
+        (&certificate, &other, "cannot be used together"),
+    ] {
+        let (cert, key) = (format!("--tls-cert={}", cert.display()), format!("--tls-key={}", key.display()));
+        let ran = place.run(&["serve", "--listen=127.0.0.1:0", &cert, &key]);
+        assert_eq!(ran.code, 2, "{}", ran.people);
+        assert!(ran.people.contains("config_invalid") && ran.people.contains(wrong), "{}", ran.people);
+        assert!(ran.people.contains("help:"), "{}", ran.people);
+    }
+    let half = place.run(&["serve", "--listen=127.0.0.1:0", &format!("--tls-cert={}", certificate.display())]);
+    assert_eq!(half.code, 2, "{}", half.people);
+}

@@ -1,0 +1,82 @@
+//! TLS in front of the API: one certificate, one key, read once when the server starts.
+//!
+//! What is wrong with the files is told before anything listens: a server never falls back to plain HTTP.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, crypto};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// Why a certificate and its key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file is not there, cannot be read, or holds no such thing.
+    #[error("`{}` is no {what} in PEM", path.display())]
+    File {
+        /// What it should hold.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the reader said.
+        #[source]
+        source: pem::Error,
+    },
+    /// The file holds other things.
+    #[error("`{}` holds no certificate", .0.display())]
+    NoCertificate(PathBuf),
+    /// Each may be good, but not together.
+    #[error("the certificate `{}` and the key `{}` cannot be used together", certificate.display(), key.display())]
+    Pair {
+        /// The certificate.
+        certificate: PathBuf,
+        /// The key.
+        key: PathBuf,
+        /// What stands against it.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// A certificate and its key.
+#[derive(Clone)]
+pub struct Tls(TlsAcceptor);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// Reads a chain of certificates, that of the server first, and the key of the first.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let unreadable = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| TlsError::File { what, path, source }
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+        let chain = chain.map_err(unreadable("certificate", certificate))?;
+        if chain.is_empty() {
+            return Err(TlsError::NoCertificate(certificate.to_owned()));
+        }
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(unreadable("private key", key))?;
+        let paired = |source| TlsError::Pair { certificate: certificate.to_owned(), key: key.to_owned(), source };
+        let provider = Arc::new(crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let built = builder.and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
+        let mut config = built.map_err(paired)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    /// Greets whoever connected.
+    pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        self.0.accept(stream).await
+    }
+}

@@ -1,0 +1,224 @@
+//! A named request is done once: sent again, over a lost answer, after kill -9.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::child::{socket, start};
+use crate::client::{Answer, request};
+use crate::stage::{Stage, config};
+
+crate::trials!(
+    the_same_request_is_answered_the_same_and_done_once,
+    another_request_under_the_same_key_is_refused,
+    every_call_that_makes_or_changes_something_takes_a_key,
+    what_failed_may_be_tried_again_under_its_key,
+    a_key_belongs_to_who_sent_it,
+    of_many_at_once_one_is_done,
+    a_key_that_is_none_is_refused,
+    an_answer_survives_a_restart,
+    what_was_broken_off_by_a_kill_is_found_and_not_done_twice,
+);
+
+fn keyed(path: &str, key: &str, body: &str) -> Request<axum::body::Body> {
+    let mut request = request(Method::POST, path, body);
+    request.headers_mut().insert("idempotency-key", key.parse().unwrap());
+    request
+}
+
+async fn send(stage: &Stage, path: &str, key: &str, body: &str) -> Answer {
+    stage.client.call(keyed(path, key, body)).await
+}
+
+fn replayed(answer: &Answer) -> bool {
+    answer.headers.get("idempotency-replayed").is_some_and(|value| value == "true")
+}
+
+async fn kinds(stage: &Stage, session: &str) -> Vec<String> {
+    let page = stage.client.get(&format!("/v1/sessions/{session}/events")).await.json();
+    let events = page["events"].as_array().unwrap();
+    events.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn the_same_request_is_answered_the_same_and_done_once() {
+    let stage = Stage::new();
+    let (path, body) = ("/v1/sessions/s1", r#"{"agent":"mock"}"#);
+    let (first, second) = (send(&stage, path, "k1", body).await, send(&stage, path, "k1", body).await);
+    assert_eq!((first.status, replayed(&first)), (200, false), "{}", first.text());
+    assert_eq!((second.status, second.text(), replayed(&second)), (200, first.text(), true));
+    assert_eq!(second.headers["content-type"], first.headers["content-type"]);
+    assert_ne!(second.headers["x-request-id"], first.headers["x-request-id"]);
+    assert_eq!(stage.client.post(path, body).await.status, 409, "without the key it is another request");
+
+    let forked = send(&stage, "/v1/sessions/s1/fork", "k2", "").await.json();
+    assert_eq!(send(&stage, "/v1/sessions/s1/fork", "k2", "").await.json(), forked);
+    let sessions = stage.client.get("/v1/sessions").await.json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2, "the second made another one");
+
+    let message = r#"{"message":"/echo once"}"#;
+    let streamed = send(&stage, "/v1/sessions/s1/messages/stream", "k3", message).await;
+    let again = send(&stage, "/v1/sessions/s1/messages/stream", "k3", message).await;
+    assert_eq!(again.frames(), streamed.frames());
+    assert_eq!(kinds(&stage, "s1").await.iter().filter(|kind| *kind == "turn.started").count(), 1);
+}
+
+async fn another_request_under_the_same_key_is_refused() {
+    let stage = Stage::new();
+    assert_eq!(send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"mock"}"#).await.status, 200);
+    for (path, body) in [
+        ("/v1/sessions/s1", r#"{"agent":"mock","title":"other"}"#),
+        ("/v1/sessions/s2", r#"{"agent":"mock"}"#),
+        ("/v1/sessions/s1/messages", r#"{"message":"hello"}"#),
+        ("/v1/sessions/s1/messages/stream?include_raw=true", r#"{"message":"hello"}"#),
+    ] {
+        let refused = send(&stage, path, "k", body).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (422, &"idempotency_key_reused".into()), "{path}");
+    }
+    assert_eq!(stage.client.get("/v1/sessions").await.json()["sessions"].as_array().unwrap().len(), 1);
+    assert!(!kinds(&stage, "s1").await.contains(&"turn.started".to_owned()));
+}
+
+async fn every_call_that_makes_or_changes_something_takes_a_key() {
+    let stage = Stage::new();
+    let document = stage.client.get("/openapi.json").await.json();
+    let mut count = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let Some(operation) = item.get("post") else { continue };
+        let parameters: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
+        let named = parameters.iter().filter(|parameter| parameter["name"] == "Idempotency-Key").count();
+        assert_eq!(named, 1, "{path}");
+        // The key is looked at before anything else is: nothing has to exist for that.
+        let path = path.replace("{session_id}", "s1").replace("{permission_id}", "p").replace("{question_id}", "q");
+        let path = path.replace("{agent}", "mock");
+        let key = format!("key{count}");
+        send(&stage, &path, &key, r#"{"first":1}"#).await;
+        let refused = send(&stage, &path, &key, r#"{"second":2}"#).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (422, &"idempotency_key_reused".into()), "{path}");
+        count += 1;
+    }
+    assert!(count > 15, "there are only {count}");
+}
+
+async fn what_failed_may_be_tried_again_under_its_key() {
+    let stage = Stage::new();
+    let message = r#"{"message":"hello"}"#;
+    assert_eq!(send(&stage, "/v1/sessions/s1/messages", "k", message).await.status, 404);
+    stage.session("s1").await;
+    assert_eq!(send(&stage, "/v1/sessions/s1/messages", "k", message).await.status, 204);
+    assert!(replayed(&send(&stage, "/v1/sessions/s1/messages", "k", message).await));
+}
+
+async fn a_key_belongs_to_who_sent_it() {
+    use server::{Auth, Scope, ServerConfig, Token};
+    let stage = Stage::with(ServerConfig { auth: Auth::Tokens(vec![Token::new("a", [Scope::Admin])]), ..config() });
+    let refused = send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"mock"}"#).await;
+    assert_eq!(refused.status, 401);
+    let mut allowed = keyed("/v1/sessions/s1", "k", r#"{"agent":"mock","title":"mine"}"#);
+    allowed.headers_mut().insert("authorization", "Bearer a".parse().unwrap());
+    assert_eq!(stage.client.call(allowed).await.status, 200, "who was not let in has taken the key");
+}
+
+async fn of_many_at_once_one_is_done() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let sends = (0..16).map(|_| {
+        let client = stage.client.clone();
+        tokio::spawn(async move { client.call(keyed("/v1/sessions/s1/fork", "k", "")).await })
+    });
+    for sent in sends.collect::<Vec<_>>() {
+        let answer = sent.await.unwrap();
+        let code = answer.json()["code"].clone();
+        assert!(answer.status == 200 || code == "idempotency_key_in_flight", "{}", answer.text());
+    }
+    assert_eq!(stage.client.get("/v1/sessions").await.json()["sessions"].as_array().unwrap().len(), 2);
+}
+
+async fn a_key_that_is_none_is_refused() {
+    let stage = Stage::new();
+    for key in ["", " ", &"x".repeat(256)] {
+        let refused = send(&stage, "/v1/sessions/s1", key, r#"{"agent":"mock"}"#).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()), "{key:?}");
+    }
+}
+
+async fn an_answer_survives_a_restart() {
+    let stage = Stage::new();
+    let body = r#"{"agent":"mock"}"#;
+    let first = send(&stage, "/v1/sessions/s1", "k", body).await;
+    stage.sessions.close_all().await;
+    let stage = stage.restarted();
+    let again = send(&stage, "/v1/sessions/s1", "k", body).await;
+    assert_eq!((again.status, again.text(), replayed(&again)), (200, first.text(), true));
+    assert_eq!(send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"claude"}"#).await.status, 422);
+}
+
+/// The server is killed at many points of a request; sent again to the next server, it succeeds, and is done once.
+async fn what_was_broken_off_by_a_kill_is_found_and_not_done_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let post = |path: String, key: String, body: String| {
+        let socket = socket(directory.path());
+        async move {
+            let mut stream = UnixStream::connect(socket).await?;
+            let head = format!("POST {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json");
+            let head = format!("{head}\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        }
+    };
+    let mut server = start(directory.path()).await;
+    post("/v1/sessions/parent".to_owned(), "parent".to_owned(), r#"{"agent":"mock"}"#.to_owned()).await.unwrap();
+    let mut forks = Vec::new();
+    for round in 0..12_u64 {
+        let fork = ("/v1/sessions/parent/fork".to_owned(), format!("fork{round}"), String::new());
+        let message = json!({"message": format!("/echo {round}")}).to_string();
+        let message = ("/v1/sessions/parent/messages".to_owned(), format!("message{round}"), message);
+        let calls = [
+            tokio::spawn(post(fork.0.clone(), fork.1.clone(), fork.2.clone())),
+            tokio::spawn(post(message.0.clone(), message.1.clone(), message.2.clone())),
+        ];
+        // At any point of them, also before and after.
+        tokio::time::sleep(std::time::Duration::from_micros(round * 1700)).await;
+        server.kill();
+        for call in calls {
+            let _ = call.await.unwrap();
+        }
+        server = start(directory.path()).await;
+        for (path, key, body) in [fork, message] {
+            let (first, second) = (
+                post(path.clone(), key.clone(), body.clone()).await.unwrap(),
+                post(path, key.clone(), body).await.unwrap(),
+            );
+            assert!(first.starts_with("HTTP/1.0 20"), "{key}: {first}");
+            assert!(second.contains("idempotency-replayed: true"), "{key}: {second}");
+            if key.starts_with("fork") {
+                let body = first.split_once("\r\n\r\n").unwrap().1;
+                forks.push(serde_json::from_str::<Value>(body).unwrap()["sessionId"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    server.kill();
+    let stage = Stage::on(directory, config());
+    stage.sessions.recover().await.unwrap();
+    let list = stage.client.get("/v1/sessions").await.json();
+    let mut sessions: Vec<String> = list["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["sessionId"].as_str().unwrap().to_owned())
+        .collect();
+    forks.push("parent".to_owned());
+    sessions.sort();
+    forks.sort();
+    assert_eq!(sessions, forks, "a fork was made twice, or is gone");
+    let page = stage.client.get("/v1/sessions/parent/events?limit=10000").await.json();
+    let turns = page["events"].as_array().unwrap().iter().filter(|event| event["type"] == "turn.started");
+    let mut names: Vec<String> =
+        turns.map(|event| event["data"]["metadata"]["client_message_id"].as_str().unwrap().to_owned()).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "a message was taken twice");
+}

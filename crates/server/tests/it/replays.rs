@@ -1,0 +1,55 @@
+//! Sessions played again over the API.
+
+use serde_json::json;
+
+use crate::client::{Answer, request};
+use crate::stage::Stage;
+
+crate::trials!(a_session_is_played_again_and_is_the_same, what_differs_is_told, what_cannot_be_played_again_is_told,);
+
+async fn say(stage: &Stage, session: &str, text: &str) -> Answer {
+    let body = json!({"message": text}).to_string();
+    stage.client.post(&format!("/v1/sessions/{session}/messages/stream"), &body).await
+}
+
+async fn a_session_is_played_again_and_is_the_same() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    for text in ["/ask hello", "/echo two"] {
+        say(&stage, "s1", text).await;
+    }
+    let played = stage.client.post("/v1/sessions/s1/replay", r#"{"sessionId":"again"}"#).await;
+    assert_eq!(played.status, 200, "{}", played.text());
+    let same = json!({"sessionId": "again", "outcome": "completed", "same": true, "differences": [], "callsLeft": 0});
+    assert_eq!(played.json(), same);
+    let events = stage.client.get("/v1/sessions/again/events").await.json();
+    assert_eq!(events["events"].as_array().unwrap().last().unwrap()["type"], "session.ended");
+    let usage = stage.client.get("/v1/sessions/again/usage").await.json();
+    assert_eq!(usage["spentPicos"], 0, "a replay was paid for");
+}
+
+async fn what_differs_is_told() {
+    let stage = Stage::new();
+    let workspace = stage.workspace();
+    std::fs::write(workspace.join("note.txt"), "one").unwrap();
+    let body = json!({"agent": "mock", "directory": workspace}).to_string();
+    stage.client.post("/v1/sessions/s1", &body).await;
+    say(&stage, "s1", "/ask hello").await;
+    std::fs::write(workspace.join("note.txt"), "two").unwrap();
+    let refused = stage.client.post("/v1/sessions/s1/replay", "").await;
+    assert_eq!((refused.status, &refused.json()["code"]), (409, &"replay_impossible".into()), "{}", refused.text());
+    assert!(refused.json()["differences"].to_string().contains("note.txt"), "{}", refused.text());
+    std::fs::write(workspace.join("note.txt"), "one").unwrap();
+    assert_eq!(stage.client.post("/v1/sessions/s1/replay", "").await.status, 200);
+}
+
+async fn what_cannot_be_played_again_is_told() {
+    let stage = Stage::new();
+    let missing = stage.client.post("/v1/sessions/nobody/replay", "").await;
+    assert_eq!((missing.status, &missing.json()["code"]), (404, &"session_not_found".into()));
+    stage.session("s1").await;
+    let taken = stage.client.post("/v1/sessions/s1/replay", r#"{"sessionId":"s1"}"#).await;
+    assert_eq!((taken.status, &taken.json()["code"]), (409, &"session_already_exists".into()), "{}", taken.text());
+    let odd = stage.client.call(request(http::Method::POST, "/v1/sessions/s1/replay", r#"{"of":"s2"}"#)).await;
+    assert_eq!(odd.status, 400);
+}

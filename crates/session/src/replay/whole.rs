@@ -1,0 +1,84 @@
+//! A recorded session played again from its id: what came of it, and in what it differs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gateway::{Normal, Replay};
+use protocol::{Event, EventBody, SessionId, TurnOutcome};
+
+use super::{Recording, RerunError, Stage, compare};
+use crate::shelf::blocking;
+use crate::{Options, SessionError, Sessions};
+
+/// What came of a replay.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replayed {
+    /// How its last turn ended.
+    pub outcome: Option<TurnOutcome>,
+    /// The first request that was not recorded.
+    pub miss: Option<String>,
+    /// How many recorded calls nobody asked for.
+    pub left: usize,
+    /// In what the two records differ, line by line; nothing when they are the same.
+    pub differences: Vec<String>,
+}
+
+impl Sessions {
+    /// Plays the session `of` again in the new session `id`, under the policy of this host or of `options`, and ends
+    /// that. What does not count in requests and records is what `options` says, or what no two runs have in common.
+    pub async fn play_again(
+        &self,
+        of: &SessionId,
+        id: SessionId,
+        directory: Option<PathBuf>,
+        options: Options,
+    ) -> Result<Replayed, RerunError> {
+        let (info, kept, session) = (self.get(of)?, self.host.shelf.clone(), of.clone());
+        let normal = match &options.normal {
+            Some(normal) => normal.clone(),
+            None => Arc::new(Normal::new(&[])?),
+        };
+        let rules = normal.clone();
+        let read = move || {
+            let read = || {
+                let recording = Recording::read(kept.directory(), &info)?;
+                let tape = Replay::of(kept.directory(), &session, (*rules).clone())?;
+                Ok::<_, RerunError>((recording, Arc::new(tape)))
+            };
+            Ok::<_, SessionError>(read())
+        };
+        let (recording, tape) = blocking(read).await??;
+        let policy = options.policy.clone().unwrap_or_else(|| self.host.policy.clone());
+        let stage = Stage { upstream: tape.clone(), policy, directory, options };
+        self.play_whole(id, &recording, &tape, stage, &normal, |_| ()).await
+    }
+
+    /// Plays `recording`, whose model speaks from `tape`, and tells what came of it; `hear` is told every event.
+    pub async fn play_whole(
+        &self,
+        id: SessionId,
+        recording: &Recording,
+        tape: &Replay,
+        stage: Stage,
+        normal: &Normal,
+        mut hear: impl FnMut(&Event),
+    ) -> Result<Replayed, RerunError> {
+        let (mut outcome, mut miss) = (None, None);
+        let listen = |event: &Event| {
+            match &event.draft.body {
+                EventBody::TurnEnded(turn) => outcome = turn.outcome,
+                EventBody::UpstreamError(error) if error.message.starts_with("replay of `") => {
+                    miss.get_or_insert_with(|| error.message.clone());
+                }
+                _ => {}
+            }
+            hear(event);
+        };
+        self.replay(id.clone(), recording, stage, listen).await?;
+        // With what came before the first turn and after the last.
+        let journal = self.journal(&id)?;
+        let events = blocking(move || Ok(journal.after(0, usize::MAX)?)).await?;
+        let differences = compare(&recording.events, &events, normal);
+        Ok(Replayed { outcome, miss, left: tape.left(), differences })
+    }
+}

@@ -1,0 +1,113 @@
+//! The order of all events: a number that was given stays given, whoever writes and however it ends.
+
+use std::io::Write;
+
+use proptest::prelude::*;
+use store::{DataDir, Feed, Spot};
+
+fn directory() -> (tempfile::TempDir, DataDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(folder.path().join("data")).unwrap();
+    (folder, directory)
+}
+
+/// Every event behind `number` as (place, sequence), in order, with the spot of each.
+fn events(feed: &Feed, number: u64) -> Vec<((i64, u64), Spot)> {
+    let mut events = Vec::new();
+    for run in feed.after(number, usize::MAX).unwrap() {
+        for sequence in run.first..=run.last {
+            events.push(((run.place, sequence), feed.spot(run.number - (run.last - sequence), run.place, sequence)));
+        }
+    }
+    events
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn each_event_has_one_number_and_sessions_keep_their_order(
+        grown in proptest::collection::vec((1_i64..5, 1_u64..30), 0..40),
+    ) {
+        let (_folder, directory) = directory();
+        let mut last = std::collections::BTreeMap::new();
+        for (index, growth) in grown.iter().enumerate() {
+            // Every second time by another process.
+            let feed = Feed::open(&directory).unwrap();
+            let before = events(&feed, 0);
+            feed.extend([*growth]).unwrap();
+            let known = last.entry(growth.0).or_insert(0);
+            *known = growth.1.max(*known);
+            let after = events(&feed, 0);
+            prop_assert_eq!(after.len() as u64, last.values().sum::<u64>(), "step {}", index);
+            prop_assert_eq!(&after[..before.len()], &before[..], "what was told has changed");
+        }
+        let feed = Feed::open(&directory).unwrap();
+        feed.extend([]).unwrap();
+        let all = events(&feed, 0);
+        for (index, (event, spot)) in all.iter().enumerate() {
+            prop_assert_eq!(spot.number, index as u64 + 1);
+            prop_assert!(feed.holds(spot).unwrap());
+            prop_assert!(!feed.holds(&feed.spot(spot.number, event.0, event.1 + 1)).unwrap());
+            prop_assert_eq!(events(&feed, spot.number), &all[index + 1..]);
+        }
+        for place in last.keys() {
+            let own: Vec<u64> = all.iter().filter(|((at, _), _)| at == place).map(|((_, seq), _)| *seq).collect();
+            prop_assert_eq!(own, (1..=last[place]).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn two_who_write_agree() {
+    let (_folder, directory) = directory();
+    let (one, other) = (Feed::open(&directory).unwrap(), Feed::open(&directory).unwrap());
+    let writer = |feed: Feed, place: i64| {
+        std::thread::spawn(move || {
+            for sequence in 1..=200 {
+                // Both know of both.
+                feed.extend([(place, sequence), (3 - place, sequence / 2)]).unwrap();
+            }
+            feed
+        })
+    };
+    let (one, other) = (writer(one, 1), writer(other, 2));
+    let (one, other) = (one.join().unwrap(), other.join().unwrap());
+    assert_eq!(one.extend([]).unwrap(), other.extend([]).unwrap());
+    assert_eq!(events(&one, 0), events(&other, 0));
+    assert_eq!(events(&one, 0).len(), 400);
+    assert_eq!(one.end().unwrap(), other.end().unwrap());
+}
+
+#[test]
+fn a_record_that_was_cut_is_written_over() {
+    let (_folder, directory) = directory();
+    let feed = Feed::open(&directory).unwrap();
+    feed.extend([(1, 3)]).unwrap();
+    let before = events(&feed, 0);
+    let mut file = std::fs::OpenOptions::new().append(true).open(directory.feed()).unwrap();
+    file.write_all(&[7; 11]).unwrap();
+    let feed = Feed::open(&directory).unwrap();
+    assert_eq!(feed.extend([(2, 1), (1, 4)]).unwrap(), 5);
+    assert_eq!(events(&feed, 0)[..3], before);
+    assert_eq!(events(&feed, 3).len(), 2);
+}
+
+#[test]
+fn the_places_of_a_feed_that_was_lost_are_told_apart() {
+    let (_folder, directory) = directory();
+    let feed = Feed::open(&directory).unwrap();
+    feed.extend([(1, 3)]).unwrap();
+    let (kept, end) = (events(&feed, 0)[1].1, feed.end().unwrap());
+    // A power loss: the name is there, the end is not, and it is made again in another order.
+    std::fs::OpenOptions::new().write(true).open(directory.feed()).unwrap().set_len(16).unwrap();
+    let feed = Feed::open(&directory).unwrap();
+    feed.extend([(2, 2), (1, 3)]).unwrap();
+    assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
+    // No feed at all.
+    std::fs::write(directory.feed(), "something else, and longer than a head").unwrap();
+    let feed = Feed::open(&directory).unwrap();
+    feed.extend([(1, 3)]).unwrap();
+    assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
+    assert!(feed.holds(&feed.spot(0, 0, 0)).unwrap());
+}

@@ -1,0 +1,27 @@
+//! What `viv` is told in a bench: one vendor, and what its model costs.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// The model that has a price; the vendor of the benches answers as it.
+pub(crate) const MODEL: &str = "bench";
+
+/// Writes `viv.toml` into a data directory.
+pub(crate) fn write(folder: &Path, durability: &str, vendor: &str) -> Result<()> {
+    let text = format!(
+        "[model]
+upstream = \"vendor\"
+[upstreams.vendor]
+kind = \"anthropic\"
+base_url = \"http://{vendor}\"
+key = \"sk-of-the-bench\"
+[prices.{MODEL}]
+input = 3.0
+output = 15.0
+[ledger]
+durability = \"{durability}\"
+"
+    );
+    std::fs::write(folder.join("viv.toml"), text).context("cannot write viv.toml")
+}
