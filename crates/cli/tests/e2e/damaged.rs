@@ -55,7 +55,7 @@ fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
     // The beginning of one record more: what a crash leaves, and no damage.
     fs::write(&torn, format!("{text}{{\"seq\":{},\"time\":", text.lines().count() + 1)).unwrap();
 
-    let mut server = Server::start(&place);
+    let mut server = Server::start_logging(&place);
     let client = server.client();
     for (id, content) in &damaged {
         check_told(&place, &client, id);
