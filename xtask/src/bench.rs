@@ -11,6 +11,7 @@ mod report;
 mod sample;
 mod sandbox;
 mod service;
+pub(crate) mod sessions;
 mod settings;
 mod startup;
 
@@ -63,6 +64,12 @@ pub(crate) const BENCHES: &[Bench] = &[
         run: egress::run,
     },
     Bench {
+        name: "sessions",
+        about: "the session API: starting, sessions, events and their readers, beside sandbox-agent",
+        packages: SESSIONS_PEERS,
+        run: sessions::run,
+    },
+    Bench {
         name: "agents",
         about: "a turn of Claude Code with `viv run`, beside Claude Code alone",
         packages: install::AGENTS,
@@ -82,6 +89,8 @@ const EGRESS_PEERS: &[Package] = &[
     Package { name: "squid", reason: "the forward proxy most networks have" },
 ];
 
+const SESSIONS_PEERS: &[Package] = &[Package { name: "npm", reason: "the peer comes from it" }];
+
 const RESULTS: &str = "bench/RESULTS.md";
 
 /// The benches, as text.
@@ -98,7 +107,12 @@ pub(crate) fn run(name: &str) -> Result<()> {
     install::run(bench.packages)?;
     let table = (bench.run)()?.table()?;
     print!("{table}");
-    let entry = format!("\n## {}: {}\n\n{}\n\n{table}", machine("date", &["-u", "+%Y-%m-%d"])?, bench.name, ground()?);
+    keep(bench.name, &table)
+}
+
+/// Adds what was found to the results, with the day and what it was found on.
+pub(crate) fn keep(name: &str, table: &str) -> Result<()> {
+    let entry = format!("\n## {}: {name}\n\n{}\n\n{table}", machine("date", &["-u", "+%Y-%m-%d"])?, ground()?);
     let path = workspace::root().join(RESULTS);
     let mut file =
         std::fs::OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot open {RESULTS}"))?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::step::Steps;
 use crate::workspace::cargo;
-use crate::{identity, install, session_api, tidy, transcript, venv, viv, workspace};
+use crate::{identity, install, load, session_api, tidy, transcript, venv, viv, workspace};
 
 /// Every check, after installing what they need.
 pub(crate) fn run_all() -> Result<()> {
@@ -20,6 +20,7 @@ pub(crate) fn run_all() -> Result<()> {
     steps.step("tests as the other user", || identity::run_tests_as_other(identity::BOTH))?;
     let program = built_viv()?;
     steps.step("the session API as its document says", || session_api::check(&program))?;
+    steps.step("64 clients at a time", || load::brief(&program))?;
     steps.step("commands that documents name", || viv::check_documents(&program))?;
     steps.step("transcripts in documents", || transcript::run_documents(&program))?;
     steps.finish();

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{bench, checks, fuzz, install, tidy};
+use crate::{bench, checks, fuzz, install, load, tidy};
 
 /// One command of `cargo xtask`.
 pub(crate) struct Command {
@@ -25,9 +25,15 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "bench", usage: "bench [NAME]", about: "measures and records; lists without a name", run: bench },
     Command {
         name: "fuzz",
-        usage: "fuzz [TARGET] [--runs=N]",
-        about: "a million inputs for each reader and translator of the gateway",
+        usage: "fuzz [TARGET] [--runs=N] [--guided]",
+        about: "a million inputs for everything that reads what others wrote",
         run: fuzz::run,
+    },
+    Command {
+        name: "load",
+        usage: "load [--minutes=N]",
+        about: "64 clients against a real `viv serve`, for ten minutes",
+        run: load::run,
     },
     Command { name: "install", usage: "install", about: "what `test` needs on this machine", run: install },
 ];

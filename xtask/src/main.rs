@@ -7,9 +7,11 @@
 mod bench;
 mod checks;
 mod command;
+mod family;
 mod fuzz;
 mod identity;
 mod install;
+mod load;
 mod markdown;
 mod session_api;
 mod source;

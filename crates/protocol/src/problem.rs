@@ -144,6 +144,8 @@ codes! {
     SandboxGone = "sandbox_gone", 409, 2;
     /// The record could not be kept, so nothing else was done.
     JournalUnavailable = "journal_unavailable", 503, 1;
+    /// What is on record of the session is not what was written.
+    JournalDamaged = "journal_damaged", 500, 1;
     /// A defect of ours.
     Internal = "internal", 500, 1;
 }

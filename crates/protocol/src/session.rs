@@ -85,6 +85,9 @@ pub struct SessionInfo {
     pub native_session_id: Option<String>,
     /// Whether `session.ended` was recorded.
     pub ended: bool,
+    /// What is on record of it is not what was written, and was put aside; ours.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
     /// Number of the last event.
     pub event_count: u64,
     /// Milliseconds since 1970.

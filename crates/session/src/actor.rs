@@ -110,7 +110,7 @@ impl Actor {
                 other => other,
             };
             match flow {
-                Ok(Flow::Continue(())) => self.show(),
+                Ok(Flow::Continue(())) => self.pause(),
                 Ok(Flow::Break(())) => break,
                 Err(error) => self.lose_record(&error).await,
             }
@@ -312,6 +312,15 @@ impl Actor {
         self.recorder.sync().await?;
         self.host.note_progress(&self.plan.id, &self.recorder).await;
         Ok(())
+    }
+
+    /// Between two things that happen. A session that waits for its next turn holds no descriptor, so that
+    /// thousands can wait.
+    fn pause(&self) {
+        self.show();
+        if self.phase == Phase::Idle && self.queue.is_empty() {
+            self.seat.rest();
+        }
     }
 
     /// Lets others see how it stands.

@@ -142,7 +142,15 @@ pub enum SessionError {
     /// More than may be granted, or more than a narrowing can give.
     #[error(transparent)]
     Widening(#[from] WideningDenied),
-    /// Its journal is damaged, or cannot be opened.
+    /// Its journal is not what was written, and was put aside.
+    #[error("the journal of session `{id}` is damaged: {flaw}")]
+    Damaged {
+        /// The session.
+        id: SessionId,
+        /// What is wrong with it.
+        flaw: String,
+    },
+    /// Its journal cannot be opened.
     #[error("what session `{0}` left cannot be read")]
     Unreadable(SessionId),
     /// Another process of this data directory runs it.
@@ -189,6 +197,7 @@ impl SessionError {
             Self::Policy(error) => error.code(),
             Self::Widening(error) => error.code(),
             Self::RunElsewhere(_) => Code::DataDirInUse,
+            Self::Damaged { .. } | Self::Journal(JournalError::Damaged { .. }) => Code::JournalDamaged,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
             Self::Ledger(error) => error.code(),
@@ -209,6 +218,7 @@ impl SessionError {
                 Some(format!("viv sessions show {id}"))
             }
             Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
+            Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
             _ => None,

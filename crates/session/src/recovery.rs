@@ -1,9 +1,12 @@
 //! Taking over sessions whose host is gone.
 //!
+//! A journal that is not what was written is put aside, as it is, and its session is over; the others go on.
 //! Only what was left open is written to: a thousand sessions at rest cost a look each, not a write.
 
+use std::sync::Arc;
+
 use protocol::{Draft, Event, EventBody, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
-use store::{FileJournal, Journal, SessionChange, SessionRecord};
+use store::{FileJournal, Flaw, Journal, JournalError, SessionChange, SessionOutcome, SessionRecord};
 
 use crate::SessionError;
 use crate::left::Left;
@@ -16,7 +19,7 @@ pub(crate) fn recover(shelf: &Shelf) -> Result<Vec<SessionId>, SessionError> {
         let id = orphan.info.session_id.clone();
         match recover_one(shelf, &orphan) {
             Ok(true) => recovered.push(id),
-            Ok(false) | Err(SessionError::RunElsewhere(_)) => {}
+            Ok(false) | Err(SessionError::RunElsewhere(_) | SessionError::Damaged { .. }) => {}
             // One journal that cannot be read must not keep the others from going on.
             Err(error) => tracing::error!(session = %id, %error, "cannot recover a session"),
         }
@@ -25,17 +28,68 @@ pub(crate) fn recover(shelf: &Shelf) -> Result<Vec<SessionId>, SessionError> {
 }
 
 fn recover_one(shelf: &Shelf, orphan: &SessionRecord) -> Result<bool, SessionError> {
-    let (journal, torn_bytes) = shelf.journal(&orphan.info.session_id)?;
-    if torn_bytes == 0 && is_at_rest(&journal)? {
-        return Ok(false);
+    let looked = || {
+        let (journal, torn_bytes) = open(shelf, orphan)?;
+        if torn_bytes == 0 && is_at_rest(&journal)? {
+            return Ok(false);
+        }
+        adopt(shelf, orphan, &journal, torn_bytes)?;
+        Ok(true)
+    };
+    looked().map_err(|error| set_damaged_aside(shelf, &orphan.info.session_id, error))
+}
+
+/// Opens a journal that must hold at least what the list of sessions knows of.
+fn open(shelf: &Shelf, orphan: &SessionRecord) -> Result<(Arc<FileJournal>, u64), SessionError> {
+    let path = shelf.directory().journal(&orphan.info.session_id);
+    let expected = orphan.info.event_count;
+    let missing = |found: u64, byte: u64| {
+        let flaw = Flaw::Missing { expected, found };
+        SessionError::Journal(JournalError::Damaged { path: path.clone(), line: found + 1, byte, flaw })
+    };
+    // Opening would make it.
+    if expected > 0 && !path.exists() {
+        return Err(missing(0, 0));
     }
-    adopt(shelf, orphan, &journal, torn_bytes)?;
-    Ok(true)
+    let (journal, torn_bytes) = shelf.journal(&orphan.info.session_id)?;
+    // The list is told of events after they are on disk, so it never knows of more than there are.
+    if last(&*journal) < expected {
+        return Err(missing(last(&*journal), std::fs::metadata(&path).map_or(0, |file| file.len())));
+    }
+    Ok((journal, torn_bytes))
+}
+
+/// Where `error` says that a journal is not what was written: puts it aside as it is, tells, and ends the session.
+pub(crate) fn set_damaged_aside(shelf: &Shelf, id: &SessionId, error: SessionError) -> SessionError {
+    let SessionError::Journal(JournalError::Damaged { flaw, line, .. }) = &error else { return error };
+    let flaw = format!("line {line}: {flaw}");
+    let aside = match shelf.quarantine(id) {
+        Ok(aside) => aside.display().to_string(),
+        // One that is gone cannot be put aside.
+        Err(error) => format!("nowhere: {error}"),
+    };
+    let change = SessionChange { outcome: Some(SessionOutcome::Damaged), ..SessionChange::default() };
+    tracing::error!(session = %id, %flaw, aside, "the journal of a session is damaged and was put aside");
+    match shelf.index.update(id, &change) {
+        Ok(_) => SessionError::Damaged { id: id.clone(), flaw },
+        Err(error) => error.into(),
+    }
+}
+
+/// A session whose journal was put aside has nothing to show and cannot go on.
+pub(crate) fn refuse_damaged(record: &SessionRecord) -> Result<(), SessionError> {
+    if record.outcome == Some(SessionOutcome::Damaged) { Err(damaged(&record.info.session_id)) } else { Ok(()) }
+}
+
+/// What to tell somebody who asks for a session whose journal was put aside.
+pub(crate) fn damaged(id: &SessionId) -> SessionError {
+    let flaw = "it was put aside in the folder `quarantine` of the data directory".to_owned();
+    SessionError::Damaged { id: id.clone(), flaw }
 }
 
 /// Makes a session whose host is gone one of this process, and closes what it left open.
 pub(crate) fn take_over(shelf: &Shelf, orphan: &SessionRecord) -> Result<SessionRecord, SessionError> {
-    let (journal, torn_bytes) = shelf.journal(&orphan.info.session_id)?;
+    let (journal, torn_bytes) = open(shelf, orphan)?;
     adopt(shelf, orphan, &journal, torn_bytes)
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use crate::SessionError;
 use crate::command::Command;
 use crate::pending::PendingRequest;
+use crate::recovery;
 
 /// Commands that may wait for one actor; whoever comes then waits to be heard.
 const COMMANDS: usize = 64;
@@ -38,6 +39,8 @@ pub(crate) enum Departure {
     RunElsewhere,
     /// What it left cannot be read.
     Unreadable,
+    /// What it left is not what was written, and was put aside.
+    Damaged,
     /// The host goes away.
     HostCloses,
 }
@@ -69,6 +72,7 @@ impl Seat {
         match self.departure.get() {
             Some(Departure::NotMade) => SessionError::NotFound(self.id.clone()),
             Some(Departure::Ended) => SessionError::Ended(self.id.clone()),
+            Some(Departure::Damaged) => recovery::damaged(&self.id),
             Some(Departure::RunElsewhere) => SessionError::RunElsewhere(self.id.clone()),
             Some(Departure::Unreadable) => SessionError::Unreadable(self.id.clone()),
             // A task goes without a word only with the runtime it ran on.
@@ -101,6 +105,13 @@ impl Seat {
     /// Keeps others from looking while it is held: who has read on record that something is asked finds it listed.
     pub(crate) fn hold(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of what only a turn needs.
+    pub(crate) fn rest(&self) {
+        if let Some(journal) = self.journal.get() {
+            journal.rest();
+        }
     }
 
     pub(crate) fn pending(&self) -> Vec<PendingRequest> {

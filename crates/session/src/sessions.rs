@@ -162,7 +162,7 @@ impl Sessions {
     /// for one that has ended before this does nothing.
     pub async fn terminate(&self, id: &SessionId) -> Result<(), SessionError> {
         match self.ask(id, Command::Terminate).await {
-            Err(SessionError::Ended(_)) => Ok(()),
+            Err(SessionError::Ended(_) | SessionError::Damaged { .. }) => Ok(()),
             outcome => outcome,
         }
     }
@@ -244,6 +244,7 @@ impl Sessions {
             return Ok(journal);
         }
         let record = self.host.shelf.index.get(id)?;
+        recovery::refuse_damaged(&record)?;
         if record.outcome.is_some() || record.owner == *self.host.shelf.owner.id() {
             return Ok(self.host.shelf.journal(id)?.0);
         }
@@ -342,6 +343,7 @@ impl Sessions {
             return Ok(seat);
         }
         let record = self.host.shelf.index.get(id)?;
+        recovery::refuse_damaged(&record)?;
         if record.outcome.is_some() {
             return Err(SessionError::Ended(id.clone()));
         }

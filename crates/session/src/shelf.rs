@@ -72,6 +72,23 @@ impl Shelf {
         Ok((journal, opened.torn_bytes))
     }
 
+    /// Puts the journal of `id` aside, as it is; where it is then.
+    pub(crate) fn quarantine(&self, id: &SessionId) -> Result<PathBuf, SessionError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let journal = self.directory.journal(id);
+        let mut numbers = 0..;
+        let aside =
+            numbers.find_map(|number| Some(self.directory.quarantine(id, number)).filter(|path| !path.exists()));
+        let aside = aside.unwrap_or_else(|| self.directory.quarantine(id, u32::MAX));
+        let folder = aside.parent().unwrap_or(&aside);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.and_then(|()| std::fs::rename(&journal, &aside)).map_err(SessionError::Changes)?;
+        gone(std::fs::remove_file(journal.with_extension("idx")))?;
+        Ok(aside)
+    }
+
     /// The journal of a session that another process runs, or ran.
     pub(crate) fn reader(&self, id: &SessionId) -> Result<JournalReader, SessionError> {
         Ok(JournalReader::open(self.directory.journal(id), id.clone())?)

@@ -159,6 +159,12 @@ impl DataDir {
         self.root.join("audit.jsonl")
     }
 
+    /// Where the journal of a session is put that is not what was written; `number` of them were there before.
+    pub fn quarantine(&self, session: &SessionId, number: u32) -> PathBuf {
+        let again = if number == 0 { String::new() } else { format!(".{number}") };
+        self.root.join("quarantine").join(format!("{session}{again}.jsonl"))
+    }
+
     /// What a session changed in its workspace.
     pub fn changes(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes").join(session.as_str())

@@ -22,6 +22,19 @@ impl Folder {
         Ok(Self(path))
     }
 
+    /// An empty folder in it, which others cannot write to either.
+    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
+        use std::os::unix::fs::DirBuilderExt as _;
+
+        let path = self.0.join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).context("cannot empty a folder of the bench")?;
+        }
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.context("cannot make a folder for the bench")?;
+        Ok(path)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

@@ -53,6 +53,13 @@ impl Service {
         Ok(self.line.trim().to_owned())
     }
 
+    /// Where it listens, when its first line says so in JSON.
+    pub(crate) fn listening(&self) -> Result<String> {
+        let said: serde_json::Value = serde_json::from_str(&self.line).context("its first line is no JSON")?;
+        let url = said["listening"].as_str().context("it does not say where it listens")?;
+        Ok(url.trim_start_matches("http://").to_owned())
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -57,8 +57,9 @@ const LAYERS: &[Layer] = &[
             "protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session",
         ],
     },
-    layer("viv-fuzz", &["gateway"]),
+    layer("viv-fuzz", &["protocol", "policy", "agents", "store", "sandbox", "gateway", "session", "server"]),
     layer("load", &[]),
+    layer("sessions-load", &["protocol", "policy", "agents", "store", "sandbox", "gateway", "session", "server"]),
     layer("xtask", &["protocol"]),
 ];
 

@@ -1,6 +1,8 @@
 //! The agents' dialogues from outside: order, what real agents printed, and what no input may do.
 
 #[cfg(test)]
+mod any_lines;
+#[cfg(test)]
 mod capability;
 mod damage;
 #[cfg(test)]

@@ -72,7 +72,11 @@ fn row(session: &SessionInfo) -> [String; 6] {
 }
 
 fn state(session: &SessionInfo) -> &'static str {
-    if session.ended { "ended" } else { "open" }
+    match session {
+        SessionInfo { damaged: true, .. } => "damaged",
+        SessionInfo { ended: true, .. } => "ended",
+        _ => "open",
+    }
 }
 
 fn time(millis: i64) -> String {

@@ -12,6 +12,7 @@ mod attach;
 mod changes;
 mod commands;
 mod crash;
+mod damaged;
 mod demo;
 mod exec;
 mod forbidden;

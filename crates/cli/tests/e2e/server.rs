@@ -45,6 +45,14 @@ impl Server {
         server
     }
 
+    /// Starts a server whose log tells of errors, and waits until it listens.
+    #[track_caller]
+    pub(crate) fn start_logging(place: &Place) -> Self {
+        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth"]);
+        let child = command.env("VIV_LOG", "error").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::listening(Self { child, base: None })
+    }
+
     /// Starts a server and does not wait.
     pub(crate) fn launch(place: &Place) -> Self {
         let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth"]);
@@ -58,6 +66,11 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client::new(self.base.as_ref().unwrap())
+    }
+
+    /// What it tells people, until it ends.
+    pub(crate) fn take_log(&mut self) -> std::process::ChildStderr {
+        self.child.stderr.take().unwrap()
     }
 
     /// Where it listens.

@@ -8,6 +8,7 @@
 mod access;
 mod agents;
 mod answers;
+mod bodies;
 mod changes;
 mod child;
 mod client;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         events::trials(),
         feed::trials(),
         answers::trials(),
+        bodies::trials(),
         defects::trials(),
         sockets::trials(),
         usage::trials(),

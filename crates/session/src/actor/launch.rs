@@ -40,7 +40,7 @@ impl Actor {
     ) {
         match Self::make(&host, &seat, plan).await {
             Ok(actor) => {
-                actor.show();
+                actor.pause();
                 // Whoever asked may have left; the session is there all the same.
                 let _ = ready.send(Ok(()));
                 actor.run(commands).await;
@@ -57,12 +57,13 @@ impl Actor {
     pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Command>) {
         let error = match Self::remember(&host, &seat).await {
             Ok(actor) => return actor.run(commands).await,
-            Err(error) => error,
+            Err(error) => set_aside(&host, &seat, error).await,
         };
         seat.depart(match error {
             SessionError::Ended(_) => Departure::Ended,
             SessionError::RunElsewhere(_) => Departure::RunElsewhere,
             SessionError::ShuttingDown => Departure::HostCloses,
+            SessionError::Damaged { .. } => Departure::Damaged,
             _ => Departure::Unreadable,
         });
         host.leave(&seat);
@@ -211,6 +212,13 @@ impl Actor {
         let process = sandbox.exec(spec).await?;
         Ok((dialogue, doors, process))
     }
+}
+
+/// A journal that turned out to be damaged is put aside, as at the start of a host.
+async fn set_aside(host: &Arc<Host>, seat: &Seat, error: SessionError) -> SessionError {
+    let (shelf, id) = (host.shelf.clone(), seat.id.clone());
+    let looked = blocking(move || Ok(recovery::set_damaged_aside(&shelf, &id, error))).await;
+    looked.unwrap_or_else(|error| error)
 }
 
 /// Keeps how the workspace is now, for a replay. Beside the start of the agent: nobody waits for it, and in the

@@ -93,6 +93,14 @@ pub enum Flaw {
         /// Bytes found.
         found: u64,
     },
+    /// Records that were there are gone.
+    #[error("{expected} records were there, {found} are left")]
+    Missing {
+        /// How many there were at least.
+        expected: u64,
+        /// How many there are.
+        found: u64,
+    },
     /// What follows the last whole line is not the beginning of a record of ours.
     #[error("what stands there is not the beginning of record {0}")]
     Foreign(u64),
@@ -104,6 +112,7 @@ impl JournalError {
         match self {
             Self::Ended => Code::SessionEnded,
             Self::TooLarge { .. } => Code::BodyTooLarge,
+            Self::Damaged { .. } => Code::JournalDamaged,
             _ => Code::JournalUnavailable,
         }
     }

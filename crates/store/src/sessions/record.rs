@@ -78,6 +78,8 @@ pub enum SessionOutcome {
     Completed,
     Error,
     Terminated,
+    /// Its journal is not what was written.
+    Damaged,
 }
 
 impl SessionOutcome {
@@ -87,11 +89,13 @@ impl SessionOutcome {
             Self::Completed => "completed",
             Self::Error => "error",
             Self::Terminated => "terminated",
+            Self::Damaged => "damaged",
         }
     }
 
     fn parse(text: &str) -> Option<Self> {
-        [Self::Completed, Self::Error, Self::Terminated].into_iter().find(|outcome| outcome.as_str() == text)
+        let all = [Self::Completed, Self::Error, Self::Terminated, Self::Damaged];
+        all.into_iter().find(|outcome| outcome.as_str() == text)
     }
 }
 
@@ -173,6 +177,7 @@ impl Placed {
             variant: row.get("variant")?,
             native_session_id: row.get("native_session_id")?,
             ended: outcome.is_some(),
+            damaged: outcome == Some(SessionOutcome::Damaged),
             event_count: row.get("event_count")?,
             created_at: row.get("created_ms")?,
             updated_at: row.get("updated_ms")?,

@@ -1,0 +1,139 @@
+//! A place for agents that are tasks of this process: no wall, no file, no network, and no program but the one agent.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use sandbox::{
+    ArchiveCap, Backend, ByteRange, ByteStream, Content, Depth, ExecSpec, Existing, Exit, FileStat, Files, FilesError,
+    FilesFuture, Layers, Listing, Port, Process, Sandbox, SandboxFuture, SandboxSpec, Unpacked,
+};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::agent;
+
+/// What an agent may print before somebody reads it, and the other way round.
+const PIPE_BYTES: usize = 4 << 10;
+
+/// Makes places for agents that are tasks.
+pub(crate) struct InProcess;
+
+impl Backend for InProcess {
+    fn name(&self) -> &'static str {
+        "in-process"
+    }
+
+    fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+        Box::pin(async move { Ok(Box::new(Place { id: spec.id, agent: Mutex::default() }) as Box<dyn Sandbox>) })
+    }
+}
+
+struct Place {
+    id: String,
+    agent: Mutex<Option<AbortHandle>>,
+}
+
+impl Sandbox for Place {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn take_listener(&self, _: Port) -> Option<TcpListener> {
+        None
+    }
+
+    fn exec(&self, _: ExecSpec) -> SandboxFuture<'_, Process> {
+        Box::pin(async move {
+            let (stdin, input) = tokio::io::duplex(PIPE_BYTES);
+            let (output, stdout) = tokio::io::duplex(PIPE_BYTES);
+            let (ended, end) = oneshot::channel();
+            let task = tokio::spawn(async move {
+                // What cannot be printed any more has nobody left to read it.
+                let _ = agent::live(input, output).await;
+                let _ = ended.send(());
+            });
+            *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+            let exit = async move {
+                // The channel breaks when the task is ended: gone either way.
+                let _ = end.await;
+                Ok(Exit { code: Some(0), ..Exit::default() })
+            };
+            Ok(Process {
+                stdin: Some(Box::new(stdin)),
+                stdout: Box::new(stdout),
+                stderr: Box::new(tokio::io::empty()),
+                resize: Box::new(|_| {}),
+                kill: Box::new(|| {}),
+                exit: Box::pin(exit),
+            })
+        })
+    }
+
+    fn files(&self) -> &dyn Files {
+        &NoFiles
+    }
+
+    fn effective(&self) -> Value {
+        json!({"fs": {"state": "absent", "by": "in-process"}, "net": {"state": "absent", "by": "in-process"}})
+    }
+
+    fn layers(&self) -> Option<Layers> {
+        None
+    }
+
+    fn destroy(&self) -> SandboxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(agent) = self.agent.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                agent.abort();
+            }
+            Ok(())
+        })
+    }
+}
+
+/// There are none.
+struct NoFiles;
+
+fn none<T>(path: &Path) -> FilesFuture<'_, T> {
+    Box::pin(async move { Err(FilesError::NotFound(path.to_owned())) })
+}
+
+impl Files for NoFiles {
+    fn stat<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, FileStat> {
+        none(path)
+    }
+
+    fn list<'a>(&'a self, path: &'a Path, _: usize) -> FilesFuture<'a, Listing> {
+        none(path)
+    }
+
+    fn read<'a>(&'a self, path: &'a Path, _: ByteRange) -> FilesFuture<'a, Content> {
+        none(path)
+    }
+
+    fn write<'a>(&'a self, path: &'a Path, _: ByteStream, _: u64) -> FilesFuture<'a, u64> {
+        none(path)
+    }
+
+    fn make_directory<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, ()> {
+        none(path)
+    }
+
+    fn rename<'a>(&'a self, from: &'a Path, _: &'a Path, _: Existing) -> FilesFuture<'a, ()> {
+        none(from)
+    }
+
+    fn remove<'a>(&'a self, path: &'a Path, _: Depth) -> FilesFuture<'a, ()> {
+        none(path)
+    }
+
+    fn pack<'a>(&'a self, path: &'a Path, _: ArchiveCap) -> FilesFuture<'a, ByteStream> {
+        none(path)
+    }
+
+    fn unpack<'a>(&'a self, path: &'a Path, _: ByteStream, _: ArchiveCap) -> FilesFuture<'a, Unpacked> {
+        none(path)
+    }
+}

@@ -1,0 +1,69 @@
+//! Load for the bench of sessions.
+//!
+//! `sessions-load serve DIRECTORY` is the session API of `viv serve` with one difference: its mock agents are tasks of
+//! the server's own process, so that what is measured is the session and not the sandbox. The other words are clients;
+//! each does one thing to a server, checks every answer, and prints what it measured as JSON.
+#![expect(clippy::print_stdout, reason = "the bench reads what this prints")]
+
+mod agent;
+mod append;
+mod crowd;
+mod events;
+mod http;
+mod in_process;
+mod measure;
+mod rate;
+mod readers;
+mod serve;
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+const USAGE: &str = "usage: sessions-load serve DIRECTORY | append DIRECTORY EVENTS\n       \
+    sessions-load create|first-event|list ADDRESS COUNT | page ADDRESS EVENTS COUNT\n       \
+    sessions-load readers ADDRESS READERS EVENTS | rate ADDRESS SESSIONS EVENTS_A_SECOND SECONDS\n       \
+    sessions-load crowd ADDRESS CLIENTS SECONDS";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match carry_out(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(Some(measured)) => {
+            println!("{measured}");
+            ExitCode::SUCCESS
+        }
+        Ok(None) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("sessions-load: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(words: &[&str]) -> Result<Option<Value>, String> {
+    let client = match words {
+        ["serve", directory] => return serve::run(directory.as_ref()).map(|()| None),
+        ["append", directory, events] => return append::run(directory.as_ref(), number(events)?).map(Some),
+        ["create", address, count] => run(measure::create(address, number(count)?)),
+        ["first-event", address, count] => run(measure::first_event(address, number(count)?)),
+        ["list", address, limit] => run(measure::list(address, number(limit)?)),
+        ["page", address, events, count] => run(measure::page(address, number(events)?, number(count)?)),
+        ["readers", address, readers, events] => run(readers::run(address, number(readers)?, number(events)?)),
+        ["rate", address, sessions, hertz, seconds] => {
+            run(rate::run(address, number(sessions)?, number(hertz)?, number(seconds)?))
+        }
+        ["crowd", address, clients, seconds] => run(crowd::run(address, number(clients)?, number(seconds)?)),
+        _ => return Err(USAGE.to_owned()),
+    };
+    client.map(Some)
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("`{word}` is no number\n{USAGE}"))
+}
+
+/// One thread: the clients must leave the other cores to the server.
+fn run<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(tokio::task::LocalSet::new().run_until(work))
+}

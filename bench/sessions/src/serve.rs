@@ -1,0 +1,55 @@
+//! The session API, as `viv serve` has it, on agents that are tasks.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gateway::Scripted;
+use policy::{Base, Ceiling, Preset};
+use sandbox::Backend;
+use server::{Auth, Listeners, ServerConfig};
+use session::{Accounts, Sessions, Setup, Timing};
+use store::DataDir;
+use tokio::io::AsyncReadExt;
+
+use crate::in_process::InProcess;
+
+/// Serves until standard input ends; prints where.
+pub(crate) fn run(directory: &Path) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(serve(directory))
+}
+
+async fn serve(directory: &Path) -> Result<(), String> {
+    let sessions = open(directory)?;
+    sessions.recover().await.map_err(|error| error.to_string())?;
+    let data = DataDir::open(directory).map_err(|error| error.to_string())?;
+    let listeners = Listeners { tcp: vec![(Ipv4Addr::LOCALHOST, 0).into()], unix: None };
+    let config = ServerConfig { audit: Some(data.audit_log()), ..ServerConfig::new(Auth::None) };
+    let bound = |addresses: &[std::net::SocketAddr]| {
+        for address in addresses {
+            println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+        }
+    };
+    let told_to_end = async {
+        // An input that fails has ended, too.
+        let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
+    };
+    server::serve(listeners, config, sessions, bound, told_to_end).await.map_err(|error| error.to_string())
+}
+
+fn open(directory: &Path) -> Result<Sessions, String> {
+    let base = Base::read(&Preset::Balanced.source()).map_err(|error| error.to_string())?;
+    let ceiling = Ceiling::built_in().map_err(|error| error.to_string())?;
+    let backend: Arc<dyn Backend> = Arc::new(InProcess);
+    let setup = Setup {
+        data_dir: directory.to_owned(),
+        mock_program: Some(PathBuf::from("in-process")),
+        backend,
+        upstream: Arc::new(Scripted::demo().map_err(|error| error.to_string())?),
+        policy: Arc::new(policy::effective(&ceiling, &base, &[])),
+        accounts: Accounts::default(),
+        timing: Timing::default(),
+    };
+    setup.open().map_err(|error| error.to_string())
+}

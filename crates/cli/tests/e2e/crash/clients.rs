@@ -1,0 +1,140 @@
+//! The clients of a server that will be killed, and what they were told before.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::http::{Client, Frame};
+
+/// What clients were told before the server died.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Sessions whose making was answered with 200.
+    pub(super) made: HashSet<String>,
+    /// Every session that somebody used.
+    pub(super) used: HashSet<String>,
+    /// Messages that were taken: the session, and the name the client gave them.
+    pub(super) taken: Vec<(String, String)>,
+    /// Answers to permissions that were taken: the session, the permission, the answer.
+    pub(super) answered: Vec<(String, String, &'static str)>,
+    /// Permissions that nobody answers while the server lives.
+    pub(super) left_waiting: Vec<(String, String)>,
+    /// How much they were told.
+    pub(super) moments: u64,
+    /// The events that each reader saw, from the first one on.
+    pub(super) seen: Vec<(String, Vec<Frame>)>,
+}
+
+pub(super) type Notebook = Arc<Mutex<Told>>;
+
+/// What a reader does when the agent asks.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// Answers, as fast as another one who answers differently.
+    Answers,
+    /// Lets it wait.
+    Waits,
+}
+
+/// Several clients at once: some make sessions and talk, two follow each, one goes on with `old` sessions.
+pub(super) fn drive(client: &Client, round: u64, old: &[String], notebook: &Notebook) -> Vec<JoinHandle<()>> {
+    let plays = [
+        ("/flood 80", Manner::Answers),
+        ("/permission", Manner::Answers),
+        ("/permission", Manner::Waits),
+        ("/demo", Manner::Answers),
+    ];
+    let mut clients = Vec::new();
+    for (number, (prompt, manner)) in plays.into_iter().enumerate() {
+        let (client, notebook, id) = (client.clone(), notebook.clone(), format!("r{round}-{number}"));
+        clients.push(std::thread::spawn(move || live(&client, &id, prompt, manner, &notebook)));
+    }
+    // Sessions of the round before go on, then end: so is their number bounded.
+    let (client, notebook, old) = (client.clone(), notebook.clone(), old.to_vec());
+    clients.push(std::thread::spawn(move || {
+        for id in old {
+            let _ = client.try_send(&id, "/echo again");
+            let _ = client.try_post(&format!("/v1/sessions/{id}/terminate"), "");
+            notebook.lock().unwrap().used.insert(id);
+        }
+    }));
+    clients
+}
+
+fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Notebook) {
+    if client.try_create(id).is_none_or(|answer| answer.status != 200) {
+        return;
+    }
+    {
+        let mut told = notebook.lock().unwrap();
+        told.made.insert(id.to_owned());
+        told.used.insert(id.to_owned());
+    }
+    let readers = [Some(manner), None].map(|manner| {
+        let (client, notebook, id) = (client.clone(), notebook.clone(), id.to_owned());
+        std::thread::spawn(move || follow(&client, &id, manner, &notebook))
+    });
+    loop {
+        let name = uuid::Uuid::new_v4().to_string();
+        let body = serde_json::json!({"message": prompt, "clientMessageId": name}).to_string();
+        match client.try_post(&format!("/v1/sessions/{id}/messages"), &body) {
+            Some(answer) if answer.status == 204 => {
+                notebook.lock().unwrap().taken.push((id.to_owned(), name));
+            }
+            // The queue is full.
+            Some(_) => {}
+            None => break,
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+}
+
+/// Notes every event, and does what its manner says when something is asked; without one it only reads.
+fn follow(client: &Client, id: &str, manner: Option<Manner>, notebook: &Notebook) {
+    let Some(events) = client.events(id, 0) else { return };
+    let mut seen = Vec::new();
+    for frame in events {
+        let event = frame.json();
+        seen.push(frame);
+        notebook.lock().unwrap().moments += 1;
+        if event["type"] != "permission.requested" {
+            continue;
+        }
+        let permission = event["data"]["permission_id"].as_str().unwrap();
+        match manner {
+            Some(Manner::Answers) => answer_twice(client, id, permission, notebook),
+            Some(Manner::Waits) => {
+                notebook.lock().unwrap().left_waiting.push((id.to_owned(), permission.to_owned()));
+            }
+            None => {}
+        }
+    }
+    notebook.lock().unwrap().seen.push((id.to_owned(), seen));
+}
+
+/// Two clients answer at once; at most one of them may hear that it was heard.
+fn answer_twice(client: &Client, id: &str, permission: &str, notebook: &Notebook) {
+    let answers = ["once", "reject"].map(|reply| {
+        let (client, notebook) = (client.clone(), notebook.clone());
+        let (id, permission) = (id.to_owned(), permission.to_owned());
+        std::thread::spawn(move || {
+            if answer(&client, &id, &permission, reply) == Some(204) {
+                notebook.lock().unwrap().answered.push((id, permission, reply));
+            }
+        })
+    });
+    for answer in answers {
+        answer.join().unwrap();
+    }
+}
+
+/// The status of an answer to a permission; none when the server went away.
+pub(super) fn answer(client: &Client, id: &str, permission: &str, reply: &str) -> Option<u16> {
+    let path = format!("/v1/sessions/{id}/permissions/{permission}/reply");
+    let body = serde_json::json!({"reply": reply}).to_string();
+    client.try_post(&path, &body).map(|answer| answer.status)
+}

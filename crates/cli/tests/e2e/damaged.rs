@@ -1,0 +1,99 @@
+//! Journals that are not what was written: the server comes up, tells it, puts them aside, and the others go on.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::http::Client;
+use crate::journal;
+use crate::place::Place;
+use crate::server::Server;
+
+/// What becomes of a journal while no server runs.
+const DAMAGES: &[(&str, fn(&Path))] = &[
+    ("cut", |path| {
+        // At the end of a line, where a crash cannot cut: what the list of sessions knows of is gone.
+        let text = fs::read_to_string(path).unwrap();
+        fs::write(path, &text[..=text.find('\n').unwrap()]).unwrap();
+    }),
+    ("flipped", |path| {
+        let mut bytes = fs::read(path).unwrap();
+        let at = bytes.len() * 3 / 4;
+        bytes[at] ^= 0x10;
+        fs::write(path, bytes).unwrap();
+    }),
+    ("foreign", |path| fs::write(path, "Dear diary,\ntoday I was not a journal.\n").unwrap()),
+    ("swapped", |path| {
+        // The journal of another session, whole in itself.
+        fs::copy(path.with_file_name("whole.jsonl"), path).unwrap();
+    }),
+    ("gone", |path| fs::remove_file(path).unwrap()),
+];
+
+#[test]
+fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    for id in DAMAGES.iter().map(|(id, _)| *id).chain(["whole", "torn"]) {
+        assert_eq!(client.try_create(id).unwrap().status, 200, "{id}");
+        assert!(client.converse(id, "/echo before").unwrap().count() > 3, "{id}");
+    }
+    // Something is open when the server dies, so that the next one reads all of each journal.
+    for id in DAMAGES.iter().map(|(id, _)| *id) {
+        assert!(client.converse(id, "/permission").unwrap().count() > 1, "{id}");
+    }
+    server.kill(&place.data());
+    let mut damaged = Vec::new();
+    for (id, damage) in DAMAGES {
+        let path = journal::path(&place.data(), id);
+        damage(&path);
+        damaged.push((*id, fs::read(&path).ok()));
+    }
+    let torn = journal::path(&place.data(), "torn");
+    let text = fs::read_to_string(&torn).unwrap();
+    // The beginning of one record more: what a crash leaves, and no damage.
+    fs::write(&torn, format!("{text}{{\"seq\":{},\"time\":", text.lines().count() + 1)).unwrap();
+
+    let mut server = Server::start_logging(&place);
+    let client = server.client();
+    for (id, content) in &damaged {
+        check_told(&place, &client, id);
+        let aside = place.data().join("quarantine").join(format!("{id}.jsonl"));
+        assert_eq!(fs::read(aside).ok(), *content, "{id} is put aside as it was");
+    }
+    let list = place.run(&["sessions", "ls"]);
+    for (id, _) in DAMAGES {
+        let row = list.out.lines().find(|row| row.ends_with(id)).unwrap_or_else(|| panic!("{id} is not listed"));
+        assert!(row.contains("damaged"), "{row}");
+    }
+    for id in ["whole", "torn"] {
+        let last = client.converse(id, "/echo after").unwrap().last().unwrap();
+        assert_eq!(last.json()["data"]["outcome"], "completed", "{id} goes on");
+        let recovered = journal::read(&place.data(), id);
+        assert!(recovered.iter().any(|event| event.draft.body.kind() == "session.recovered"), "{id}");
+    }
+    assert_eq!(client.try_create("new").unwrap().status, 200);
+    let mut log = server.take_log();
+    server.stop();
+    let mut said = String::new();
+    log.read_to_string(&mut said).unwrap();
+    for (id, _) in DAMAGES {
+        let told = said.lines().any(|line| line.contains("damaged and was put aside") && line.contains(id));
+        assert!(told, "the log does not tell of {id}: {said}");
+    }
+}
+
+/// The API says what is wrong, the same way each time; forgetting the session is all that can be done with it.
+fn check_told(place: &Place, client: &Client, id: &str) {
+    let info = client.get(&format!("/v1/sessions/{id}")).json();
+    assert_eq!((&info["damaged"], &info["ended"]), (&true.into(), &true.into()), "{id}: {info}");
+    for _ in 0..2 {
+        let events = client.get(&format!("/v1/sessions/{id}/events"));
+        assert_eq!((events.status, events.json()["code"].as_str()), (500, Some("journal_damaged")), "{id}");
+        let sent = client.try_send(id, "hello").unwrap();
+        assert_eq!((sent.status, sent.json()["code"].as_str()), (500, Some("journal_damaged")), "{id}");
+    }
+    let shown = place.run(&["sessions", "show", id]);
+    assert!(shown.out.contains("damaged"), "{}", shown.out);
+}

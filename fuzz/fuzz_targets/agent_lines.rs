@@ -1,0 +1,7 @@
+//! Lets any agent print any lines.
+#![no_main]
+
+#[path = "../rules/agent_lines.rs"]
+mod rule;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rule::agent_lines(data));

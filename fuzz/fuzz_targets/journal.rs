@@ -1,0 +1,7 @@
+//! Puts any bytes where the journal of a session should be.
+#![no_main]
+
+#[path = "../rules/journal.rs"]
+mod rule;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rule::journal(data));

@@ -1,0 +1,96 @@
+//! What must hold for any body of any request to the session API. A broken rule panics.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
+use policy::{Base, Ceiling, Preset};
+use sandbox::{Backend, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
+use server::{Auth, ServerConfig, app};
+use session::{Accounts, Setup, Timing};
+use tokio::runtime::Runtime;
+use tower::ServiceExt as _;
+
+/// Every call that reads a body as JSON.
+const CALLS: &[(&str, &str)] = &[
+    ("POST", "/v1/sessions/s1"),
+    ("PATCH", "/v1/sessions/s1"),
+    ("POST", "/v1/sessions/s1/fork"),
+    ("POST", "/v1/sessions/s1/messages"),
+    ("POST", "/v1/sessions/s1/messages/stream"),
+    ("POST", "/v1/sessions/s1/permissions/p1/reply"),
+    ("POST", "/v1/sessions/s1/questions/q1/reply"),
+    ("POST", "/v1/sessions/s1/changes/apply"),
+    ("POST", "/v1/sessions/import"),
+    ("POST", "/v1/agents/mock/install"),
+    ("POST", "/v1/fs/move"),
+];
+
+/// A server with no socket and no session, which can make none.
+pub(crate) struct Api {
+    runtime: Runtime,
+    router: axum::Router,
+}
+
+impl Api {
+    pub(crate) fn new(directory: &Path) -> Self {
+        let base = Base::read(&Preset::Balanced.source()).unwrap();
+        let setup = Setup {
+            data_dir: directory.to_owned(),
+            mock_program: Some("/bin/true".into()),
+            backend: Arc::new(Nowhere),
+            upstream: Arc::new(gateway::Scripted::demo().unwrap()),
+            policy: Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[])),
+            accounts: Accounts::default(),
+            timing: Timing::default(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let router = {
+            let _inside = runtime.enter();
+            app(setup.open().unwrap(), ServerConfig::new(Auth::None), tokio_util::sync::CancellationToken::new())
+        };
+        Self { runtime, router }
+    }
+
+    /// A body is taken, or refused with a problem that is the caller's to mend; it never breaks the server.
+    pub(crate) fn check(&self, data: &[u8]) {
+        // One call an input: the first byte chooses.
+        let (first, body) = data.split_first().map_or((0, data), |(first, body)| (*first, body));
+        let (method, path) = CALLS[usize::from(first) % CALLS.len()];
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from(body.to_vec()))
+            .unwrap();
+        let answer = self.runtime.block_on(async {
+            let answer = self.router.clone().oneshot(request).await.unwrap();
+            let (head, body) = answer.into_parts();
+            (head, body.collect().await.unwrap().to_bytes())
+        });
+        let (head, body) = answer;
+        if head.status.is_success() {
+            return;
+        }
+        let shown = || format!("{method} {path}: {} {}", head.status, String::from_utf8_lossy(&body));
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{}", shown()));
+        assert_eq!(problem["status"], head.status.as_u16(), "{}", shown());
+        // There is no sandbox here, and nothing to install from: all else that fails is the caller's.
+        let due = matches!(problem["code"].as_str(), Some("sandbox_create_error" | "install_failed"));
+        assert!(head.status.is_client_error() || due, "{}", shown());
+    }
+}
+
+/// Makes no sandboxes.
+struct Nowhere;
+
+impl Backend for Nowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn create(&self, _: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+        Box::pin(async { Err(SandboxError::Gone) })
+    }
+}
