@@ -4,6 +4,7 @@
 //! the processor, the kernel and the commit they were taken on.
 
 mod agents;
+mod egress;
 mod folder;
 mod gateway;
 mod report;
@@ -25,7 +26,7 @@ use crate::workspace;
 pub(crate) use folder::Folder;
 pub(crate) use report::{Goal, Report};
 pub(crate) use sample::Sample;
-pub(crate) use service::Service;
+pub(crate) use service::{Service, free_address};
 
 /// One bench.
 pub(crate) struct Bench {
@@ -63,6 +64,12 @@ pub(crate) const BENCHES: &[Bench] = &[
         run: sessions::run,
     },
     Bench {
+        name: "egress",
+        about: "tunnels through the egress proxy, beside tinyproxy, squid and no proxy",
+        packages: EGRESS_PEERS,
+        run: egress::run,
+    },
+    Bench {
         name: "agents",
         about: "a turn of Claude Code with `viv run`, beside Claude Code alone",
         packages: install::AGENTS,
@@ -76,6 +83,11 @@ const SANDBOX_PEERS: &[Package] = &[
 ];
 
 const GATEWAY_PEERS: &[Package] = &[Package { name: "nginx-light", reason: "the proxy that does nothing but proxy" }];
+
+const EGRESS_PEERS: &[Package] = &[
+    Package { name: "tinyproxy-bin", reason: "the small forward proxy" },
+    Package { name: "squid", reason: "the forward proxy most networks have" },
+];
 
 const SESSIONS_PEERS: &[Package] = &[Package { name: "npm", reason: "the peer comes from it" }];
 
@@ -115,9 +127,9 @@ fn ground() -> Result<String> {
     let cores = std::thread::available_parallelism()?;
     let kernel = machine("uname", &["-sr"])?;
     let commit = machine("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"])?;
-    let load = std::fs::read_to_string("/proc/loadavg").context("cannot read the load")?;
+    let load = std::fs::read_to_string("/proc/loadavg").context("cannot read how loaded the machine is")?;
     let load = load.split(' ').next().unwrap_or_default();
-    Ok(format!("{cores} × {model}, {kernel}, commit {commit}; {load} processes ran or waited in the last minute"))
+    Ok(format!("{cores} × {model}, {kernel}, commit {commit}, load {load} at the end"))
 }
 
 fn machine(program: &str, arguments: &[&str]) -> Result<String> {

@@ -19,8 +19,12 @@ pub(crate) struct Package {
 /// What `cargo xtask test` uses.
 pub(crate) const TESTS: &[Package] = &[
     Package { name: "curl", reason: "calls the session API over TLS as other programs do" },
+    Package { name: "docker.io", reason: "the sandbox tests start an engine of it, on a directory of their own" },
     Package { name: "git", reason: "tidy asks it which files are tracked" },
+    Package { name: "iproute2", reason: "ip sets up the internet that attacks on the proxy are made in" },
     Package { name: "npm", reason: "the real agents come from it" },
+    Package { name: "podman", reason: "the sandbox tests start an engine of it too" },
+    Package { name: "runc", reason: "runs the containers of both on a machine with either version of cgroups" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];

@@ -31,12 +31,7 @@ pub(crate) async fn serve() -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     println!("{}", listener.local_addr().map_err(|error| error.to_string())?);
     let answers = Rc::new(Answers::new());
-    let (left, mut gone) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        // Ends when whoever started us is gone, whatever is sent.
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _: Result<(), ()> = left.send(());
-    });
+    let mut gone = end_of_input();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -50,6 +45,16 @@ pub(crate) async fn serve() -> Result<(), String> {
             _ = &mut gone => return Ok(()),
         }
     }
+}
+
+/// Comes when whoever started us is gone, whatever was sent until then.
+pub(crate) fn end_of_input() -> tokio::sync::oneshot::Receiver<()> {
+    let (left, gone) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _: Result<(), ()> = left.send(());
+    });
+    gone
 }
 
 async fn converse(mut stream: TcpStream, answers: &Answers) -> std::io::Result<()> {

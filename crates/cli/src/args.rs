@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
+use crate::backend::PlaceArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
@@ -89,6 +90,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// Which agent: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
     /// What to tell it; `-` reads stdin
@@ -155,6 +158,8 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
@@ -186,6 +191,8 @@ pub(crate) struct ExecArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// The task's file
     pub(crate) file: PathBuf,
     /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
@@ -198,6 +205,8 @@ pub(crate) struct TaskArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// Address of the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2468")]
     pub(crate) listen: std::net::SocketAddr,

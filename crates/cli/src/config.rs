@@ -13,10 +13,13 @@ use std::process::Command;
 use gateway::Secret;
 use protocol::Code;
 
+use crate::backend::BackendName;
 use crate::failure::Failure;
 
 pub(crate) use credentials::{Credential, Form, Provider};
-pub(crate) use file::{BudgetsSection, ConfigFile, ContentWord, DurabilityWord, Kind, PriceSection, UpstreamSection};
+pub(crate) use file::{
+    BudgetsSection, ConfigFile, ContentWord, DurabilityWord, Kind, PriceSection, SandboxSection, UpstreamSection,
+};
 
 /// What the environment and the configuration file say.
 #[derive(Debug, Clone)]
@@ -29,6 +32,10 @@ pub(crate) struct Config {
     pub(crate) file: ConfigFile,
     /// The upstream of an `--env-file`: in place of the configured one, for this process alone.
     pub(crate) env_upstream: Option<UpstreamSection>,
+    /// The sandbox that was asked for on the command line.
+    pub(crate) backend: Option<BackendName>,
+    /// Where sockets of this user's own services are.
+    pub(crate) runtime_dir: Option<PathBuf>,
 }
 
 impl Config {
@@ -43,7 +50,14 @@ impl Config {
         })?;
         let file = read_file(&data_dir.join("viv.toml"))?;
         let organisation_policy = PathBuf::from("/etc/viv/policy.yaml");
-        Ok(Self { data_dir, organisation_policy, file, env_upstream: None })
+        let runtime_dir = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+        Ok(Self { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir })
+    }
+
+    /// The same in a sandbox that was asked for.
+    pub(crate) fn with_backend(mut self, backend: Option<BackendName>) -> Self {
+        self.backend = backend;
+        self
     }
 
     /// The same with the upstream of a `.env` file.

@@ -1,5 +1,7 @@
 //! `viv doctor`: what works on this machine, tried for real.
 
+mod engines;
+
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,7 +72,11 @@ impl Findings {
         checks.extend(probe_kernel().into_iter().map(feature));
         checks.extend(probe_limits().into_iter().map(limit));
         checks.push(data_directory(config));
-        let (sandbox, enforced) = host::on_runtime(async { Ok(sandbox(policy, spawner).await) })?;
+        let spawner = Arc::new(spawner);
+        let (sandbox, enforced) = host::on_runtime(async {
+            checks.extend(engines::look(config, &spawner).await);
+            Ok(sandbox(policy, Arc::clone(&spawner)).await)
+        })?;
         checks.push(sandbox);
         let (boot_id, uid) = (boot_id(), rustix::process::geteuid().as_raw());
         Ok(Self { boot_id, uid, version: env!("CARGO_PKG_VERSION").to_owned(), checks, enforced })
@@ -206,12 +212,12 @@ fn limit(probe: Probe) -> Check {
 }
 
 /// Makes a sandbox and runs a command in it: the only proof that counts. With it, how each key is kept.
-async fn sandbox(policy: Arc<Effective>, spawner: Spawner) -> (Check, Map<String, Value>) {
+async fn sandbox(policy: Arc<Effective>, spawner: Arc<Spawner>) -> (Check, Map<String, Value>) {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
     let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
     let attempt = async {
-        let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
+        let sandbox = JailBackend::new(spawner)?.create(spec).await?;
         let command = ["id", "-u"].map(str::to_owned).to_vec();
         let exec = ExecSpec { command, ..ExecSpec::default() };
         let result = sandbox::run(&*sandbox, exec, &mut |_, _| {}).await;

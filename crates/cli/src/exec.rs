@@ -14,15 +14,13 @@ use std::sync::Arc;
 use ::policy::WorkspaceMode;
 use jail::Spawner;
 use protocol::Code;
-use sandbox::{
-    Backend, DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, JailBackend, Outflow, Sandbox, SandboxError,
-    SandboxSpec, Streams,
-};
+use sandbox::{DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox, SandboxError, SandboxSpec, Streams};
 use serde_json::json;
 
 use self::terminal::RawTerminal;
 use self::way_out::WayOut;
 use crate::args::ExecArguments;
+use crate::backend;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::outlet::Outlet;
@@ -46,22 +44,17 @@ pub(crate) fn carry_out(
         .enable_all()
         .build()
         .map_err(|error| Failure::of(Code::Internal, &error).exit(VIV_FAILED))?;
-    let outcome = runtime.block_on(run(arguments, &Setting::of(config, json), spawner, json));
+    let outcome = runtime.block_on(run(arguments, config, spawner, json));
     // A read of our own stdin may still block; it is not waited for.
     runtime.shutdown_background();
     outcome.map_err(|failure| failure.or_exit(VIV_FAILED))
 }
 
-async fn run(
-    mut arguments: ExecArguments,
-    setting: &Setting,
-    spawner: Spawner,
-    json: bool,
-) -> Result<ExitCode, Failure> {
+async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
-    let policy = Arc::new(choose(setting, arguments.policy.as_deref(), &arguments.narrow)?);
+    let policy = Arc::new(choose(&Setting::of(config, json), arguments.policy.as_deref(), &arguments.narrow)?);
     let spec = SandboxSpec {
         id: format!("exec-{}", std::process::id()),
         workspace,
@@ -75,7 +68,7 @@ async fn run(
     }
     let limits = policy.limits();
     let env = environment(&arguments)?;
-    let sandbox = JailBackend::new(Arc::new(spawner))?.create(spec).await?;
+    let sandbox = backend::choose(config, spawner)?.create(spec).await?;
     let way_out = WayOut::open(&*sandbox, &policy)?;
     let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
     let exec = ExecSpec {

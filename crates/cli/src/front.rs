@@ -38,8 +38,12 @@ impl Front {
     /// The server if one answers, else this process.
     pub(crate) async fn open(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
-        // A server knows nothing of this person's `--env-file`.
-        let client = if config.env_upstream.is_some() { None } else { Client::connect(&directory).await };
+        // A server knows nothing of this person's `--env-file`, and has its own sandbox.
+        let client = if config.env_upstream.is_some() || config.backend.is_some() {
+            None
+        } else {
+            Client::connect(&directory).await
+        };
         if let Some(client) = client {
             return Ok(Self::There(client));
         }

@@ -7,7 +7,7 @@ use ::gateway::{Gateway, Keep, Limits, Redaction, Upstream};
 use ::policy::Effective;
 use jail::{JailError, Spawner};
 use protocol::Code;
-use sandbox::{Backend, JailBackend};
+use sandbox::Backend;
 use session::{Accounts, Options, Sessions, Setup, Timing};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,9 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{Arguments, Command};
 use crate::config::{Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
+use crate::policy::PolicyCommand;
 use crate::{
-    agent, agents, api, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy, replay,
-    run, serve, sessions, task, tokens, upstream, usage,
+    agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
+    replay, run, serve, sessions, task, tokens, upstream, usage,
 };
 
 /// Carries out what was typed. `early` is a spawner that was started before that was known in full.
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
     if let Command::Exec(command) = arguments.command {
         let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork_for_one)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
+        let config = config.with_backend(command.place.backend);
         return exec::carry_out(command, &config, spawner, json);
     }
     let config = config?;
@@ -56,29 +58,38 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
             on_runtime(demo::carry_out(config, spawner, json))
         }
         Command::Run(run) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(run::carry_out(run, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, run.place.backend);
+            on_runtime(run::carry_out(run, config.with_backend(backend), spawner, json))
         }
         Command::Replay(replay) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(replay::carry_out(replay, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, replay.place.backend);
+            on_runtime(replay::carry_out(replay, config.with_backend(backend), spawner, json))
         }
         Command::Task(task) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(task::carry_out(task, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, task.place.backend);
+            on_runtime(task::carry_out(task, config.with_backend(backend), spawner, json))
         }
         Command::Serve(serve) => {
-            let spawner = Spawner::fork()?;
-            on_runtime(serve::carry_out(serve, config, spawner, json))
+            let (spawner, backend) = (Spawner::fork()?, serve.place.backend);
+            on_runtime(serve::carry_out(serve, config.with_backend(backend), spawner, json))
         }
     }
 }
 
-fn carry_out_policy(command: policy::PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    if let policy::PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) = &command {
-        return sessions::explain(session, config, json);
-    }
+fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let setting = policy::Setting::of(config, json);
+    match &command {
+        PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) => {
+            return sessions::explain(session, config, json);
+        }
+        PolicyCommand::Log(arguments) => return on_runtime(sessions::traffic::log(arguments, config, json)),
+        PolicyCommand::Suggest(arguments) => {
+            return on_runtime(sessions::traffic::suggest(&arguments.session, config, &setting));
+        }
+        PolicyCommand::Narrow(arguments) => return on_runtime(sessions::reach::narrow(arguments, config)),
+        PolicyCommand::Grant(arguments) => return on_runtime(sessions::reach::grant(arguments, config)),
+        _ => {}
+    }
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }
 
@@ -98,13 +109,13 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
     Ok(DataDir::open(&config.data_dir)?)
 }
 
-/// Every session of the data directory, ready to be run in this process, in the jail.
+/// Every session of the data directory, ready to be run in this process.
 pub(crate) async fn open_sessions(
     config: &Config,
     policy: Arc<Effective>,
     spawner: Spawner,
 ) -> Result<Sessions, Failure> {
-    open_sessions_in(config, policy, Arc::new(JailBackend::new(Arc::new(spawner))?)).await
+    open_sessions_in(config, policy, backend::choose(config, spawner)?).await
 }
 
 /// The same, in sandboxes of `backend`.
@@ -123,7 +134,7 @@ pub(crate) async fn open_sessions_behind(
     spawner: Spawner,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
-    open(config, policy, Arc::new(JailBackend::new(Arc::new(spawner))?), upstream).await
+    open(config, policy, backend::choose(config, spawner)?, upstream).await
 }
 
 async fn open(

@@ -6,6 +6,7 @@ mod agent;
 mod agents;
 mod api;
 mod args;
+mod backend;
 mod client;
 mod config;
 mod credentials;

@@ -13,6 +13,7 @@ use session::{Recording, RerunError, Stage};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
+use crate::backend::PlaceArguments;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::name::new_session_id;
@@ -24,6 +25,8 @@ use crate::{host, upstream};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
     /// Id, name, the beginning of an id, or @last
     session: String,
     /// Compare the two records, and end with 9 where they differ

@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::policy::{Setting, choose};
-use crate::{host, tokens, upstream};
+use crate::{host, task, tokens, upstream};
 
 /// Carries out `viv serve`.
 pub(crate) async fn carry_out(
@@ -32,7 +32,8 @@ pub(crate) async fn carry_out(
     let directory = host::data_dir(&config)?;
     let _only = directory.lock_server()?;
     let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
-    let sessions = host::open_sessions(&config, Arc::new(policy), spawner).await?;
+    let policy = Arc::new(policy);
+    let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
     let auth = if arguments.no_auth {
         Auth::None
@@ -61,6 +62,7 @@ pub(crate) async fn carry_out(
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
+        tasker: Some(task::tasker(&config, &policy, &sessions)),
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)

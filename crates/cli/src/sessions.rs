@@ -6,8 +6,9 @@ pub(crate) mod apply;
 pub(crate) mod diff;
 mod keep;
 mod list;
-mod reach;
+pub(crate) mod reach;
 pub(crate) mod stop;
+pub(crate) mod traffic;
 mod watch;
 
 use std::process::ExitCode;

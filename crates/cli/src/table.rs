@@ -29,7 +29,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         lines.collect()
     }
 
-    fn tabs(&self) -> String {
+    /// Tab-separated, without a heading.
+    pub(crate) fn tabs(&self) -> String {
         self.rows.iter().map(|row| row.join("\t") + "\n").collect()
     }
 

@@ -243,7 +243,8 @@ fn shortened(text: &str) -> String {
     shown.join("\n")
 }
 
-fn clean(text: &str) -> String {
+/// Without what would command a terminal.
+pub(crate) fn clean(text: &str) -> String {
     String::from_utf8_lossy(&Outlet::default().pass(text.as_bytes())).into_owned()
 }
 

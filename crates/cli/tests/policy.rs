@@ -14,6 +14,8 @@ const GOOD: &str = "version: 1\nfs:\n  workspace: overlay\n  read: [/usr]\nnet:\
 fn place() -> TempDir {
     let place = TempDir::new().unwrap();
     fs::write(place.path().join("good.yaml"), GOOD).unwrap();
+    let requests = "net:\n  enabled: true\n  allowlist: [\"GET|HEAD files.example.com:80/public/**\"]\n";
+    fs::write(place.path().join("requests.yaml"), requests).unwrap();
     fs::write(place.path().join("bad.yaml"), "net:\n  enabled: no\n").unwrap();
     place
 }
@@ -61,6 +63,11 @@ commands! {
     test_a_model_vendor: "test" "open" "net" "api.anthropic.com:443";
     test_a_strange_host: "test" "good.yaml" "net" "user@packages.example.org:443";
     test_a_strange_port: "test" "good.yaml" "net" "packages.example.org:99999";
+    test_a_request: "test" "requests.yaml" "http" "GET" "http://files.example.com/public/a?b=c";
+    test_a_request_with_another_method: "test" "requests.yaml" "http" "POST" "http://files.example.com/public/a";
+    test_a_request_that_climbs: "test" "requests.yaml" "http" "GET" "http://files.example.com/public/%2e%2e/a";
+    test_a_tunnel_to_a_host_with_rules_about_requests: "test" "requests.yaml" "net" "files.example.com:80";
+    test_a_request_that_is_none: "test" "requests.yaml" "http" "GET" "ftp://files.example.com/";
     test_reading: "test" "good.yaml" "read" "src/main.rs";
     test_reading_a_secret: "test" "good.yaml" "read" "config/.env";
     test_writing_a_hook: "test" "good.yaml" "write" ".git/hooks/pre-commit";

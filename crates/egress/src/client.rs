@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     attempt::Attempt,
-    gate::Gate,
+    gate::{Gate, Question},
     http::{self, ForwardError, Framing, Request, Target},
     identity::TurnSource,
     pump::Cut,
@@ -79,22 +79,23 @@ impl Desk {
     }
 
     async fn serve_request(&self, mut client: Client<'_>, request: Request) -> io::Result<()> {
-        let to = (request.target.host(), request.target.port());
+        let question = request.question();
+        let to = (question.host.as_str(), question.port);
         let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, &request.method);
         if let Target::Resource { path, .. } = &request.target {
             attempt = attempt.with_path(path);
         }
         let opened = match request.framing() {
-            Ok(framing) => self.open(&mut attempt, to).await.map(|opened| (framing, opened)),
+            Ok(framing) => self.open(&mut attempt, &question).await.map(|opened| (framing, opened)),
             Err(refusal) => Err(refusal),
         };
         match (opened, &request.target) {
             (Ok((_, opened)), Target::Tunnel { .. }) => {
                 client.sink.write_all(CONNECTED).await?;
-                self.serve_tunnel(client, opened, attempt).await
+                self.serve_tunnel(client, opened, &question, attempt).await
             }
             (Ok((framing, opened)), Target::Resource { .. }) => {
-                self.serve_resource(client, opened, (&request, framing), attempt).await
+                self.serve_resource(client, opened, (&request, framing), (&question, attempt)).await
             }
             (Err(refusal), _) => {
                 attempt.refuse(&refusal).await;
@@ -111,12 +112,13 @@ impl Desk {
             Ok(Err(SocksError::Io(error))) => return Err(error),
             Ok(Err(SocksError::Malformed)) | Err(_) => return Ok(()),
         };
+        let question = Question::tunnel(&wanted.host, wanted.port);
         let to = (wanted.host.as_str(), wanted.port);
         let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, "SOCKS5");
-        match self.open(&mut attempt, to).await {
+        match self.open(&mut attempt, &question).await {
             Ok(opened) => {
                 client.sink.write_all(&Reply::Succeeded.bytes()).await?;
-                self.serve_tunnel(client, opened, attempt).await
+                self.serve_tunnel(client, opened, &question, attempt).await
             }
             Err(refusal) => {
                 attempt.refuse(&refusal).await;
@@ -126,8 +128,8 @@ impl Desk {
     }
 
     /// Decides, looks up, judges and calls, in that order.
-    async fn open(&self, attempt: &mut Attempt, (host, port): (&str, u16)) -> Result<(TcpStream, Endpoint), Refusal> {
-        let (endpoint, rule) = self.gate.decide(host, port)?;
+    async fn open(&self, attempt: &mut Attempt, question: &Question) -> Result<(TcpStream, Endpoint), Refusal> {
+        let (endpoint, rule) = self.gate.decide(question)?;
         attempt.allow(&endpoint, &rule);
         let addresses = self.gate.addresses(&endpoint).await?;
         let (stream, address) = self.gate.connect(&addresses).await?;
@@ -142,11 +144,12 @@ impl Desk {
         &self,
         mut client: Client<'_>,
         (upstream, endpoint): (TcpStream, Endpoint),
+        question: &Question,
         mut attempt: Attempt,
     ) -> io::Result<()> {
         let traffic = attempt.traffic();
         let carried = tunnel::carry(&mut client, upstream, &endpoint, &self.gate, &traffic);
-        let refusal = match self.gate.guard(&endpoint, &traffic, carried).await {
+        let refusal = match self.gate.guard(question, &traffic, carried).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(TunnelError::Refused(refusal))) => refusal,
             Ok(Err(TunnelError::Broken(error))) => {
@@ -172,11 +175,11 @@ impl Desk {
         mut client: Client<'_>,
         (mut upstream, endpoint): (TcpStream, Endpoint),
         request: (&Request, Framing),
-        mut attempt: Attempt,
+        (question, mut attempt): (&Question, Attempt),
     ) -> io::Result<()> {
         let traffic = attempt.traffic();
         let forwarded = http::forward(&mut client, &mut upstream, request, &endpoint, (&self.gate.limits, &traffic));
-        let refusal = match self.gate.guard(&endpoint, &traffic, forwarded).await {
+        let refusal = match self.gate.guard(question, &traffic, forwarded).await {
             Ok(Ok(())) => return client.farewell().await,
             Ok(Err(ForwardError::Request(what))) => Refusal::Malformed(what),
             Ok(Err(ForwardError::Answer(why))) => Refusal::Unreachable(why),

@@ -14,6 +14,30 @@ use crate::{identity::Limits, internet::Internet, live::LivePolicy, refusal::Ref
 /// Addresses of one name that are tried.
 const TRIES: usize = 4;
 
+/// What a client asks for, all as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Method and path, where they are seen.
+    pub(crate) request: Option<(String, String)>,
+}
+
+impl Question {
+    /// Something that nobody looks into.
+    pub(crate) fn tunnel(host: &str, port: u16) -> Self {
+        Self { host: host.to_owned(), port, request: None }
+    }
+
+    fn action(&self) -> Action {
+        let (host, port) = (self.host.clone(), self.port);
+        match &self.request {
+            None => Action::Net { host, port },
+            Some((method, path)) => Action::Http { host, port, method: method.clone(), path: path.clone() },
+        }
+    }
+}
+
 /// Decides what one session may reach, and reaches it.
 pub(crate) struct Gate {
     pub(crate) policy: LivePolicy,
@@ -29,15 +53,15 @@ impl Gate {
         Self { policy, limits, internet, lookups }
     }
 
-    /// Whether `host`, as it was written, may be reached on `port`. Nothing is looked up for this.
-    pub(crate) fn decide(&self, host: &str, port: u16) -> Result<(Endpoint, RuleRef), Refusal> {
-        let decision = self.policy.current().decide(&Action::Net { host: host.to_owned(), port });
+    /// Whether what is asked for may be reached. Nothing is looked up for this.
+    pub(crate) fn decide(&self, question: &Question) -> Result<(Endpoint, RuleRef), Refusal> {
+        let decision = self.policy.current().decide(&question.action());
         if !decision.is_allowed() {
             return Err(Refusal::of(decision));
         }
         // The policy read the text with the same parser, so this cannot be another host.
-        let host: Host = host.parse().map_err(|error: policy::HostError| Refusal::Malformed(error.to_string()))?;
-        Ok((Endpoint { host, port }, decision.rule))
+        let host = question.host.parse::<Host>().map_err(|error| Refusal::Malformed(error.to_string()))?;
+        Ok((Endpoint { host, port: question.port }, decision.rule))
     }
 
     /// The addresses of an allowed host that may be called.

@@ -7,8 +7,12 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{attempt::Traffic, gate::Gate, refusal::Refusal, source::Source};
-use policy::Endpoint;
+use crate::{
+    attempt::Traffic,
+    gate::{Gate, Question},
+    refusal::Refusal,
+    source::Source,
+};
 
 /// A buffer begins small, as most connections are idle most of the time, and grows while it is being filled.
 const BUFFER_MIN: usize = 16 << 10;
@@ -78,10 +82,10 @@ pub(crate) enum Cut {
 }
 
 impl Gate {
-    /// Runs `work` for as long as the policy allows `endpoint` and bytes go through.
+    /// Runs `work` for as long as the policy allows what was asked and bytes go through.
     pub(crate) async fn guard<T>(
         &self,
-        endpoint: &Endpoint,
+        question: &Question,
         traffic: &Traffic,
         work: impl Future<Output = T>,
     ) -> Result<T, Cut> {
@@ -91,7 +95,7 @@ impl Gate {
         let mut deadline = Instant::now() + self.limits.idle_timeout;
         loop {
             // Asked after subscribing, so that no exchange falls between the decision and the watch.
-            if let Err(refusal) = self.decide(&endpoint.host.to_string(), endpoint.port) {
+            if let Err(refusal) = self.decide(question) {
                 return Err(Cut::Policy(refusal));
             }
             tokio::select! {

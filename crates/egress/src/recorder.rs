@@ -81,13 +81,14 @@ struct Key {
     host: String,
     port: u16,
     method: Option<String>,
+    path: Option<String>,
     rule: String,
 }
 
 impl Key {
     fn of(connection: &Connection) -> Self {
-        let Connection { host, port, method, rule, .. } = connection.clone();
-        Self { host, port, method, rule }
+        let Connection { host, port, method, path, rule, .. } = connection.clone();
+        Self { host, port, method, path, rule }
     }
 }
 

@@ -58,7 +58,7 @@ pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest};
 pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind};
-pub use wire::Timeouts;
+pub use wire::{Timeouts, trust};
 
 /// What the gateway of a host is made of.
 #[derive(Clone)]

@@ -9,6 +9,7 @@ mod connect;
 mod exchange;
 mod head;
 
+pub use connect::trust;
 pub(crate) use connect::{Connector, Origin};
 pub(crate) use exchange::Client;
 pub use exchange::Timeouts;

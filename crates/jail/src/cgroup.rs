@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::cgroup_watch::oom_kills;
+
 /// What can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
@@ -267,9 +269,7 @@ impl Cgroup {
 
     /// How many processes were killed because memory ran out.
     pub fn oom_kills(&self) -> u64 {
-        let find = |file: &str| self.directories.iter().find_map(|(_, path)| fs::read_to_string(path.join(file)).ok());
-        let text = find("memory.events").or_else(|| find("memory.oom_control")).unwrap_or_default();
-        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+        self.directories.iter().find_map(|(_, path)| oom_kills(path)).unwrap_or(0)
     }
 
     /// Most memory used at once.
@@ -366,7 +366,7 @@ fn sweep(base: &Path) {
 }
 
 /// When a process started, in clock ticks since boot: with its number, a name nobody gets again.
-fn start_time(pid: u32) -> Option<u64> {
+pub fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }

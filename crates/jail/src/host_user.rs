@@ -3,7 +3,10 @@
 //! Made by root it is somebody who is nobody else there; made by anybody else it is they themselves.
 
 use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
 
+use rustix::fs::{AtFlags, chownat};
 use rustix::process::{Gid, Uid};
 
 /// Host ids for sandboxes made by root: above every range that users, services or containers are given.
@@ -32,6 +35,22 @@ impl HostUser {
     /// Whether the caller has to become somebody else to be this user.
     pub fn is_somebody_else(self) -> bool {
         self.privileged
+    }
+
+    /// Number of the user.
+    pub fn uid(self) -> u32 {
+        self.uid
+    }
+
+    /// Number of the group.
+    pub fn gid(self) -> u32 {
+        self.gid
+    }
+
+    /// Makes it the owner of what is at `path` under `directory`, a link itself too.
+    pub(crate) fn take(self, directory: impl AsFd, path: &Path) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        Ok(chownat(directory, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Makes the calling thread this user, and that thread alone, for good: it has no capability any more, so it

@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::Signal;
+use rustix::process::{PidfdFlags, Signal};
 
 use crate::cgroup::{Cgroup, Entrance};
 use crate::error::JailError;
+use crate::guest::GuestOrder;
 use crate::init::{InitReport, InitRequest};
 use crate::plan::{ExecPlan, Plan};
 use crate::spawner::{CloneRequest, Spawner};
@@ -85,13 +86,34 @@ impl Jail {
         let fds: Vec<_> =
             std::iter::once(&theirs).chain(&entrance.tasks).chain(&entrance.v2).map(AsFd::as_fd).collect();
         let request = CloneRequest { plan: plan.clone(), tasks: entrance.tasks.len(), v2: entrance.v2.is_some() };
-        let (pidfd, pid) = spawner.clone_one(&request, &fds)?;
+        let (pidfd, pid) = spawner.clone_one(request, &fds)?;
         drop(theirs);
         let jail = Self { control, pidfd, pid };
+        let made = jail.made()?;
+        verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
+        Ok(made)
+    }
+
+    /// Takes over a sandbox that an engine has made around our init, which has just called on `control`.
+    ///
+    /// What came out is checked from outside as far as an engine's sandboxes are alike.
+    pub fn adopt(control: OwnedFd, order: &GuestOrder) -> Result<Made, JailError> {
+        let hear = |error: io::Error| JailError::Spawner("hear", error);
+        let peer = rustix::net::sockopt::socket_peercred(&control).map_err(|error| hear(error.into()))?;
+        let pidfd = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).map_err(|error| hear(error.into()))?;
+        wire::send(&control, order, &[]).map_err(|_| JailError::Ended)?;
+        let jail = Self { control, pidfd, pid: peer.pid.as_raw_nonzero().get() };
+        let made = jail.made()?;
+        verify::check_guest(made.jail.pid).map_err(JailError::NotAsPlanned)?;
+        Ok(made)
+    }
+
+    /// Waits for the end of the set-up.
+    fn made(self) -> Result<Made, JailError> {
+        let jail = self;
         let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
         match report {
             Some((InitReport::Ready, mut fds)) if fds.len() >= 4 => {
-                verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
                 let upper = (fds.len() == 5).then(|| fds.remove(4));
                 let terminals = fds.remove(3);
                 let workspace = fds.remove(2);
@@ -107,6 +129,11 @@ impl Jail {
     /// Number of its init in the host's PID namespace.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Whether what is inside sees the names of the host's control groups, as with some engines it does.
+    pub fn sees_cgroups(&self) -> bool {
+        verify::sees_cgroups(self.pid)
     }
 
     /// Asks for a command; [`Jail::news`] tells what became of it.
@@ -151,7 +178,11 @@ impl Jail {
 
     /// Kills everything inside. The kernel ends every process of the PID namespace with its init.
     pub fn kill(&self) {
-        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let signalled = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if signalled == Err(rustix::io::Errno::PERM) {
+            // The init of an engine that is somebody else ends by itself when nobody listens any more.
+            let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        }
     }
 }
 

@@ -8,12 +8,15 @@
 mod blank;
 mod bpf;
 mod cgroup;
+mod cgroup_watch;
 mod error;
 mod guard;
+mod guest;
 mod host_user;
 mod init;
 mod jail;
 mod landlock_rules;
+mod layering;
 mod mask;
 mod plan;
 mod probe;
@@ -22,12 +25,15 @@ mod seccomp;
 mod setup;
 mod source;
 mod spawner;
+mod stage;
 mod sys;
 mod verify;
 mod wire;
 
-pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter};
+pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter, start_time};
+pub use cgroup_watch::CgroupWatch;
 pub use error::{JailError, Step};
+pub use guest::{Door, GuestOrder, serve_guest};
 pub use host_user::HostUser;
 pub use jail::{Jail, Made, News};
 pub use landlock_rules::landlock_version;
@@ -37,3 +43,4 @@ pub use plan::{
 };
 pub use probe::{Probe, probe_kernel, probe_limits};
 pub use spawner::{Spawner, serve_spawner};
+pub use stage::{Stage, StagedMount};

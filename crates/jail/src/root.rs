@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::mount::{
@@ -16,7 +16,7 @@ use rustix::mount::{
 
 use crate::error::{During, Failure, Step};
 use crate::guard;
-use crate::mask;
+use crate::layering::Layering;
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
@@ -163,14 +163,15 @@ impl Root {
     /// The workspace at `/workspace`; with an overlay, also a descriptor of the layer that holds changes.
     pub(crate) fn mount_workspace(&self, plan: &WorkspacePlan, sources: &Sources) -> Result<Option<OwnedFd>, Failure> {
         let target = Path::new(WORKSPACE);
+        let layering = Layering { scratch: &self.scratch, at: SCRATCH, owner: None };
         match (plan, &sources.workspace) {
             (WorkspacePlan::Overlay { masks, .. }, Some(lower)) => {
-                let (merged, upper) = self.overlay(lower, masks).during(Step::MountWorkspace, "overlay")?;
+                let (merged, upper) = layering.overlay(lower, masks).during(Step::MountWorkspace, "overlay")?;
                 self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
                 Ok(Some(upper))
             }
             (WorkspacePlan::ReadOnly { masks, .. }, Some(lower)) if !masks.is_empty() => {
-                let merged = self.masked(lower, masks).during(Step::MountWorkspace, "overlay")?;
+                let merged = layering.masked(lower, masks).during(Step::MountWorkspace, "overlay")?;
                 self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
@@ -205,39 +206,6 @@ impl Root {
     pub(crate) fn open_terminals(&self) -> Result<OwnedFd, Failure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.top, "dev/pts", flags, Mode::empty()).during(Step::MountDevices, "pts")
-    }
-
-    /// `mask : workspace` below, a directory of the scratch space above.
-    fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
-        let layers = self.lower_layers(lower, masks)?;
-        for name in ["upper", "work"] {
-            mkdirat(&self.scratch, name, Mode::from_raw_mode(0o755))?;
-        }
-        // The top of a merged tree shows the upper layer's attributes.
-        let shown = rustix::fs::statat(&self.scratch, "lower", AtFlags::empty())?;
-        rustix::fs::chmodat(&self.scratch, "upper", Mode::from_raw_mode(shown.st_mode & 0o777), AtFlags::empty())?;
-        let (upper, work) = (format!("{SCRATCH}/upper"), format!("{SCRATCH}/work"));
-        let merged = merge(&[("lowerdir", &layers), ("upperdir", &upper), ("workdir", &work)])?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok((merged, openat(&self.scratch, "upper", flags, Mode::empty())?))
-    }
-
-    /// `mask : workspace` with nothing above: it cannot be written.
-    fn masked(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<OwnedFd> {
-        let layers = self.lower_layers(lower, masks)?;
-        merge(&[("lowerdir", &layers)])
-    }
-
-    /// Attaches the layers below for the moment of the merge.
-    fn lower_layers(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<String> {
-        for name in ["mask", "lower"] {
-            mkdirat(&self.scratch, name, Mode::from_raw_mode(0o755))?;
-        }
-        attach(lower, &self.scratch, "lower")?;
-        let mask = openat(&self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        mask::hide(&mask, lower, masks)?;
-        let lower = format!("{SCRATCH}/lower");
-        Ok(if masks.is_empty() { lower } else { format!("{SCRATCH}/mask:{lower}") })
     }
 
     /// Makes the new root the only one, and read-only. The scratch space goes with the host's tree, but for
@@ -304,14 +272,6 @@ impl Root {
         let file = openat(&self.top, inside(path), flags, Mode::from_raw_mode(0o644))?;
         std::fs::File::from(file).write_all(content)
     }
-}
-
-/// Overlay clones its layers when it is made; the place the host's one is attached at goes with the rest.
-fn merge(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
-    let options: Vec<_> = options.iter().copied().chain([("source", "workspace")]).collect();
-    let merged = new_fs("overlay", &["userxattr"], &options)?;
-    sys::mount_setattr(merged.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
-    Ok(merged)
 }
 
 /// `path` relative to the root; plans hold absolute paths without `..`.

@@ -136,7 +136,7 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 /// The spawner's own streams are the host's: commands inside get theirs with each request.
-fn silence_standard_streams() -> io::Result<()> {
+pub(crate) fn silence_standard_streams() -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

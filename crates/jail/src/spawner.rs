@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +20,7 @@ use crate::host_user::HostUser;
 use crate::plan::Plan;
 use crate::seccomp::Filters;
 use crate::source::{IdMaps, Sources};
+use crate::stage::{self, StagedMount};
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
 
@@ -37,11 +38,22 @@ pub(crate) struct CloneRequest {
     pub(crate) v2: bool,
 }
 
+/// What the host asks.
+#[derive(Debug, Serialize, Deserialize)]
+enum Request {
+    /// One sandbox.
+    Clone(Box<CloneRequest>),
+    /// A plan laid out in the host's tree.
+    Stage { place: PathBuf, plan: Box<Plan> },
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     /// The new process runs; its pidfd goes with it.
     Cloned { pid: i32 },
-    /// It could not even be cloned.
+    /// It is laid out; the layer that holds changes goes with it, where there is one.
+    Staged { mounts: Vec<StagedMount> },
+    /// It could not be cloned, or not be laid out.
     Failed(Failure),
 }
 
@@ -98,17 +110,28 @@ impl Spawner {
     }
 
     /// Asks for one clone; returns its pidfd and number.
-    pub(crate) fn clone_one(
-        &self,
-        request: &CloneRequest,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(OwnedFd, i32), JailError> {
+    pub(crate) fn clone_one(&self, request: CloneRequest, fds: &[BorrowedFd<'_>]) -> Result<(OwnedFd, i32), JailError> {
+        match self.ask(&Request::Clone(Box::new(request)), fds)? {
+            (Answer::Cloned { pid }, mut fds) if fds.len() == 1 => Ok((fds.remove(0), pid)),
+            _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Asks for a plan to be laid out; returns what is to be mounted, and the layer that holds changes.
+    pub(crate) fn stage(&self, place: &Path, plan: &Plan) -> Result<(Vec<StagedMount>, Option<OwnedFd>), JailError> {
+        match self.ask(&Request::Stage { place: place.to_owned(), plan: Box::new(plan.clone()) }, &[])? {
+            (Answer::Staged { mounts }, mut fds) => Ok((mounts, fds.pop())),
+            _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(Answer, Vec<OwnedFd>), JailError> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         wire::send(&*socket, request, fds).map_err(|error| JailError::Spawner("ask", error))?;
         match wire::receive(&*socket).map_err(|error| JailError::Spawner("hear", error))? {
-            Some((Answer::Cloned { pid }, mut fds)) if fds.len() == 1 => Ok((fds.remove(0), pid)),
             Some((Answer::Failed(failure), _)) => Err(failure.into()),
-            _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
+            Some(answer) => Ok(answer),
+            None => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
@@ -145,12 +168,11 @@ fn serve(socket: &OwnedFd, stock: Stock) -> i32 {
                 workshop.make_spare();
             }
         }
-        match wire::receive::<CloneRequest>(socket) {
+        match wire::receive::<Request>(socket) {
             Ok(Some((request, fds))) => {
-                let answered = match workshop.make(&request, fds) {
-                    Ok((pidfd, pid)) => wire::send(socket, &Answer::Cloned { pid }, &[pidfd.as_fd()]),
-                    Err(failure) => wire::send(socket, &Answer::Failed(failure), &[]),
-                };
+                let (answer, fd) = workshop.answer(request, fds).unwrap_or_else(|error| (Answer::Failed(error), None));
+                let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
+                let answered = wire::send(socket, &answer, &fds);
                 if answered.is_err() {
                     return 1;
                 }
@@ -182,6 +204,19 @@ impl Workshop {
         let mounts = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let owners = OwnerMaps { ids, known: HashMap::new() };
         Ok(Self { filters: Filters::compile(), ids, owners, spare: None, mounts })
+    }
+
+    fn answer(&mut self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), Failure> {
+        match request {
+            Request::Clone(request) => {
+                let (pidfd, pid) = self.make(&request, fds)?;
+                Ok((Answer::Cloned { pid }, Some(pidfd)))
+            }
+            Request::Stage { place, plan } => {
+                let (mounts, upper) = stage::lay_out(&place, &plan, self.ids, &mut self.owners)?;
+                Ok((Answer::Staged { mounts }, upper))
+            }
+        }
     }
 
     /// Makes one sandbox: of the spare, when there is one and it will do.

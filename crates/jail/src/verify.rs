@@ -14,20 +14,24 @@ const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "ut
 /// The host's namespaces. Nobody here ever leaves them: they are looked up once.
 static OURS: OnceLock<Result<Vec<PathBuf>, String>> = OnceLock::new();
 
+/// Namespaces that every engine makes: most leave out the one of users, and some the one of control groups.
+const GUEST_NAMESPACES: [&str; 5] = ["ipc", "mnt", "net", "pid", "uts"];
+
+/// Whether a process sees the names of the host's control groups.
+pub(crate) fn sees_cgroups(pid: i32) -> bool {
+    check_namespaces(pid, &["cgroup"]).is_err()
+}
+
+/// Checks our init in a sandbox that an engine made; the error says what is not as planned.
+pub(crate) fn check_guest(pid: i32) -> Result<(), String> {
+    check_namespaces(pid, &GUEST_NAMESPACES)?;
+    check_status(&read(pid, "status")?)
+}
+
 /// Checks the init of a sandbox; the error says what is not as planned.
 pub(crate) fn check(pid: i32, group: Option<&Cgroup>) -> Result<(), String> {
-    let namespaces = |process: &str| -> Result<Vec<_>, String> {
-        let of = |name| fs::read_link(format!("/proc/{process}/ns/{name}"));
-        NAMESPACES.iter().map(|name| of(name).map_err(|error| format!("namespace {name}: {error}"))).collect()
-    };
-    let ours = OURS.get_or_init(|| namespaces("self")).clone()?;
-    let shared = namespaces(&pid.to_string())?.into_iter().zip(ours).position(|(its, ours)| its == ours);
-    if let Some(name) = shared.and_then(|place| NAMESPACES.get(place)) {
-        return Err(format!("it shares the host's {name} namespace"));
-    }
-    let read = |file: &str| {
-        fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(|error| format!("cannot read its {file}: {error}"))
-    };
+    check_namespaces(pid, &NAMESPACES)?;
+    let read = |file: &str| read(pid, file);
     check_status(&read("status")?)?;
     check_map(&read("uid_map")?)?;
     check_map(&read("gid_map")?)?;
@@ -38,6 +42,24 @@ pub(crate) fn check(pid: i32, group: Option<&Cgroup>) -> Result<(), String> {
             Err("it is not in the control groups that limit it".to_owned())
         }
         _ => Ok(()),
+    }
+}
+
+fn read(pid: i32, file: &str) -> Result<String, String> {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(|error| format!("cannot read its {file}: {error}"))
+}
+
+/// None of `kinds` may be the host's.
+fn check_namespaces(pid: i32, kinds: &[&str]) -> Result<(), String> {
+    let namespaces = |process: &str| -> Result<Vec<_>, String> {
+        let of = |name| fs::read_link(format!("/proc/{process}/ns/{name}"));
+        NAMESPACES.iter().map(|name| of(name).map_err(|error| format!("namespace {name}: {error}"))).collect()
+    };
+    let ours = OURS.get_or_init(|| namespaces("self")).clone()?;
+    let mut pairs = NAMESPACES.into_iter().zip(namespaces(&pid.to_string())?.into_iter().zip(ours));
+    match pairs.find(|(name, (its, ours))| kinds.contains(name) && its == ours) {
+        Some((name, _)) => Err(format!("it shares the host's {name} namespace")),
+        None => Ok(()),
     }
 }
 

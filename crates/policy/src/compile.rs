@@ -9,7 +9,7 @@ use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
 use crate::finding::{Finding, PolicyError, blot};
 use crate::gate::{Gate, Gates};
 use crate::key::Key;
-use crate::pattern::{Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, Pattern, ToolPattern, VariableName};
+use crate::pattern::{Denied, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern, VariableName};
 use crate::policy::Policy;
 use crate::rule::{LayerName, RuleRef, Ruled};
 use crate::source::{Place, Source, Written};
@@ -86,7 +86,7 @@ impl Compiler<'_> {
             policy.net.enabled = self.ruled(Key::NetEnabled, enabled.value, enabled.place);
         }
         if let Some(list) = &net.allowlist {
-            policy.net.allowlist = self.allow(Key::NetAllowlist, list, EndpointPattern::parse);
+            policy.net.allowlist = self.allow(Key::NetAllowlist, list, ReachPattern::parse);
         }
         if let Some(list) = &net.denylist {
             policy.net.denylist = DenyList::new(self.entries(Key::NetDenylist, list, Denied::parse));

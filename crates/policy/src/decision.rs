@@ -8,6 +8,9 @@ use serde::Serialize;
 use crate::pattern::{DEFAULT_PORT, HostError, parse_port, split_port};
 use crate::rule::RuleRef;
 
+/// The port of plain HTTP.
+const HTTP_PORT: u16 = 80;
+
 /// Something an agent wants to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -17,6 +20,17 @@ pub enum Action {
         host: String,
         /// Port.
         port: u16,
+    },
+    /// Ask a host for something where the request is seen: plain HTTP.
+    Http {
+        /// Name or address, unparsed.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Method, in capital letters.
+        method: String,
+        /// Path, as it was written; a query is no part of the decision.
+        path: String,
     },
     /// Read a path as seen inside; a relative one is in the workspace.
     Read(PathBuf),
@@ -43,12 +57,24 @@ impl Action {
         let port = port.map_or(Ok(DEFAULT_PORT), parse_port)?;
         Ok(Self::Net { host: host.to_owned(), port })
     }
+
+    /// A plain request as `METHOD` and `http://HOST[:PORT]/PATH`; without a port, 80. Path and host are read when they
+    /// are decided on.
+    pub fn http(method: &str, url: &str) -> Result<Self, HostError> {
+        let rest = url.strip_prefix("http://").ok_or(HostError::Character)?;
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, port) = split_port(&rest[..end]);
+        let port = port.map_or(Ok(HTTP_PORT), parse_port)?;
+        let path = if rest[end..].starts_with('/') { rest[end..].to_owned() } else { format!("/{}", &rest[end..]) };
+        Ok(Self::Http { host: host.to_owned(), port, method: method.to_owned(), path })
+    }
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Net { host, port } => write!(f, "net {host}:{port}"),
+            Self::Http { host, port, method, path } => write!(f, "http {method} {host}:{port}{path}"),
             Self::Read(path) => write!(f, "read {}", path.display()),
             Self::Write(path) => write!(f, "write {}", path.display()),
             Self::Exec(argv) => write!(f, "exec {}", argv.join(" ")),

@@ -23,6 +23,8 @@ use crate::trust::hash;
 #[derive(Debug, Clone)]
 pub struct Effective {
     policy: Policy,
+    /// What nothing passes that is granted later.
+    pub(crate) ceiling: Policy,
     deny_read: DenyGlobs,
     deny_write: DenyGlobs,
 }
@@ -134,11 +136,12 @@ pub struct ToolRules {
 }
 
 impl Effective {
-    pub(crate) fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: Policy, ceiling: Policy) -> Self {
         Self {
             deny_read: DenyGlobs::new(&policy.fs.deny_read),
             deny_write: DenyGlobs::new(&policy.fs.deny_write),
             policy,
+            ceiling,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::decision::{Action, Decision, Verdict};
 use crate::document::WorkspaceMode;
-use crate::pattern::{Endpoint, Host, Location, SHELL, ToolCall, locate};
+use crate::pattern::{Endpoint, Host, Location, Reach, Request, RequestPath, SHELL, ToolCall, locate};
 use crate::policy::{FsRules, NetRules, Policy};
 use crate::rule::{LayerName, RuleRef};
 
@@ -16,7 +16,11 @@ impl Policy {
     /// Whether `action` may be done, and by which rule.
     pub fn decide(&self, action: &Action) -> Decision {
         match action {
-            Action::Net { host, port } => self.net.decide(host, *port),
+            Action::Net { host, port } => self.net.decide(host, *port, None),
+            Action::Http { host, port, method, path } => {
+                let request = Request { method: method.clone(), path: RequestPath::read(path) };
+                self.net.decide(host, *port, Some(request))
+            }
             Action::Read(path) => self.fs.decide_read(path),
             Action::Write(path) => self.fs.decide_write(path),
             Action::Exec(argv) => self.decide_exec(argv),
@@ -76,7 +80,7 @@ fn best(decisions: impl Iterator<Item = Decision>) -> Option<Decision> {
 }
 
 impl NetRules {
-    fn decide(&self, host: &str, port: u16) -> Decision {
+    fn decide(&self, host: &str, port: u16, request: Option<Request>) -> Decision {
         let host: Host = match host.parse() {
             Ok(host) => host,
             Err(error) => return Decision::deny(RuleRef::built_in(error.to_string())),
@@ -96,11 +100,27 @@ impl NetRules {
             return Decision::deny(self.enabled.rule.clone())
                 .with_help(format!("set `net.enabled: true` and add \"{endpoint}\" under `net.allowlist`"));
         }
-        match self.allowlist.decide(&endpoint) {
+        let reach = Reach { endpoint, request };
+        match self.allowlist.decide(&reach) {
             Ok(entry) => Decision::allow(entry.map_or_else(|| self.enabled.rule.clone(), |entry| entry.rule.clone())),
-            Err(list) => {
-                Decision::deny(list.rule().clone()).with_help(format!("add \"{endpoint}\" under `net.allowlist`"))
+            Err(list) => Decision::deny(list.rule().clone()).with_help(self.missing(&reach)),
+        }
+    }
+
+    /// What would have to stand under `net.allowlist`.
+    fn missing(&self, Reach { endpoint, request }: &Reach) -> String {
+        let named = self.allowlist.entries().any(|entry| entry.value.names(endpoint));
+        match request {
+            Some(Request { path: Err(why), .. }) if named => {
+                format!("{why}: write the path plainly, or add \"{endpoint}\" under `net.allowlist`")
             }
+            Some(Request { method, .. }) if named => {
+                format!("add the path, or \"{method} {endpoint}\", under `net.allowlist`")
+            }
+            None if named => format!(
+                "methods and paths are not seen in a tunnel: use plain HTTP, or add \"{endpoint}\" under `net.allowlist`"
+            ),
+            _ => format!("add \"{endpoint}\" under `net.allowlist`"),
         }
     }
 }

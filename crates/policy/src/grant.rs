@@ -3,12 +3,8 @@
 use protocol::SessionId;
 use serde::{Deserialize, Serialize};
 
-use crate::compile::compile;
 use crate::finding::PolicyError;
-use crate::layer::{Narrowing, assignment};
-use crate::policy::Policy;
-use crate::rule::LayerName;
-use crate::source::Source;
+use crate::layer::Narrowing;
 use crate::widening::Widening;
 
 /// A person's yes to exactly one widening.
@@ -71,10 +67,7 @@ impl Grant {
     }
 
     fn compiled(&self) -> Result<Narrowing, PolicyError> {
-        let (_, document) = assignment(&self.covers)?;
-        let source = Source::new("grant", self.covers.as_str());
-        let compiled = compile(&source, &document, LayerName::Grant, &Policy::unrestricted())?;
-        Ok(Narrowing { policy: compiled.policy, given: compiled.given })
+        Narrowing::grant(&self.covers)
     }
 }
 

@@ -81,6 +81,14 @@ impl Narrowing {
         Self::compiled(&source, &document)
     }
 
+    /// Reads `key=value` as something a person grants.
+    pub fn grant(argument: &str) -> Result<Self, PolicyError> {
+        let (_, document) = assignment(argument)?;
+        let source = Source::new("grant", argument);
+        let compiled = compile(&source, &document, LayerName::Grant, &Policy::unrestricted())?;
+        Ok(Self { policy: compiled.policy, given: compiled.given })
+    }
+
     fn compiled(source: &Source, document: &Document) -> Result<Self, PolicyError> {
         let compiled = compile(source, document, LayerName::Narrowing, &Policy::unrestricted())?;
         Ok(Self { policy: compiled.policy, given: compiled.given })
@@ -107,11 +115,12 @@ pub fn narrow(argument: &str) -> Result<Narrowing, PolicyError> {
 /// Where a narrowing asks for more, it simply does not get it; [`crate::resolve`] says so instead.
 pub fn effective(ceiling: &Ceiling, base: &Base, narrowings: &[Narrowing]) -> Effective {
     let chosen = ceiling.0.meet(&base.0);
-    Effective::new(narrowings.iter().fold(chosen, |policy, narrowing| policy.meet(&narrowing.policy)))
+    let policy = narrowings.iter().fold(chosen, |policy, narrowing| policy.meet(&narrowing.policy));
+    Effective::new(policy, ceiling.0.clone())
 }
 
 /// A document with one key from `key=value`.
-pub(crate) fn assignment(argument: &str) -> Result<(Source, Document), PolicyError> {
+fn assignment(argument: &str) -> Result<(Source, Document), PolicyError> {
     let source = Source::new("--narrow", argument);
     let place = |offset, length| Place { line: 1, offset, length };
     let wrong = |finding: Finding| PolicyError::new(&source, vec![finding]);

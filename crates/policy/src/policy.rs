@@ -11,7 +11,7 @@ use crate::deny::DenyList;
 use crate::document::{Means, WorkspaceMode};
 use crate::gate::Gates;
 use crate::key::Key;
-use crate::pattern::{Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, VariableName};
+use crate::pattern::{Denied, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName};
 use crate::rule::{RuleRef, Ruled};
 
 /// What a document means.
@@ -40,7 +40,7 @@ pub(crate) struct FsRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NetRules {
     pub(crate) enabled: Ruled<bool>,
-    pub(crate) allowlist: AllowLists<EndpointPattern>,
+    pub(crate) allowlist: AllowLists<ReachPattern>,
     pub(crate) denylist: DenyList<Denied>,
 }
 

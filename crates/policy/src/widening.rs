@@ -77,7 +77,7 @@ pub fn resolve(
         chosen = chosen.meet(narrowing.policy());
     }
     if denied.is_empty() {
-        Ok(Effective::new(ceiling.policy().meet(&chosen)))
+        Ok(Effective::new(ceiling.policy().meet(&chosen), ceiling.policy().clone()))
     } else {
         Err(WideningDenied { widenings: denied })
     }
@@ -92,7 +92,27 @@ impl Effective {
             denied.extend(narrowing.widenings(&chosen));
             chosen = chosen.meet(narrowing.policy());
         }
-        if denied.is_empty() { Ok(Self::new(chosen)) } else { Err(WideningDenied { widenings: denied }) }
+        if denied.is_empty() {
+            Ok(Self::new(chosen, self.ceiling.clone()))
+        } else {
+            Err(WideningDenied { widenings: denied })
+        }
+    }
+
+    /// What is left of the policy by a narrowing; where that asks for more, it simply does not get it.
+    #[must_use]
+    pub fn met(&self, narrowing: &Narrowing) -> Self {
+        Self::new(self.policy().meet(narrowing.policy()), self.ceiling.clone())
+    }
+
+    /// The same policy with what a person granted beside it. What passes the ceiling is an error, and what is denied
+    /// by name stays denied.
+    pub fn granting(&self, granted: &Narrowing) -> Result<Self, WideningDenied> {
+        let widenings = granted.widenings(&self.ceiling);
+        if !widenings.is_empty() {
+            return Err(WideningDenied { widenings });
+        }
+        Ok(Self::new(self.ceiling.meet(&self.policy().join(granted)), self.ceiling.clone()))
     }
 }
 

@@ -22,6 +22,11 @@ const HOSTS: &[&str] = &[
     "example.com",
     "*.deeper.example.com",
     "*.an-example.org",
+    "GET a.example.org:80",
+    "GET|HEAD *.example.org:80/files/**",
+    "HEAD|PUT a.example.org:80/files",
+    "a.example.org:80/files/deep/**",
+    "*:80/**",
 ];
 const DENIED_HOSTS: &[&str] = &["*.example.org", "203.0.113.0/24", "a.example.org:443", "*a.example*", "2001:db8::/32"];
 const PATHS: &[&str] = &["/usr", "/usr/lib", "/usr/lib/x", "/opt", "/etc/ssl", "/usr/bin"];
@@ -46,6 +51,14 @@ fn actions() -> Vec<Action> {
         "a..b",
     ] {
         all.extend([80, 443, 8443].map(|port| net(host, port)));
+    }
+    for (method, path) in
+        [("GET", "/"), ("GET", "/files/a"), ("PUT", "/files"), ("HEAD", "/files/deep/x"), ("GET", "/a//b")]
+    {
+        for host in ["a.example.org", "b.example.org", "203.0.113.7"] {
+            let (host, method, path) = (host.to_owned(), method.to_owned(), path.to_owned());
+            all.push(Action::Http { host, port: 80, method, path });
+        }
     }
     for path in [
         "a.rs",
@@ -197,7 +210,7 @@ proptest! {
         for action in actions() {
             let decided = whole.decide(&action).is_allowed();
             match &action {
-                Action::Net { .. } => prop_assert_eq!(listed.policy().decide(&action).is_allowed(), decided),
+                Action::Net { .. } | Action::Http { .. } => prop_assert_eq!(listed.policy().decide(&action).is_allowed(), decided),
                 Action::Read(path) if path.is_absolute() && !path.starts_with("/tmp") => {
                     let shown = fs.read_paths.iter().chain(&fs.write_paths).any(|prefix| path.starts_with(prefix));
                     prop_assert_eq!(shown, decided);
@@ -238,7 +251,7 @@ proptest! {
 
 fn is_about(action: &Action, ask: &str) -> bool {
     match action {
-        Action::Net { .. } => ask.starts_with("net"),
+        Action::Net { .. } | Action::Http { .. } => ask.starts_with("net"),
         Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
         Action::Model(_) => ask.starts_with("models"),
         // A line of several commands may be allowed by several entries above, each covering one of them.

@@ -186,3 +186,23 @@ fn grants_are_stored_as_they_are_shown() {
     );
     assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), grant("proc.memory=4GiB"));
 }
+
+#[test]
+fn a_running_session_gets_what_a_person_granted_and_nothing_above_the_ceiling() {
+    let organisation = Source::new("organisation", "net: {allowlist: [\"*.example.com:443\"]}\n");
+    let ceiling = Ceiling::built_in().unwrap().and(&organisation).unwrap();
+    let base = Base::read(&Source::new("base", "net: {enabled: false, denylist: [no.example.com]}\n")).unwrap();
+    let mut policy = policy::effective(&ceiling, &base, &[]);
+    for rule in ["net.enabled=true", "net.allowlist=a.example.com:443", "net.allowlist=no.example.com:443"] {
+        policy = policy.granting(&Narrowing::grant(rule).unwrap()).unwrap();
+    }
+    assert!(policy.decide(&net("a.example.com")).is_allowed());
+    assert_eq!(policy.decide(&net("a.example.com")).rule.file, "grant");
+    assert!(!policy.decide(&net("b.example.com")).is_allowed());
+    assert!(!policy.decide(&net("no.example.com")).is_allowed(), "what is denied by name stays denied");
+    let above = policy.granting(&Narrowing::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
+    assert_eq!(above.widenings[0].asked, "a.example.org:443");
+    // Taken away again, it is gone, whoever granted it.
+    let closed = policy.narrowed(&[Narrowing::assign("net.enabled=false").unwrap()]).unwrap();
+    assert!(!closed.decide(&net("a.example.com")).is_allowed());
+}

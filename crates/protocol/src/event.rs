@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::{
     AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, Grant, ItemDelta, ItemEvent,
-    LlmCall, MessageQueued, ModelRequest, ModelResponse, Permission, PolicyEffective, Question, SessionEnded,
-    SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId, UpstreamError,
-    WorkspaceChanged,
+    LlmCall, MessageQueued, ModelRequest, ModelResponse, Permission, PolicyChange, PolicyEffective, Question,
+    SessionEnded, SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId,
+    UpstreamError, WorkspaceChanged,
 };
 
 /// An event as a client reads it. The journal gives it its number and its time.
@@ -133,6 +133,10 @@ pub enum EventBody {
 
     #[serde(rename = "policy.effective")]
     PolicyEffective(PolicyEffective),
+    #[serde(rename = "policy.narrowed")]
+    PolicyNarrowed(PolicyChange),
+    #[serde(rename = "policy.widened")]
+    PolicyWidened(PolicyChange),
     #[serde(rename = "session_registered")]
     SessionRegistered(SessionRegistered),
     #[serde(rename = "message.queued")]
@@ -199,6 +203,8 @@ impl EventBody {
             Self::GrantCreated(_) => "grant.created",
             Self::GrantRevoked(_) => "grant.revoked",
             Self::PolicyEffective(_) => "policy.effective",
+            Self::PolicyNarrowed(_) => "policy.narrowed",
+            Self::PolicyWidened(_) => "policy.widened",
             Self::SessionRegistered(_) => "session_registered",
             Self::MessageQueued(_) => "message.queued",
             Self::SessionRecovered(_) => "session.recovered",

@@ -126,6 +126,16 @@ pub struct PolicySentence {
     pub rule: String,
 }
 
+/// `policy.narrowed` and `policy.widened`: what a running session may reach, from here on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// What was taken away or granted, each as `key=value`.
+    pub rules: Vec<String>,
+    /// When a grant ends, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_secs: Option<u64>,
+}
+
 /// `egress.allowed`, written when the connection is over, and `egress.denied`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {

@@ -19,8 +19,8 @@ mod usage;
 pub use event::{Draft, Event, EventBody, EventSource};
 pub use fact::{
     BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, ModelRequest,
-    ModelResponse, PolicyEffective, PolicySentence, SessionRecovered, SessionRegistered, TaskCommandFinished,
-    UpstreamError, WorkspaceChanged,
+    ModelResponse, PolicyChange, PolicyEffective, PolicySentence, SessionRecovered, SessionRegistered,
+    TaskCommandFinished, UpstreamError, WorkspaceChanged,
 };
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};

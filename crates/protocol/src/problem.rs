@@ -64,6 +64,8 @@ codes! {
     QuestionNotPending = "question_not_pending", 409, 2;
     /// The session never asked that question.
     QuestionNotFound = "question_not_found", 404, 3;
+    /// No task of that id.
+    TaskNotFound = "task_not_found", 404, 3;
     /// No grant of that id is in force.
     GrantNotFound = "grant_not_found", 404, 3;
     /// The `Idempotency-Key` names another request.

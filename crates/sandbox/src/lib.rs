@@ -7,6 +7,8 @@
 
 mod attach;
 mod beneath;
+mod choice;
+mod container;
 mod ends;
 mod exec;
 mod files;
@@ -15,6 +17,7 @@ mod jailed;
 mod limits;
 mod mask;
 mod overlay;
+mod plan;
 mod port;
 mod refusal;
 mod review;
@@ -22,14 +25,17 @@ mod system;
 mod terminal;
 mod tree;
 mod unconfined;
+mod walled;
 
 pub use attach::{Filter, Outflow, Streams, attach};
+pub use choice::FirstThatWorks;
+pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, User, run, run_with_input};
 pub use files::{
     ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileEntry, FileKind, FileStat, Files, FilesError,
     FilesFuture, Listing, Unpacked,
 };
-pub use jailed::{JailBackend, default_environment};
+pub use jailed::JailBackend;
 pub use mask::masks;
 pub use overlay::{Change, ChangeKind, Layers};
 pub use port::{
@@ -41,3 +47,4 @@ pub use review::{
 };
 pub use terminal::WindowSize;
 pub use unconfined::Unconfined;
+pub use walled::default_environment;

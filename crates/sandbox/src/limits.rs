@@ -1,6 +1,6 @@
 //! What all processes of a sandbox together may use, and how that is kept here.
 
-use jail::{CgroupLimits, Controller, Hierarchy, Limiter, ProcessLimits};
+use jail::{CgroupLimits, Controller, Hierarchy, ProcessLimits};
 use policy::{Effective, Means};
 use serde_json::{Map, Value, json};
 
@@ -50,8 +50,14 @@ pub(crate) struct Kept {
     pub(crate) effective: Map<String, Value>,
 }
 
-/// Chooses a means for each limit; without one, and without leave to take a weaker one, it refuses.
-pub(crate) fn keep(policy: &Effective, limiter: &Limiter) -> Result<Kept, SandboxError> {
+/// What a version of cgroups is called in records.
+pub(crate) fn word(hierarchy: Hierarchy) -> String {
+    if hierarchy == Hierarchy::V1 { "cgroup1".to_owned() } else { "cgroup2".to_owned() }
+}
+
+/// Chooses a means for each limit: by a cgroup, where `by` has a word for it. Without one, and without leave to take
+/// a weaker one, it refuses.
+pub(crate) fn keep(policy: &Effective, by: &dyn Fn(Controller) -> Option<String>) -> Result<Kept, SandboxError> {
     let (limits, degrade) = (policy.limits(), policy.degrade());
     let mut kept = Kept {
         group: CgroupLimits::default(),
@@ -63,8 +69,8 @@ pub(crate) fn keep(policy: &Effective, limiter: &Limiter) -> Result<Kept, Sandbo
         (LimitKey::Pids, limits.pids, degrade.pids),
         (LimitKey::Cpus, limits.cpu_millis, degrade.cpus),
     ] {
-        let shown = match limiter.hierarchy(key.controller()) {
-            Some(hierarchy) => kept.by_group(key, value, hierarchy),
+        let shown = match by(key.controller()) {
+            Some(means) => kept.by_group(key, value, &means),
             None if key.weaker() <= accepted => kept.by_process(key, value),
             None => return Err(refused(key)),
         };
@@ -78,13 +84,13 @@ pub(crate) fn keep(policy: &Effective, limiter: &Limiter) -> Result<Kept, Sandbo
 }
 
 impl Kept {
-    fn by_group(&mut self, key: LimitKey, value: u64, hierarchy: Hierarchy) -> Value {
+    fn by_group(&mut self, key: LimitKey, value: u64, means: &str) -> Value {
         match key {
             LimitKey::Memory => self.group.memory_bytes = Some(value),
             LimitKey::Pids => self.group.pids = Some(value),
             LimitKey::Cpus => self.group.cpu_millis = Some(value),
         }
-        row("enforced", if hierarchy == Hierarchy::V1 { "cgroup1" } else { "cgroup2" }, value)
+        row("enforced", means, value)
     }
 
     fn by_process(&mut self, key: LimitKey, value: u64) -> Value {

@@ -18,13 +18,18 @@ pub(crate) struct System {
 impl System {
     /// Shows `read` as it is on the host now. What is not there is not shown, which is never wider.
     pub(crate) fn showing(read: &[PathBuf]) -> Self {
-        let mut system = Self::default();
+        let mut system = Self::of_user(INSIDE_UID, INSIDE_GID);
         for path in read {
             system.show(path, read);
         }
-        let passwd =
-            format!("agent:x:{INSIDE_UID}:{INSIDE_GID}:agent:{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n");
-        let group = format!("agent:x:{INSIDE_GID}:\nnogroup:x:65534:\n");
+        system
+    }
+
+    /// Shows nothing but who there is: one user, with these numbers.
+    pub(crate) fn of_user(uid: u32, gid: u32) -> Self {
+        let mut system = Self::default();
+        let passwd = format!("agent:x:{uid}:{gid}:agent:{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n");
+        let group = format!("agent:x:{gid}:\nnogroup:x:65534:\n");
         for (path, content) in [
             ("/etc/passwd", passwd.as_str()),
             ("/etc/group", &group),
@@ -39,7 +44,7 @@ impl System {
     }
 
     /// Shows `path` under its own name: a link as a link where what it says is shown too, else what it leads to.
-    fn show(&mut self, path: &Path, read: &[PathBuf]) {
+    pub(crate) fn show(&mut self, path: &Path, read: &[PathBuf]) {
         if let Ok(target) = std::fs::read_link(path) {
             let leads_to = path.parent().unwrap_or(Path::new("/")).join(&target);
             if read.iter().any(|place| leads_to.starts_with(place) && leads_to != path) {

@@ -9,25 +9,42 @@ mod archives;
 mod changes;
 #[path = "contract/commands.rs"]
 mod commands;
+#[path = "contract/containers.rs"]
+mod containers;
+#[path = "engines/mod.rs"]
+mod engines;
 #[path = "contract/files.rs"]
 mod files;
 #[path = "contract/walls.rs"]
 mod walls;
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
-use sandbox::{Backend, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxSpec, Unconfined, run};
+use sandbox::{Backend, EngineKind, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxSpec, Unconfined, run};
 
 /// A backend under test, and what it can show of a workspace.
 #[derive(Clone)]
 struct Subject {
     backend: Arc<dyn Backend>,
     mode: WorkspaceMode,
+    /// For many sandboxes at once.
+    crowd: Crowd,
+}
+
+/// Many sandboxes of a backend, and where they could leave something.
+#[derive(Clone)]
+struct Crowd {
+    /// How many are many.
+    size: usize,
+    /// One that nobody else uses meanwhile, where that can be told by what it leaves.
+    backend: Arc<dyn Backend>,
+    /// Where its mounts are on the host; a backend of its own mount namespace has none anywhere.
+    mounts: Option<PathBuf>,
 }
 
 /// One thing that must hold, by its name.
@@ -45,14 +62,13 @@ fn main() {
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime"));
     let scratch = tempfile::tempdir().expect("scratch");
-    let jail = Subject { backend: Arc::new(JailBackend::new(spawner).expect("jail")), mode: WorkspaceMode::Overlay };
-    let unconfined =
-        Subject { backend: Arc::new(Unconfined::new(scratch.path().to_owned())), mode: WorkspaceMode::Bind };
+    let engines = if arguments.list { Vec::new() } else { start_engines() };
     let everywhere = [commands::everywhere(), files::everywhere(), archives::everywhere()].concat();
     let walled = [walls::walled(), changes::walled(), files::walled()].concat();
     let mut trials = Vec::new();
-    for (subject, tests) in [(&jail, &everywhere), (&unconfined, &everywhere), (&jail, &walled)] {
-        for (name, test) in tests.iter().copied() {
+    for (subject, has_walls) in subjects(&spawner, scratch.path(), &engines) {
+        let tests = if has_walls { [everywhere.clone(), walled.clone()].concat() } else { everywhere.clone() };
+        for (name, test) in tests {
             let (subject, runtime) = (subject.clone(), Arc::clone(&runtime));
             let name = format!("{}::{name}", subject.backend.name());
             trials.push(Trial::test(name, move || -> Result<(), Failed> {
@@ -61,7 +77,45 @@ fn main() {
             }));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    for engine in &engines {
+        for (name, test) in containers::cases() {
+            let (case, runtime) = (containers::Case::of(engine, &spawner), Arc::clone(&runtime));
+            trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
+                runtime.block_on(test(case));
+                Ok(())
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Before the end of the process, which would drop nothing.
+    drop((engines, scratch));
+    conclusion.exit();
+}
+
+/// Engines that keep limits are root's; an ordinary user has none to test.
+fn start_engines() -> Vec<engines::Engine> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    [EngineKind::Docker, EngineKind::Podman].map(engines::Engine::start).into()
+}
+
+/// Every backend there is, and whether it has walls.
+fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[engines::Engine]) -> Vec<(Subject, bool)> {
+    let jail: Arc<dyn Backend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
+    let unconfined: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.to_owned()));
+    let crowd = |backend: &Arc<dyn Backend>| Crowd { size: 100, backend: Arc::clone(backend), mounts: None };
+    let mut subjects = vec![
+        (Subject { crowd: crowd(&jail), backend: jail, mode: WorkspaceMode::Overlay }, true),
+        (Subject { crowd: crowd(&unconfined), backend: unconfined, mode: WorkspaceMode::Bind }, false),
+    ];
+    for engine in engines {
+        let apart = scratch.join(engine.name());
+        let crowd = Crowd { size: 8, backend: engine.backend(spawner, None, &apart), mounts: Some(apart) };
+        let backend = engine.backend(spawner, None, &scratch.join("all"));
+        subjects.push((Subject { backend, mode: WorkspaceMode::Overlay, crowd }, true));
+    }
+    subjects
 }
 
 /// The preset that an ordinary user without cgroups can have too, with `changes` of its text.

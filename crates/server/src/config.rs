@@ -10,6 +10,7 @@ use protocol::{Problem, SessionId};
 use session::Options;
 
 use crate::access::Auth;
+use crate::tasks::Tasker;
 use crate::tls::Tls;
 
 /// What a server is made of.
@@ -33,6 +34,8 @@ pub struct ServerConfig {
     pub installer: Option<Installer>,
     /// Ends sessions that other processes of the data directory run, where they can be reached.
     pub elsewhere: Option<Elsewhere>,
+    /// Does tasks, where that can be done.
+    pub tasker: Option<Tasker>,
     /// How sessions are made.
     pub options: Options,
     /// Time between two signs of life on a silent stream.
@@ -54,6 +57,7 @@ impl ServerConfig {
             audit: None,
             installer: None,
             elsewhere: None,
+            tasker: None,
             options: Options::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),

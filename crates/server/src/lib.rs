@@ -28,6 +28,7 @@ mod serve;
 mod spool;
 mod state;
 mod stream;
+mod tasks;
 mod tls;
 mod wire;
 
@@ -35,4 +36,5 @@ pub use access::{Auth, Scope, Token};
 pub use config::{Elsewhere, End, Install, Installer, Listeners, ServerConfig};
 pub use router::app;
 pub use serve::{ServeError, serve};
+pub use tasks::{Run, RunTask, Tasker};
 pub use tls::{Tls, TlsError};

@@ -21,6 +21,7 @@ use crate::idempotency::MAX_KEY;
         (name = "meta", description = "The server itself."),
         (name = "agents", description = "The agents that can be started."),
         (name = "sessions", description = "Sessions and what they are told."),
+        (name = "tasks", description = "What is to be done in a sandbox, and what came of it."),
         (name = "events", description = "What happened."),
         (name = "pending", description = "What agents ask, and the answers."),
         (name = "changes", description = "What sessions changed, and what becomes of it."),

@@ -16,9 +16,11 @@ use crate::config::ServerConfig;
 use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, feed, files, grants, health, messages, openapi, replays, sessions, usage,
+    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, reach, replays,
+    sessions, tasks, usage,
 };
 use crate::state::AppState;
+use crate::tasks::Tasks;
 use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
 
 /// Bytes of a body that is not a message.
@@ -33,6 +35,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
             None
         }
     });
+    let tasks = Tasks::new(sessions.directory().tasks());
     let state = AppState {
         sessions,
         config: Arc::new(config),
@@ -40,6 +43,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         audit,
         in_flight: InFlight::default(),
         requests: Arc::default(),
+        tasks,
         stopping,
     };
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
@@ -93,6 +97,9 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))
+        .routes(routes!(metrics::show))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::show))
         .routes(routes!(files::entries))
         .routes(routes!(files::read))
         .routes(routes!(files::stat))
@@ -110,8 +117,10 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
         .routes(routes!(replays::replay))
+        .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
+        .routes(routes!(reach::narrow))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))
@@ -126,6 +135,7 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
         .routes(routes!(grants::revoke))
+        .routes(routes!(reach::grant))
 }
 
 /// For who may do everything.

@@ -11,6 +11,7 @@ use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::idempotency::InFlight;
+use crate::tasks::Tasks;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub(crate) struct AppState {
     pub(crate) in_flight: InFlight,
     /// Named requests of all times, once there is one.
     pub(crate) requests: Arc<OnceLock<Arc<Requests>>>,
+    /// Tasks that were handed in.
+    pub(crate) tasks: Tasks,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
 }

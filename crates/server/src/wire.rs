@@ -226,6 +226,27 @@ pub(crate) struct GrantList {
     pub(crate) next_cursor: Option<String>,
 }
 
+/// Body of `POST …/policy/narrow`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PolicyRules {
+    /// Each as `key=value`; only keys of `net`.
+    #[schema(example = json!(["net.enabled=false"]))]
+    pub(crate) rules: Vec<String>,
+}
+
+/// Body of `POST …/policy/grant`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PolicyGrant {
+    /// Each as `key=value`; only keys of `net`.
+    #[schema(example = json!(["net.allowlist=packages.example.com:443"]))]
+    pub(crate) rules: Vec<String>,
+    /// How long it lasts.
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    pub(crate) seconds: u64,
+}
+
 /// `GET …/policy`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SessionPolicy {

@@ -11,6 +11,7 @@ mod launch;
 mod leave;
 mod memory;
 mod play;
+mod reach;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -56,6 +57,8 @@ pub(crate) struct Actor {
     quiet: Quiet,
     /// When an agent that was asked to stop must have stopped.
     stop_by: Option<Instant>,
+    /// When a grant ends, and what may be reached with it.
+    grant_by: Option<Instant>,
     /// When the turn ends at the latest, as the policy says; while a person is waited for it goes on.
     turn_by: Instant,
     turns: u64,
@@ -141,6 +144,10 @@ impl Actor {
             }
             Command::Revoke(grant, reply) => {
                 let outcome = self.revoke(&grant).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Change(change, reply) => {
+                let outcome = self.change(change).await;
                 self.answer(reply, outcome).await;
             }
             Command::Terminate(reply) => {
@@ -249,12 +256,15 @@ impl Actor {
     fn next_deadline(&self) -> Option<Instant> {
         let running = self.phase == Phase::Running;
         let too_long = running.then(|| self.turn_by.min(self.quiet.since + self.host.timing.silence));
-        [self.pending.first_deadline(), self.stop_by, too_long].into_iter().flatten().min()
+        [self.pending.first_deadline(), self.stop_by, self.grant_by, too_long].into_iter().flatten().min()
     }
 
     async fn look_at_the_clock(&mut self) -> Result<Flow, SessionError> {
         let now = Instant::now();
         self.expire(now).await?;
+        if self.grant_by.is_some_and(|grant_by| grant_by <= now) {
+            self.exchange_policy();
+        }
         if self.stop_by.is_some_and(|stop_by| stop_by <= now) {
             self.step(Input::GraceOver).await?;
         }

@@ -149,7 +149,7 @@ impl AgentClient {
     async fn open(&self, terms: Terms) -> Result<Conversation, SessionError> {
         let sessions = &self.inner.sessions;
         self.inner.recovered.get_or_try_init(|| async { sessions.recover().await.map(drop) }).await?;
-        let id = new_id()?;
+        let id = terms.id.clone().map_or_else(new_id, Ok)?;
         let request = CreateSession {
             agent: self.inner.agent.clone(),
             model: terms.model.clone(),

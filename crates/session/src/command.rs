@@ -3,6 +3,7 @@
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use tokio::sync::oneshot;
 
+use crate::change::Change;
 use crate::{Accepted, Message, SessionError};
 
 /// Where the answer to a command goes.
@@ -22,6 +23,8 @@ pub(crate) enum Command {
     Question(QuestionId, Option<Vec<Vec<String>>>, Reply<()>),
     /// Take back what was allowed for the rest of the session.
     Revoke(PermissionId, Reply<()>),
+    /// Change what it may reach.
+    Change(Change, Reply<()>),
     /// End the session.
     Terminate(Reply<()>),
     /// The host goes away; the session stays.
@@ -39,6 +42,7 @@ impl Command {
             | Self::Permission(_, _, reply)
             | Self::Question(_, _, reply)
             | Self::Revoke(_, reply)
+            | Self::Change(_, reply)
             | Self::Terminate(reply) => reply.send(Err(error)).is_err(),
             Self::Close => false,
         };

@@ -20,8 +20,8 @@ use crate::recorder::Recorder;
 pub(crate) struct Doors {
     /// To models.
     models: Option<gateway::Attachment>,
-    /// To everything else that is allowed.
-    egress: Option<egress::Attachment>,
+    /// To everything else that is allowed, and what that is now.
+    egress: Option<(egress::Attachment, LivePolicy)>,
 }
 
 impl Doors {
@@ -47,12 +47,19 @@ impl Doors {
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
+    /// Exchanges what may be reached: at once, also for what is under way.
+    pub(crate) fn exchange(&self, policy: Effective) {
+        if let Some((_, live)) = &self.egress {
+            live.replace(policy);
+        }
+    }
+
     /// Closes both; returns when what was under way is settled and on record.
     pub(crate) async fn close(self) {
         if let Some(models) = self.models {
             models.close().await;
         }
-        if let Some(egress) = self.egress {
+        if let Some((egress, _)) = self.egress {
             egress.close().await;
         }
     }
@@ -93,18 +100,19 @@ fn attach_egress(
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-) -> Result<Option<egress::Attachment>, SessionError> {
+) -> Result<Option<(egress::Attachment, LivePolicy)>, SessionError> {
     let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
     let turn = recorder.turn.clone();
+    let live = LivePolicy::new(plan.policy_at(host.shelf.now_unix_secs()));
     let identity = egress::Identity {
         session: plan.id.clone(),
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
-        policy: LivePolicy::new((*plan.policy).clone()),
+        policy: live.clone(),
         limits: egress::Limits::default(),
     };
     let attached = host.egress.attach(listener, identity);
-    attached.map(Some).map_err(|source| not_served("the egress port", source))
+    attached.map(|egress| Some((egress, live))).map_err(|source| not_served("the egress port", source))
 }
 
 /// What the policy lets a session spend on models.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use agents::{AgentError, McpError};
+use policy::{PolicyError, WideningDenied};
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
@@ -135,6 +136,12 @@ pub enum SessionError {
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
+    /// A rule that is none.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// More than may be granted, or more than a narrowing can give.
+    #[error(transparent)]
+    Widening(#[from] WideningDenied),
     /// Its journal is not what was written, and was put aside.
     #[error("the journal of session `{id}` is damaged: {flaw}")]
     Damaged {
@@ -187,6 +194,8 @@ impl SessionError {
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(error) => error.code(),
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
+            Self::Policy(error) => error.code(),
+            Self::Widening(error) => error.code(),
             Self::RunElsewhere(_) => Code::DataDirInUse,
             Self::Damaged { .. } | Self::Journal(JournalError::Damaged { .. }) => Code::JournalDamaged,
             Self::Index(error) => error.code(),

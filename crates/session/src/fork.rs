@@ -31,6 +31,7 @@ impl Sessions {
         let started = left.started.as_ref().filter(|_| !left.ended);
         let mut plan = Plan::resume(&self.host, &record, started.ok_or_else(|| SessionError::Ended(id.clone()))?);
         plan.native_session_id = self.told(record).native_session_id;
+        plan.changes = left.changes;
         Ok(plan)
     }
 }

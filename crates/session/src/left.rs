@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use store::{Journal, JournalError};
 
 use crate::actor::{Queued, resolved_permission, resolved_question};
+use crate::change::Change;
 use crate::{Accepted, Message};
 
 /// So many events are read at a time.
@@ -31,6 +32,8 @@ pub(crate) struct Left {
     pub(crate) named: Vec<(String, Accepted)>,
     /// What was allowed for the rest of the session.
     pub(crate) grants: Vec<Grant>,
+    /// How what it may reach was changed.
+    pub(crate) changes: Vec<Change>,
     turn: Option<TurnId>,
     permissions: BTreeMap<PermissionId, Permission>,
     questions: BTreeMap<QuestionId, Question>,
@@ -103,6 +106,8 @@ impl Left {
             }
             EventBody::PermissionResolved(asked) => drop(self.permissions.remove(&asked.permission_id)),
             EventBody::GrantCreated(grant) => self.grants.push(grant),
+            EventBody::PolicyNarrowed(change) => self.changes.push(Change::Narrow(change)),
+            EventBody::PolicyWidened(change) => self.changes.push(Change::Widen(change)),
             EventBody::GrantRevoked(revoked) => self.grants.retain(|grant| grant.grant_id != revoked.grant_id),
             EventBody::QuestionRequested(asked) => drop(self.questions.insert(asked.question_id.clone(), asked)),
             EventBody::QuestionResolved(asked) => drop(self.questions.remove(&asked.question_id)),

@@ -9,6 +9,7 @@
 mod actor;
 mod answers;
 mod bundle;
+mod change;
 mod changes;
 mod client;
 mod command;

@@ -126,6 +126,11 @@ impl Live {
         }
     }
 
+    /// Its ways out.
+    pub(crate) fn doors(&self) -> &Doors {
+        &self.doors
+    }
+
     /// Where it lives.
     pub(crate) fn sandbox(&self) -> &dyn Sandbox {
         &*self.sandbox

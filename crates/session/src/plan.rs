@@ -9,9 +9,11 @@ use policy::Effective;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
 use sandbox::{DEPENDENCIES, MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
 
+use crate::change::Change;
 use crate::host::Host;
 use crate::roster::{Enlisted, Roster};
 use crate::skills::Skills;
@@ -42,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) forked_from: Option<ForkedFrom>,
     /// What it may do now.
     pub(crate) policy: Arc<Effective>,
+    /// How what it may reach was changed while it ran, oldest first.
+    pub(crate) changes: Vec<Change>,
     /// Digest of the policy it was made under.
     pub(crate) policy_digest: String,
     /// It was a replay: what its model had to say is gone, and another one must not speak in its place.
@@ -160,6 +164,7 @@ impl Plan {
             mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
             skills: Skills::read(request.skills)?,
             forked_from: None,
+            changes: Vec::new(),
         })
     }
 
@@ -180,17 +185,25 @@ impl Plan {
 
     /// What `sandbox` keeps of the policy, and what that lets the session do.
     pub(crate) fn effective(&self, host: &Host, sandbox: &dyn Sandbox) -> PolicyEffective {
-        let told = policy::explain(&self.policy).into_iter();
+        let now = self.policy_at(host.shelf.now_unix_secs());
+        let told = policy::explain(&now).into_iter();
         let sentences = told.map(|sentence| PolicySentence {
             text: sentence.text,
             layer: sentence.layer.to_string(),
             rule: sentence.rule.location(),
         });
-        PolicyEffective {
-            backend: host.backend.name().to_owned(),
-            keys: sandbox.effective(),
-            sentences: sentences.collect(),
+        let mut keys = sandbox.effective();
+        if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
+            let policy::Net { enabled, allowlist, .. } = now.net();
+            net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist}));
         }
+        PolicyEffective { backend: host.backend.name().to_owned(), keys, sentences: sentences.collect() }
+    }
+
+    /// What it may do at a time: the policy it was made under, with every change since.
+    pub(crate) fn policy_at(&self, unix_secs: u64) -> Effective {
+        let policy = (*self.policy).clone();
+        self.changes.iter().filter(|change| change.holds_at(unix_secs)).fold(policy, |policy, change| change.on(policy))
     }
 
     /// A session that ran before, from what is on record.
@@ -225,6 +238,7 @@ impl Plan {
             mcp: McpServers::read(&info.mcp.clone().unwrap_or_default()).unwrap_or_default(),
             skills: Skills::read(info.skills.clone()).unwrap_or_default(),
             forked_from: None,
+            changes: Vec::new(),
         }
     }
 
@@ -310,7 +324,7 @@ fn refuse_unkept(request: &CreateSession) -> Result<(), SessionError> {
     Ok(())
 }
 
-fn as_map(value: serde_json::Value) -> Option<BTreeMap<String, serde_json::Value>> {
+fn as_map(value: Value) -> Option<BTreeMap<String, Value>> {
     serde_json::from_value(value).ok()
 }
 

@@ -94,6 +94,11 @@ impl Sessions {
         self.host.drift.of(agent)
     }
 
+    /// What the egress proxy did for all sessions, since this process started.
+    pub fn egress_totals(&self) -> egress::Totals {
+        self.host.egress.totals()
+    }
+
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
     pub async fn create(
         &self,
@@ -245,6 +250,11 @@ impl Sessions {
         }
         let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
         Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
+    }
+
+    /// Where everything is kept.
+    pub fn directory(&self) -> &DataDir {
+        self.host.shelf.directory()
     }
 
     /// The requests that callers of this data directory have named.

@@ -34,6 +34,11 @@ impl Shelf {
         Ok(Self { directory, clock, index, owner, growth: Arc::default(), open: Mutex::default() })
     }
 
+    /// Seconds since 1970.
+    pub(crate) fn now_unix_secs(&self) -> u64 {
+        u64::try_from(self.clock.now().as_second()).unwrap_or(0)
+    }
+
     /// Where everything is.
     pub(crate) fn directory(&self) -> &DataDir {
         &self.directory

@@ -6,22 +6,26 @@
 //! Not here: what a skill says, and whether an agent uses it.
 
 mod discovery;
+mod download;
 mod git;
+mod github;
+mod way;
 
 use std::path::{Path, PathBuf};
 
 use agents::Mount;
-use policy::{Action, Verdict};
 use protocol::SessionId;
 use sandbox::{ExecSpec, Sandbox};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SessionError;
+use crate::host::Host;
 use crate::plan::Plan;
 use crate::shelf::Shelf;
 
 use discovery::Skill;
+use way::Way;
 
 /// Where skills are shown inside, one folder each.
 const SHOWN: &str = "/opt/skills";
@@ -132,11 +136,11 @@ pub(crate) struct Equipment(Vec<Skill>);
 
 impl Equipment {
     /// Fetches what a plan asks for; what was fetched for the session before is taken again.
-    pub(crate) async fn fetch(shelf: &Shelf, plan: &Plan) -> Result<Self, SessionError> {
+    pub(crate) async fn fetch(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
         let mut all: Vec<Skill> = Vec::new();
         for (index, source) in plan.skills.sources.iter().enumerate() {
-            let folder = kept(shelf, &plan.id).join(index.to_string());
-            let root = source.bring(&folder, plan).await?;
+            let folder = kept(&host.shelf, &plan.id).join(index.to_string());
+            let root = source.bring(&folder, host, plan).await?;
             for skill in discovery::find(&root, source)? {
                 if all.iter().any(|other| other.name == skill.name) {
                     return Err(SkillError::Twice(skill.name).into());
@@ -172,23 +176,35 @@ impl Equipment {
 
 impl Source {
     /// The folder that holds the source, fetched if it is somewhere else.
-    async fn bring(&self, folder: &Path, plan: &Plan) -> Result<PathBuf, SkillError> {
+    async fn bring(&self, folder: &Path, host: &Host, plan: &Plan) -> Result<PathBuf, SkillError> {
+        if self.kind == SourceKind::Local {
+            return self.local();
+        }
+        let opened = Way::open(&host.egress, plan.id.clone(), plan.policy.clone());
+        let way = opened.map_err(|error| SkillError::Fetch {
+            source_name: self.place.clone(),
+            why: format!("there is no way out: {error}"),
+        })?;
+        let fetched = self.fetch(folder, &way).await;
+        way.close().await;
+        fetched.map(|()| folder.to_owned())
+    }
+
+    /// Fetches it, if it is not there from an earlier start of the session; what is there was allowed then, and is
+    /// used only as long as it still is.
+    async fn fetch(&self, folder: &Path, way: &Way) -> Result<(), SkillError> {
         let address = match self.kind {
-            SourceKind::Local => return self.local(),
-            SourceKind::Git => self.place.clone(),
-            SourceKind::Github => git::github(&self.place)?,
+            SourceKind::Github => github::archive(&self.place, self.reference.as_deref())?,
+            _ => self.place.clone(),
         };
         if let Some((host, port)) = git::remote(&address)? {
-            let decision = plan.policy.decide(&Action::Net { host, port });
-            if decision.allowed != Verdict::Allow {
-                let (source_name, rule) = (self.place.clone(), decision.rule.to_string());
-                return Err(SkillError::Denied { source_name, rule });
-            }
+            way.judge(&self.place, &host, port)?;
         }
-        if !folder.is_dir() {
-            git::fetch(&address, self.reference.as_deref(), folder).await?;
+        match self.kind {
+            _ if folder.is_dir() => Ok(()),
+            SourceKind::Github => github::fetch(&address, way, folder).await,
+            _ => git::fetch(&address, self.reference.as_deref(), folder, way).await,
         }
-        Ok(folder.to_owned())
     }
 
     fn local(&self) -> Result<PathBuf, SkillError> {

@@ -9,7 +9,7 @@ mod inside;
 mod stopping;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway::SessionToken;
@@ -88,7 +88,8 @@ pub struct Workbench {
     doors: Doors,
     inside: Inside,
     stopping: Stopping,
-    beside: Vec<Process>,
+    /// Behind a lock that nobody waits for: others may look at a workbench while one command runs.
+    beside: Mutex<Vec<Process>>,
 }
 
 impl Workbench {
@@ -105,7 +106,7 @@ impl Workbench {
         inside.env.extend(doors.environment());
         let stopping = Stopping::watch(&host.tasks, &seat, commands);
         let host = host.clone();
-        Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Vec::new() })
+        Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Mutex::default() })
     }
 
     async fn make(
@@ -115,7 +116,7 @@ impl Workbench {
         inside: &mut Inside,
         token: &str,
     ) -> Result<(Box<dyn Sandbox>, Doors, Recorder), SessionError> {
-        let equipment = Equipment::fetch(&host.shelf, plan).await?;
+        let equipment = Equipment::fetch(host, plan).await?;
         inside.mounts.extend(equipment.mounts());
         let spec = plan.sandbox(std::mem::take(&mut inside.mounts), std::mem::take(&mut inside.files));
         let sandbox = host.backend.create(spec).await?;
@@ -173,7 +174,7 @@ impl Workbench {
             // Ends with the sandbox, which `end` waits for.
             self.host.tasks.spawn(async move { drop(tokio::io::copy(&mut output, &mut tokio::io::sink()).await) });
         }
-        self.beside.push(process);
+        self.beside.get_mut().unwrap_or_else(PoisonError::into_inner).push(process);
         Ok(())
     }
 

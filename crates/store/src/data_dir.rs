@@ -149,6 +149,11 @@ impl DataDir {
         self.root.join("changes-earlier").join(session.as_str())
     }
 
+    /// What is known of tasks that were handed in over the session API.
+    pub fn tasks(&self) -> PathBuf {
+        self.root.join("tasks")
+    }
+
     /// Who changed what over the session API.
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("audit.jsonl")

@@ -32,7 +32,7 @@ use crate::cast::Player;
 use crate::stage::World;
 
 /// No scenario takes longer, on a slow machine with others at work.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

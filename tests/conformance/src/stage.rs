@@ -298,7 +298,7 @@ impl Turn {
 
 /// Short enough for a test, long enough for an agent that only thinks.
 pub(crate) fn impatient(player: &Player) -> Timing {
-    // A real agent may take seconds to start, silently.
-    let silence = Duration::from_secs(if player.agent == "mock" { 2 } else { 15 });
+    // A real agent starts silently, and takes a while where others are at work; whoever waits here costs nothing.
+    let silence = Duration::from_secs(if player.agent == "mock" { 2 } else { 45 });
     Timing { silence, ..Timing::default() }
 }

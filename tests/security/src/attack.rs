@@ -17,6 +17,8 @@ pub(crate) enum Group {
     Fs,
     /// Ways out by socket.
     Net,
+    /// The way out that there is: the egress proxy.
+    Proxy,
     /// The kernel, other processes, and what they share.
     Proc,
     /// What the host knows.
@@ -26,7 +28,7 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 5] = [Self::Fs, Self::Net, Self::Proc, Self::Secrets, Self::Host];
+    pub(crate) const ALL: [Self; 6] = [Self::Fs, Self::Net, Self::Proxy, Self::Proc, Self::Secrets, Self::Host];
 }
 
 impl fmt::Display for Group {
@@ -34,6 +36,7 @@ impl fmt::Display for Group {
         f.write_str(match self {
             Self::Fs => "FS",
             Self::Net => "NET",
+            Self::Proxy => "PROXY",
             Self::Proc => "PROC",
             Self::Secrets => "SECRETS",
             Self::Host => "HOST",
@@ -135,11 +138,22 @@ impl Control {
 /// What the host looks at when a program has ended: whether it was harmed after all.
 pub(crate) type Harm = fn(&Scene, Option<&Layers>) -> Option<String>;
 
+/// Where an attack on the proxy succeeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Careless {
+    /// Behind a proxy that has no rule.
+    Proxy,
+    /// Where no proxy is needed: in the network of the hosts it is after.
+    NoProxy,
+}
+
 /// How an attack is carried out.
 #[derive(Clone, Copy)]
 pub(crate) enum Act {
     /// One program, inside and as its control.
     Program { run: fn(&Lead) -> Verdict, walls: Walls, control: Control, harm: Option<Harm> },
+    /// One program in a sandbox, before an internet that the suite makes.
+    Proxied { run: fn(&Lead) -> Verdict, control: Careless },
     /// Something that needs the host's part too; carried out in both places.
     Scenario { run: fn(&Stage, Place) -> Verdict, control: &'static str },
 }
@@ -200,6 +214,8 @@ impl Attack {
     pub(crate) fn control(&self) -> String {
         match self.act {
             Act::Program { control, .. } => control.title(),
+            Act::Proxied { control: Careless::Proxy, .. } => "through a proxy without rules".into(),
+            Act::Proxied { control: Careless::NoProxy, .. } => "in the network of the hosts themselves".into(),
             Act::Scenario { control, .. } => control.to_owned(),
         }
     }

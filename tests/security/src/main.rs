@@ -3,7 +3,7 @@
 //! Every attack runs twice: as a control, where nothing stops it and it must succeed, and in a sandbox, where
 //! it must not. The program is its own attacker: it is mounted into the sandbox and started there again.
 //!
-//! Not here: attacks on the egress proxy and the gateway, which are in the tests of their crates.
+//! Not here: attacks on the gateway, which are in the tests of its crate.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that brings its own harness")]
 
@@ -14,6 +14,7 @@ mod lead;
 mod leftovers;
 mod net;
 mod proc;
+mod proxy;
 mod raw;
 mod scene;
 mod secrets;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Some("__victim") => scene::live_as_victim(arguments),
         Some("__euid") => println!("{}", rustix::process::geteuid().as_raw()),
         Some("__survive") => proc::survive(&arguments.next().unwrap_or_default()),
+        Some("__internet") => proxy::internet::live(arguments),
         Some("__hold") => host::hold(),
         Some("__table") => print!("{}", table::render(&attacks())),
         _ => match std::env::var(SECRET) {
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
 
 /// Every attack there is.
 fn attacks() -> Vec<Attack> {
-    [fs::attacks(), net::attacks(), proc::attacks(), secrets::attacks(), host::attacks()].concat()
+    [fs::attacks(), net::attacks(), proxy::attacks(), proc::attacks(), secrets::attacks(), host::attacks()].concat()
 }
 
 /// Starts this program again as a careless host: a secret in its name, its environment and in a descriptor that

@@ -74,6 +74,7 @@ impl Stage {
     pub(crate) fn carry_out(&self, attack: &Attack, place: Place) -> Verdict {
         match (attack.act, place) {
             (Act::Scenario { run, .. }, place) => run(self, place),
+            (Act::Proxied { control, .. }, place) => crate::proxy::carry_out(self, attack.name, control, place),
             (Act::Program { walls, harm, .. }, Place::Inside) => self.inside(attack.name, walls, harm),
             (Act::Program { control, harm, .. }, Place::Outside) => match control {
                 Control::Plain | Control::Root | Control::RootWhere(_) => self.outside("__attack", attack.name, harm),
@@ -144,7 +145,7 @@ pub(crate) fn to_json(lead: &Lead) -> String {
 }
 
 /// The verdict an attacking process came to, or what ended it first.
-fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Option<i32>) -> Verdict {
+pub(crate) fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Option<i32>) -> Verdict {
     let text = String::from_utf8_lossy(output);
     let said = text.lines().rev().find_map(|line| line.split_once(VERDICT)).map(|(_, json)| json);
     match (said, signal) {

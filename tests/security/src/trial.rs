@@ -73,8 +73,11 @@ fn act(mut arguments: impl Iterator<Item = String>, choose: impl Fn(Run, Control
     raw::alarm(LONGEST_SECS);
     let lead: Lead = serde_json::from_str(&lead).expect("lead");
     let found = crate::attacks().into_iter().find(|attack| attack.name == name).expect("attack");
-    let Act::Program { run, control, .. } = found.act else { panic!("`{name}` is no program") };
-    say(&choose(run, control)(&lead));
+    match found.act {
+        Act::Program { run, control, .. } => say(&choose(run, control)(&lead)),
+        Act::Proxied { run, .. } => say(&run(&lead)),
+        Act::Scenario { .. } => panic!("`{name}` is no program"),
+    }
 }
 
 fn say(verdict: &Verdict) {
@@ -96,19 +99,23 @@ pub(crate) fn attack_in_namespaces(arguments: impl Iterator<Item = String>) {
     }
 }
 
-fn enter_namespaces() -> std::io::Result<()> {
+/// A network of one's own, and the rights to set it up.
+pub(crate) fn enter_network() -> std::io::Result<()> {
+    enter(libc::CLONE_NEWNET)
+}
+
+/// Namespaces of these kinds, as root of them.
+fn enter(kinds: i32) -> std::io::Result<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    raw::unshare(
-        libc::CLONE_NEWUSER
-            | libc::CLONE_NEWNS
-            | libc::CLONE_NEWNET
-            | libc::CLONE_NEWPID
-            | libc::CLONE_NEWUTS
-            | libc::CLONE_NEWIPC,
-    )?;
+    raw::unshare(libc::CLONE_NEWUSER | kinds)?;
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
-    std::fs::write("/proc/self/gid_map", format!("0 {gid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+fn enter_namespaces() -> std::io::Result<()> {
+    let own = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWPID | libc::CLONE_NEWUTS | libc::CLONE_NEWIPC;
+    enter(own)?;
     let private = rustix::mount::MountPropagationFlags::REC | rustix::mount::MountPropagationFlags::PRIVATE;
     Ok(rustix::mount::mount_change("/", private)?)
 }

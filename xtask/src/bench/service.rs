@@ -63,6 +63,14 @@ impl Service {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
+
+    /// What the kernel says of its memory, under this name.
+    pub(crate) fn kib(&self, field: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kib.with_context(|| format!("the kernel tells no {field}"))
+    }
 }
 
 impl Drop for Service {

@@ -45,7 +45,11 @@ const LAYERS: &[Layer] = &[
         "cli",
         &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
     ),
-    Layer { name: "security", may_know: &[], tests_may_know: &["policy", "jail", "sandbox"] },
+    Layer {
+        name: "security",
+        may_know: &[],
+        tests_may_know: &["protocol", "policy", "store", "jail", "sandbox", "egress"],
+    },
     Layer {
         name: "conformance",
         may_know: &[],

@@ -7,6 +7,8 @@ use std::time::Duration;
 use gateway::Secret;
 use serde::{Deserialize, Deserializer};
 
+use crate::backend::BackendName;
+
 /// `viv.toml` in the data directory.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -33,6 +35,26 @@ pub(crate) struct ConfigFile {
     pub(crate) replay: ReplaySection,
     /// Where agents come from.
     pub(crate) agents: AgentsSection,
+    /// Where commands run.
+    pub(crate) sandbox: SandboxSection,
+}
+
+/// Where commands run. All but `backend` is for container engines.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SandboxSection {
+    /// Which sandbox; the first that works when absent.
+    pub(crate) backend: Option<BackendName>,
+    /// What containers are made of.
+    pub(crate) image: Option<String>,
+    /// Runs once in each new container, before anything else.
+    pub(crate) entrypoint: Vec<String>,
+    /// The OCI runtime, by the name the engine knows it by.
+    pub(crate) runtime: Option<String>,
+    /// Where the engine listens.
+    pub(crate) socket: Option<PathBuf>,
+    /// Whether an image that is not there is fetched.
+    pub(crate) pull: bool,
 }
 
 /// Budgets in dollars, written as text so that no digit is lost: `"20.00"`.

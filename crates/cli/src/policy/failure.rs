@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Widening(#[from] WideningDenied),
     /// A question makes no sense.
-    #[error("`{text}` is not `HOST:PORT`")]
+    #[error("`{text}` is neither `HOST:PORT` nor `http://HOST[:PORT]/PATH`")]
     Endpoint { text: String, source: ::policy::HostError },
     /// The list of trusted files cannot be kept.
     #[error("cannot keep the list of trusted files in `{}`", path.display())]

@@ -53,7 +53,7 @@ pub(super) fn base(name: &str) -> Result<Base, Failure> {
 }
 
 /// The built-in rules, with the organisation's on top where there are any.
-pub(super) fn ceiling(setting: &Setting) -> Result<Ceiling, Failure> {
+pub(crate) fn ceiling(setting: &Setting) -> Result<Ceiling, Failure> {
     let built_in = Ceiling::built_in()?;
     match fs::read_to_string(&setting.organisation_file) {
         Ok(text) => Ok(built_in.and(&Source::new(setting.organisation_file.display().to_string(), text))?),

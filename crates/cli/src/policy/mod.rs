@@ -9,6 +9,7 @@ pub(crate) mod explain;
 mod failure;
 pub(crate) mod load;
 mod preset;
+pub(crate) mod proposal;
 mod test;
 mod trust;
 
@@ -40,6 +41,57 @@ pub(crate) enum PolicyCommand {
     Schema,
     /// Trust a project's policy file as it is now, so that it can be a base
     Trust(trust::Args),
+    /// What a session tried to reach over the network, and which rule decided
+    Log(LogArgs),
+    /// A policy that would have allowed what a session was refused, to read and to choose from
+    Suggest(SuggestArgs),
+    /// Take away from what a running session may reach, at once and for the rest of its life
+    Narrow(NarrowArgs),
+    /// Let a running session reach more, for a time; nothing passes the ceiling
+    Grant(GrantArgs),
+}
+
+/// Arguments of `narrow`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NarrowArgs {
+    /// Its id, its name, the beginning of its id, or @last
+    pub(crate) session: String,
+    /// What it may reach at most, as net.allowlist=HOST:PORT,… or net.enabled=false, or never, as net.denylist=HOST
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    pub(crate) rules: Vec<String>,
+}
+
+/// Arguments of `grant`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GrantArgs {
+    /// Its id, its name, the beginning of its id, or @last
+    pub(crate) session: String,
+    /// What it may reach beside what it may, as net.allowlist=HOST:PORT
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    pub(crate) rules: Vec<String>,
+    /// How long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub(crate) seconds: u64,
+}
+
+/// Arguments of `log`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    /// Its id, its name, the beginning of its id, or @last
+    pub(crate) session: String,
+    /// Only what was refused
+    #[arg(long)]
+    pub(crate) denied: bool,
+    /// Go on until the session has ended
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// Arguments of `suggest`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SuggestArgs {
+    /// Its id, its name, the beginning of its id, or @last
+    pub(crate) session: String,
 }
 
 /// What the command line and the environment say, read by `main` alone.
@@ -96,6 +148,10 @@ pub(crate) fn run(
         PolicyCommand::Presets(args) => preset::run(&args, setting, out),
         PolicyCommand::Schema => print_json(out, &::policy::schema()),
         PolicyCommand::Trust(args) => trust::run(&args, setting, out, people),
+        // About sessions, and so carried out where journals are read.
+        PolicyCommand::Log(_) | PolicyCommand::Suggest(_) | PolicyCommand::Narrow(_) | PolicyCommand::Grant(_) => {
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

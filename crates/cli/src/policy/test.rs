@@ -1,4 +1,4 @@
-//! `viv policy test FILE|PRESET net HOST:PORT | read PATH | write PATH | exec CMD…`.
+//! `viv policy test FILE|PRESET net HOST:PORT | http METHOD URL | read PATH | write PATH | exec CMD…`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,6 +26,13 @@ enum Question {
     Net {
         /// HOST:PORT; 443 without a port
         endpoint: String,
+    },
+    /// Ask a host for something over plain HTTP, where methods and paths are seen
+    Http {
+        /// The method
+        method: String,
+        /// http://HOST[:PORT]/PATH
+        url: String,
     },
     /// Read a path as seen inside; a relative one is in the workspace
     Read {
@@ -63,6 +70,9 @@ impl Question {
         Ok(match self {
             Self::Net { endpoint } => {
                 Action::net(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+            }
+            Self::Http { method, url } => {
+                Action::http(&method, &url).map_err(|source| Failure::Endpoint { text: url, source })?
             }
             Self::Read { path } => Action::Read(path),
             Self::Write { path } => Action::Write(path),

@@ -1,16 +1,21 @@
-//! What is done to a session through whoever runs it: `viv sessions attach`, `send` and `fork`.
+//! What is done to a session through whoever runs it: `viv sessions attach`, `send` and `fork`, `viv policy narrow` and
+//! `grant`.
 
 use std::io::Read;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use hyper::Method;
 use protocol::{Code, Event, EventBody, PermissionReply, SessionId};
-use serde_json::json;
-use store::{DataDir, SessionRecord};
+use serde_json::{Value, json};
+use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
 use super::watch::show;
 use crate::client::Client;
+use crate::config::Config;
 use crate::failure::Failure;
+use crate::host;
+use crate::policy::{GrantArgs, NarrowArgs};
 use crate::run::{ask, is_open};
 use crate::signals::Signals;
 use crate::table::{print, print_json};
@@ -27,6 +32,26 @@ pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &
         message
     };
     Client::of_session(directory, record).await?.send(&record.info.session_id, message).await
+}
+
+/// `viv policy narrow`
+pub(crate) async fn narrow(arguments: &NarrowArgs, config: &Config) -> Result<ExitCode, Failure> {
+    change(&arguments.session, "narrow", json!({"rules": arguments.rules}), config).await
+}
+
+/// `viv policy grant`
+pub(crate) async fn grant(arguments: &GrantArgs, config: &Config) -> Result<ExitCode, Failure> {
+    let GrantArgs { session, rules, seconds } = arguments;
+    change(session, "grant", json!({"rules": rules, "seconds": seconds}), config).await
+}
+
+async fn change(reference: &str, how: &str, body: Value, config: &Config) -> Result<ExitCode, Failure> {
+    let directory = host::data_dir(config)?;
+    let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(reference)?;
+    let client = Client::of_session(&directory, &record).await?;
+    let path = format!("/v1/sessions/{}/policy/{how}", record.info.session_id);
+    client.json(Method::POST, &path, Some(body)).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `viv sessions fork`

@@ -1,4 +1,4 @@
-//! `viv sessions events`: the journal, as it is or as it grows.
+//! The journal of a session, as it is or as it grows: `viv sessions events`, and whoever else reads it in order.
 
 use std::io::Write;
 use std::time::Duration;
@@ -40,19 +40,40 @@ pub(super) async fn events(
     wanted: Wanted,
     json: bool,
 ) -> Result<(), Failure> {
-    let reader = JournalReader::open(directory.journal(session), session.clone())?;
     let mut timeline = Timeline::default();
-    let mut seen = wanted.after;
+    let part = Part { after: wanted.after, follow: wanted.follow };
+    walk(directory, index, session, part, |event| Ok(!wanted.has(event) || show(event, json, &mut timeline)?)).await
+}
+
+/// Which part of a journal is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part {
+    /// Events after this number.
+    pub(super) after: u64,
+    /// Also those that come, until the session has ended.
+    pub(super) follow: bool,
+}
+
+/// Hands over event after event, until there is none or `each` has enough.
+pub(super) async fn walk(
+    directory: &DataDir,
+    index: &SessionIndex,
+    session: &SessionId,
+    part: Part,
+    mut each: impl FnMut(&Event) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let reader = JournalReader::open(directory.journal(session), session.clone())?;
+    let mut seen = part.after;
     loop {
         let page = reader.after(seen, PAGE)?;
         for event in &page {
             seen = event.sequence;
-            if wanted.has(event) && !show(event, json, &mut timeline)? {
+            if !each(event)? {
                 return Ok(());
             }
         }
         let ended = page.last().is_some_and(|event| matches!(event.draft.body, EventBody::SessionEnded(_)));
-        if ended || (page.is_empty() && (!wanted.follow || index.get(session)?.info.ended)) {
+        if ended || (page.is_empty() && (!part.follow || index.get(session)?.info.ended)) {
             return Ok(());
         }
         if page.is_empty() {

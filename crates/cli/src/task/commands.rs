@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{Code, SessionEndReason};
+use protocol::{Code, SessionEndReason, SessionId};
 use sandbox::ExecResult;
 use session::{ArtifactError, SessionError, Sessions, Task, Workbench};
 use tokio::time::Instant;
@@ -11,21 +11,20 @@ use super::document::{CommandSection, TaskFile};
 use super::report::Report;
 use super::{Outcome, Scene, judgement};
 use crate::failure::Failure;
-use crate::name::new_session_id;
-use crate::signals::{Signals, Stop};
+use crate::signals::Stop;
 
 /// Bytes kept of what a command prints.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
 /// Runs every command and reads every artifact. Sandbox and gateway are gone when this returns.
 pub(super) async fn carry_out(
+    id: SessionId,
     file: &TaskFile,
     scene: &Scene,
     sessions: &Sessions,
     report: &mut Report,
-    signals: &mut Signals,
+    stop: impl Future<Output = Stop>,
 ) -> Result<Outcome, Failure> {
-    let id = new_session_id()?;
     let mut bench = sessions.workbench(id, scene.request.clone(), scene.options.clone()).await?;
     report.begin(bench.id());
     let journal = bench.journal().clone();
@@ -35,7 +34,7 @@ pub(super) async fn carry_out(
             let stop = bench.was_stopped().then_some(Stop::Interrupt);
             (outcome, stop)
         }
-        stop = signals.received() => (Ok(()), Some(stop)),
+        stop = stop => (Ok(()), Some(stop)),
     };
     let (reason, message) = match (&outcome, stop) {
         (_, Some(_)) => (SessionEndReason::Terminated, None),

@@ -9,9 +9,10 @@ use protocol::Code;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::backend::BackendName;
 use crate::failure::Failure;
 
-/// Where the gateway is inside the jail, and where it is bound without one.
+/// Where the gateway is inside a sandbox, and where it is bound without one.
 const GATEWAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 18080);
 
 /// A task.
@@ -86,7 +87,21 @@ pub(super) struct SandboxSection {
 pub(super) enum BackendWord {
     #[default]
     Jail,
+    Podman,
+    Docker,
     Unconfined,
+}
+
+impl BackendWord {
+    /// Its name among backends with walls; none has none.
+    pub(super) fn walled(self) -> Option<BackendName> {
+        match self {
+            Self::Jail => Some(BackendName::Jail),
+            Self::Podman => Some(BackendName::Podman),
+            Self::Docker => Some(BackendName::Docker),
+            Self::Unconfined => None,
+        }
+    }
 }
 
 /// One command.
@@ -165,18 +180,29 @@ impl CommandExpectation {
 
 /// Reads a task's file, with `KEY=VALUE` in place of what stands there.
 pub(super) fn read(path: &Path, sets: &[String]) -> Result<TaskFile, Failure> {
-    let wrong =
-        |what: String| Failure::new(Code::ConfigInvalid, what).help("see docs/tasks.md for what a task can say");
     let text = std::fs::read_to_string(path)
         .map_err(|error| wrong(format!("cannot read the task `{}`", path.display())).because(&error))?;
-    let not_a_task = |why: String| wrong(format!("`{}` is not a task", path.display())).detail(why);
-    let mut value: Value = serde_saphyr::from_str(&text).map_err(|error| not_a_task(error.to_string()))?;
+    let name = path.display().to_string();
+    let mut value: Value = serde_saphyr::from_str(&text).map_err(|error| not_a_task(&name, error.to_string()))?;
     for set in sets {
-        assign(&mut value, set).map_err(&wrong)?;
+        assign(&mut value, set).map_err(wrong)?;
     }
-    let file: TaskFile = serde_json::from_value(value).map_err(|error| not_a_task(error.to_string()))?;
-    check(&file).map_err(not_a_task)?;
+    of(value, &name)
+}
+
+/// The task that `value` is; `name` says where it comes from.
+pub(super) fn of(value: Value, name: &str) -> Result<TaskFile, Failure> {
+    let file: TaskFile = serde_json::from_value(value).map_err(|error| not_a_task(name, error.to_string()))?;
+    check(&file).map_err(|why| not_a_task(name, why))?;
     Ok(file)
+}
+
+fn wrong(what: String) -> Failure {
+    Failure::new(Code::ConfigInvalid, what).help("see docs/tasks.md for what a task can say")
+}
+
+fn not_a_task(name: &str, why: String) -> Failure {
+    wrong(format!("`{name}` is not a task")).detail(why)
 }
 
 /// Puts the value of `KEY=VALUE` at its place; `sandbox.backend` is a key in a section.
@@ -208,11 +234,11 @@ fn check(file: &TaskFile) -> Result<(), String> {
     if file.commands.iter().any(|command| command.run.is_empty()) {
         return Err("a command without a word cannot be run".to_owned());
     }
-    if let Some(image) = &file.sandbox.image {
-        return Err(format!("`sandbox.image: {image}` needs a backend with images; there is none yet"));
+    if let (Some(image), BackendWord::Jail | BackendWord::Unconfined) = (&file.sandbox.image, file.sandbox.backend) {
+        return Err(format!("`sandbox.image: {image}` needs a backend with images: podman or docker"));
     }
-    if file.sandbox.backend == BackendWord::Jail && file.gateway != GATEWAY {
-        return Err(format!("inside the jail the gateway is always at {GATEWAY}"));
+    if file.sandbox.backend != BackendWord::Unconfined && file.gateway != GATEWAY {
+        return Err(format!("inside a sandbox the gateway is always at {GATEWAY}"));
     }
     if !file.prompts.is_empty() && file.artifacts.iter().any(|artifact| !artifact.path.starts_with("/workspace/")) {
         return Err("artifacts of `prompts` are files below `/workspace/`".to_owned());
@@ -260,7 +286,7 @@ mod tests {
         refused(SMALL, &["expext=1"], "unknown field");
         refused(SMALL, &["version=2"], "version 2");
         refused(SMALL, &["name.first=x"], "no key of a section");
-        refused(SMALL, &["gateway=127.0.0.1:9"], "inside the jail");
+        refused(SMALL, &["gateway=127.0.0.1:9"], "inside a sandbox");
         refused(SMALL, &["sandbox.image=python"], "images");
         refused(SMALL, &["commands=[]"], "either");
         refused(SMALL, &["commands=[{run: []}]"], "without a word");

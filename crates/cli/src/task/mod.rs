@@ -9,28 +9,33 @@ mod document;
 mod judgement;
 mod prompts;
 mod report;
+mod served;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::policy::Effective;
 use jail::Spawner;
 use protocol::{Code, CreateSession};
-use sandbox::{Backend, JailBackend, Unconfined};
+use sandbox::{Backend, Unconfined};
 use session::Options;
 
 use crate::agents::{self, Wanted};
 use crate::args::TaskArguments;
-use crate::config::Config;
+use crate::backend;
+use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
+use crate::name::new_session_id;
 use crate::policy::{Setting, choose};
 use crate::reachable::Reachable;
 use crate::signals::{Signals, Stop};
 
 use document::{BackendWord, TaskFile};
 use report::Report;
+
+pub(crate) use served::tasker;
 
 /// Carries out `viv task`.
 pub(crate) async fn carry_out(
@@ -45,15 +50,15 @@ pub(crate) async fn carry_out(
     let env_file = arguments.env_file.clone().or_else(|| file.env_file.as_ref().map(|path| folder.join(path)));
     let config = config.with_env_file(env_file.as_deref())?;
     let scene = Scene::set(&file, &folder, &config, json)?;
-    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(spawner)?).await?;
+    let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(&config, spawner)?).await?;
     let directory = host::data_dir(&config)?;
     let reachable = Reachable::open(sessions, &directory);
     let sessions = &reachable.sessions;
     let mut report = Report::new(&file, json);
     let outcome = if file.prompts.is_empty() {
-        commands::carry_out(&file, &scene, sessions, &mut report, &mut signals).await
+        commands::carry_out(new_session_id()?, &file, &scene, sessions, &mut report, signals.received()).await
     } else {
-        prompts::carry_out(&file, &scene, sessions, &mut report, &mut signals).await
+        prompts::carry_out(new_session_id()?, &file, &scene, sessions, &mut report, signals.received()).await
     };
     reachable.close().await;
     let outcome = report.keep(&file, &directory, outcome);
@@ -78,8 +83,9 @@ struct Scene {
     options: Options,
     policy: Arc<Effective>,
     backend: BackendWord,
+    /// The configured sandbox, with the task's own image.
+    sandbox: SandboxSection,
     gateway: std::net::SocketAddr,
-    scratch: PathBuf,
 }
 
 impl Scene {
@@ -88,6 +94,28 @@ impl Scene {
         if let Some(wanted) = &wanted {
             agents::install_on_first_use(config, wanted)?;
         }
+        let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
+        let policy = Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?);
+        Self::under(file, folder, config, wanted, policy)
+    }
+
+    /// The same for a task that was handed in to a server: agents are not installed by it, and no path is relative.
+    fn served(file: &TaskFile, config: &Config, policy: Arc<Effective>) -> Result<Self, Failure> {
+        if let Some(relative) = file.workspace.as_ref().filter(|path| path.is_relative()) {
+            let what = format!("workspace `{}` is not an absolute path", relative.display());
+            return Err(Failure::new(Code::InvalidRequest, what).help("viv task FILE"));
+        }
+        let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
+        Self::under(file, Path::new("/"), config, wanted, policy)
+    }
+
+    fn under(
+        file: &TaskFile,
+        folder: &Path,
+        config: &Config,
+        wanted: Option<Wanted>,
+        policy: Arc<Effective>,
+    ) -> Result<Self, Failure> {
         let workspace = file.workspace.as_ref().map(|path| {
             let path = folder.join(path);
             path.canonicalize().map_err(|error| {
@@ -107,22 +135,25 @@ impl Scene {
             skills: file.skills.clone(),
             ..CreateSession::default()
         };
-        let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
         Ok(Self {
             request,
             options: Options { task_name: Some(file.name.clone()), ..host::options(config) },
-            policy: Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?),
+            policy,
             backend: file.sandbox.backend,
+            sandbox: SandboxSection {
+                image: file.sandbox.image.clone().or_else(|| config.file.sandbox.image.clone()),
+                ..config.file.sandbox.clone()
+            },
             gateway: file.gateway,
-            scratch: config.data_dir.join("unconfined"),
         })
     }
 
-    fn backend(&self, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
-        Ok(match self.backend {
-            BackendWord::Jail => Arc::new(JailBackend::new(Arc::new(spawner))?),
-            BackendWord::Unconfined => Arc::new(Unconfined::new(self.scratch.clone()).with_gateway(self.gateway)),
-        })
+    fn backend(&self, config: &Config, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
+        // What was asked for on the command line is meant for this task too.
+        match config.backend.or(self.backend.walled()) {
+            Some(name) => Ok(backend::named(name, config, &self.sandbox, &Arc::new(spawner))?),
+            None => Ok(Arc::new(Unconfined::new(config.data_dir.join("unconfined")).with_gateway(self.gateway))),
+        }
     }
 }
 

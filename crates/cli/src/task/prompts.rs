@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use protocol::Code;
+use protocol::{Code, SessionId};
 use sandbox::SavedChanges;
 use session::{AgentClient, AgentResponse, Conversation, Failure as TurnFailure, GoalError, Permissions, Sessions};
 
@@ -10,19 +10,20 @@ use super::document::TaskFile;
 use super::report::Report;
 use super::{Outcome, Scene, judgement};
 use crate::failure::Failure;
-use crate::signals::{Signals, Stop};
+use crate::signals::Stop;
 
 /// Says every prompt and reads every artifact. Sandbox and gateway are gone when this returns.
 pub(super) async fn carry_out(
+    id: SessionId,
     file: &TaskFile,
     scene: &Scene,
     sessions: &Sessions,
     report: &mut Report,
-    signals: &mut Signals,
+    stop: impl Future<Output = Stop>,
 ) -> Result<Outcome, Failure> {
     let client = AgentClient::over(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
     // A task names what may be done in its policy; nobody is there to ask.
-    let mut terms = client.conversation().permissions(Permissions::Allow).task(file.name.clone());
+    let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
     if let Some(model) = &scene.request.model {
         terms = terms.model(model);
     }
@@ -40,7 +41,7 @@ pub(super) async fn carry_out(
     report.begin(conversation.id());
     let (outcome, stop) = tokio::select! {
         outcome = talk(file, &conversation, report) => (outcome, None),
-        stop = signals.received() => (Ok(true), Some(stop)),
+        stop = stop => (Ok(true), Some(stop)),
     };
     let id = conversation.id().clone();
     conversation.end().await.map_err(not_reached)?;

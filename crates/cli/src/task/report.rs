@@ -132,7 +132,7 @@ impl Report {
         self.test_id.as_deref().unwrap_or(&self.task)
     }
 
-    fn document(&self, outcome: &Result<Outcome, Failure>) -> Value {
+    pub(super) fn document(&self, outcome: &Result<Outcome, Failure>) -> Value {
         let (word, failure) = match outcome {
             Ok(Outcome::Done) => ("passed", None),
             Ok(Outcome::Stopped(_)) => ("stopped", None),

@@ -66,13 +66,17 @@ fn leaving_ends_nothing_but_the_looking() {
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
+    say(&client, "/run echo one");
+    eventually("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
     let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
-    say(&client, "/echo one");
-    terminal.until("one");
+    terminal.until("allow? [y]es once");
     terminal.signal(rustix::process::Signal::INT);
     assert_eq!(terminal.finish().0.code(), Some(130));
     assert_eq!(client.get("/v1/sessions/s1").json()["ended"], false);
-    say(&client, "/echo two");
-    eventually("the session goes on", || recorded(&client, "turn.ended").len() == 2);
+    let pending = client.get("/v1/sessions/s1/pending").json();
+    let permission = pending["pending"][0]["data"]["permission_id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/s1/permissions/{permission}/reply");
+    assert_eq!(client.post(&path, r#"{"reply":"once"}"#).status, 204, "leaving has answered it");
+    eventually("the turn goes on to its end", || !recorded(&client, "turn.ended").is_empty());
     server.stop();
 }

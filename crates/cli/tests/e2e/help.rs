@@ -42,6 +42,11 @@ help! {
     tokens: "tokens";
     tokens_create: "tokens" "create";
     policy: "policy";
+    policy_log: "policy" "log";
+    policy_suggest: "policy" "suggest";
+    policy_narrow: "policy" "narrow";
+    policy_grant: "policy" "grant";
+    policy_test: "policy" "test";
     replay: "replay";
     usage_settle: "usage" "settle";
     credentials: "credentials";

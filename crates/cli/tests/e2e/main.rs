@@ -23,6 +23,8 @@ mod refusals;
 mod replay;
 mod run;
 mod stopping;
+mod tasks;
 mod tls;
+mod traffic;
 mod tty;
 mod users;

@@ -20,8 +20,8 @@ fn running(place: &Place, task: &str) -> (Child, String) {
     let mut command = place.viv(&["task", file.to_str().unwrap()]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let first = lines.find(|line| line.contains("· session ")).expect("a task tells its session");
-    lines.find(|line| line.contains('▶')).expect("a task tells what it does");
+    let first = lines.find(|line| line.contains("· session ")).unwrap();
+    lines.find(|line| line.contains('▶')).unwrap();
     std::thread::spawn(move || lines.for_each(drop));
     (child, first.rsplit(' ').next().unwrap().to_owned())
 }

@@ -89,9 +89,11 @@ fn a_skill_of_a_repository_is_fetched_at_its_ref_and_dropped_with_its_session() 
 
 #[test]
 fn what_the_policy_does_not_let_a_session_reach_is_not_fetched_for_it() {
-    let source = json!({"skills": {"sources": [{"type": "git", "source": "https://skills.example.com/a.git"}]}});
-    let ran = task(&mock_place(), "mock", source);
-    assert_eq!((ran.code, &ran.report["failure"]["class"]), (Some(5), &Value::from("policy_denied")), "{ran:#?}");
+    for (kind, source) in [("git", "https://skills.example.com/a.git"), ("github", "owner/name")] {
+        let source = json!({"skills": {"sources": [{"type": kind, "source": source}]}});
+        let ran = task(&mock_place(), "mock", source);
+        assert_eq!((ran.code, &ran.report["failure"]["class"]), (Some(5), &Value::from("policy_denied")), "{ran:#?}");
+    }
 }
 
 #[test]

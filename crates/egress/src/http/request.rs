@@ -7,7 +7,7 @@ use super::{
     head::{self, Header},
     target::Target,
 };
-use crate::refusal::Refusal;
+use crate::{gate::Question, refusal::Refusal};
 
 /// A request whose target is known; whether its headers make sense is asked with [`Request::framing`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +66,18 @@ impl Request {
             }
             Ok(framing) => Ok(framing.unwrap_or(Framing::Length(0))),
             Err(what) => wrong(what),
+        }
+    }
+
+    /// What is asked of the policy.
+    pub(crate) fn question(&self) -> Question {
+        let (host, port) = (self.target.host(), self.target.port());
+        match &self.target {
+            Target::Tunnel { .. } => Question::tunnel(host, port),
+            Target::Resource { path, .. } => {
+                let request = Some((self.method.clone(), path.clone()));
+                Question { host: host.to_owned(), port, request }
+            }
         }
     }
 

@@ -8,5 +8,6 @@ mod attack_tunnels;
 mod denial;
 mod origin;
 mod passing;
+mod requests_by_rule;
 mod support;
 mod world;

@@ -76,7 +76,8 @@ impl Connector {
     }
 }
 
-fn trust(extra_roots: &[CertificateDer<'static>]) -> io::Result<ClientConfig> {
+/// A TLS client that trusts the roots of the system and `extra_roots`, and speaks HTTP/1.1.
+pub fn trust(extra_roots: &[CertificateDer<'static>]) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);

@@ -86,7 +86,8 @@ pub(crate) struct Net {
     /// `false`: only the model gateway can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<Written<bool>>,
-    /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. An empty list is closed.
+    /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. Methods before a host and a path
+    /// after it let those requests through alone, where requests are seen: over plain HTTP. An empty list is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::AllowedHost>>")]
     pub(crate) allowlist: Option<Texts>,

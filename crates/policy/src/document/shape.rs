@@ -42,7 +42,7 @@ shapes! {
     Glob = { "title": "glob", "type": "string", "minLength": 1, "examples": ["**/.env"] };
     AllowedHost = {
         "title": "host[:port] pattern", "type": "string", "minLength": 1,
-        "examples": ["packages.example.com:443", "*.example.org:443", "[2001:db8::1]:8443"]
+        "examples": ["packages.example.com:443", "*.example.org:443", "GET|HEAD mirror.example.com:80/files/**"]
     };
     DeniedHost = {
         "title": "host[:port] or network pattern", "type": "string", "minLength": 1,

@@ -62,7 +62,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// An entry of `net.allowlist`.
+/// A host with its port, in `net.allowlist`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EndpointPattern {
     host: HostPattern,

@@ -8,18 +8,22 @@ mod glob;
 mod host;
 mod name;
 mod path;
+mod reach;
+mod request;
 mod tool;
 mod wildcard;
 
 use std::fmt;
 
 pub use endpoint::Endpoint;
-pub(crate) use endpoint::{DEFAULT_PORT, Denied, EndpointPattern, split_port};
+pub(crate) use endpoint::{DEFAULT_PORT, Denied, split_port};
 pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
 pub(crate) use name::{NamePattern, VariableName};
 pub(crate) use path::{Location, PathPrefix, locate};
+pub(crate) use reach::{Reach, ReachPattern};
+pub(crate) use request::{Request, RequestPath};
 pub(crate) use tool::{SHELL, ToolCall, ToolPattern};
 
 /// One entry of an allow-list.

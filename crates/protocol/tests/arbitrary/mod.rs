@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use protocol::{
     AgentUnparsed, BodyRef, BudgetExceeded, Connection, ContentPart, Draft, ErrorData, Event, EventBody, EventSource,
     ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus, LlmCall,
-    ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyEffective, PolicySentence, Question,
+    ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective, PolicySentence, Question,
     QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered,
     SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError,
     Usage, WorkspaceChanged,
@@ -84,6 +84,8 @@ pub(crate) fn bodies() -> Vec<BoxedStrategy<EventBody>> {
         exec_finished().prop_map(Body::ExecFinished).boxed(),
         task_command_finished().prop_map(Body::TaskCommandFinished).boxed(),
         workspace_changed().prop_map(Body::WorkspaceChanged).boxed(),
+        policy_change().prop_map(Body::PolicyNarrowed).boxed(),
+        policy_change().prop_map(Body::PolicyWidened).boxed(),
         // No type of ours begins so: one of ours with the data of another would be read as ours.
         (any::<String>(), json()).prop_map(|(kind, data)| Body::Other { kind: format!("x.{kind}"), data }).boxed(),
     ]
@@ -358,4 +360,9 @@ fn workspace_changed() -> impl Strategy<Value = WorkspaceChanged> {
         modified,
         deleted,
     })
+}
+
+fn policy_change() -> impl Strategy<Value = PolicyChange> {
+    (vec(text(), 0..3), of(any::<u64>()))
+        .prop_map(|(rules, expires_unix_secs)| PolicyChange { rules, expires_unix_secs })
 }

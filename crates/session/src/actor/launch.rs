@@ -112,6 +112,8 @@ impl Actor {
         left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
         actor.queue = left.queued;
         actor.grants = left.grants;
+        actor.plan.changes = left.changes;
+        actor.exchange_policy();
         Ok(actor)
     }
 
@@ -131,6 +133,7 @@ impl Actor {
             grants: Vec::new(),
             quiet: Quiet { since: Instant::now(), last: 0 },
             stop_by: None,
+            grant_by: None,
             turn_by: Instant::now(),
             turns: 0,
             woken: false,
@@ -173,6 +176,11 @@ impl Actor {
         let outputs = live.dialogue.open();
         if self.plan.epoch == 1 {
             self.recorder.daemon(EventBody::SessionStarted(self.plan.started()))?;
+            // A fork begins with what was changed where it comes from, and must know it again by its own record.
+            for change in self.plan.changes.clone() {
+                self.recorder.daemon(change.event())?;
+            }
+            self.exchange_policy();
         }
         self.play(outputs).await
     }
@@ -233,7 +241,7 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String),
     let (_, token) = SessionToken::issue();
     let enlisted = plan.enlisted(&host.roster)?;
     let mut launch = enlisted.agent.plan(&plan.context(&enlisted, token.clone()))?;
-    let equipment = Equipment::fetch(&host.shelf, plan).await?;
+    let equipment = Equipment::fetch(host, plan).await?;
     launch.mounts.extend(equipment.mounts());
     let sandbox = host.backend.create(plan.sandbox(launch.mounts, launch.files)).await?;
     match equipment.put(&*sandbox, enlisted.agent.skill_root()).await {

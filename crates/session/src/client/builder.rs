@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gateway::{PriceTableError, Prices, ScriptError, Scripted, Upstream};
 use policy::{Base, Ceiling, Effective, Preset};
-use sandbox::{Backend, JailBackend, SandboxError, Unconfined};
+use sandbox::{Backend, ContainerBackend, ContainerSettings, JailBackend, SandboxError, Unconfined};
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
@@ -19,6 +19,8 @@ pub enum Confinement {
     Jail,
     /// On the host itself, with no wall at all. Needs a policy with `fs: {workspace: bind}`.
     Unconfined,
+    /// In containers of an engine. The spawner is forked by `build`, so the process must still have one thread.
+    Container(ContainerSettings),
     /// A backend that the caller made, e.g. with [`JailBackend::fork`] at the beginning of `main`.
     Backend(Arc<dyn Backend>),
 }
@@ -133,6 +135,10 @@ impl AgentClientBuilder {
         let data_dir = self.data_dir.ok_or(BuildError::NoDataDir)?;
         let backend: Arc<dyn Backend> = match self.confinement {
             Confinement::Jail => Arc::new(JailBackend::fork()?),
+            Confinement::Container(settings) => {
+                let spawner = ContainerBackend::spawner()?;
+                Arc::new(ContainerBackend::new(settings, spawner, data_dir.join("containers"))?)
+            }
             Confinement::Unconfined => Arc::new(Unconfined::new(data_dir.join("unconfined"))),
             Confinement::Backend(backend) => backend,
         };

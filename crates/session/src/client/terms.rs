@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::Event;
+use protocol::{Event, SessionId};
 use serde_json::Value;
 
 /// What is answered when the agent asks for a permission.
@@ -26,6 +26,7 @@ pub(super) type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 /// On which terms an agent works.
 #[derive(Clone, Default)]
 pub(super) struct Terms {
+    pub(super) id: Option<SessionId>,
     pub(super) workspace: Option<PathBuf>,
     pub(super) model: Option<String>,
     pub(super) permission_mode: Option<String>,
@@ -40,6 +41,12 @@ pub(super) struct Terms {
 /// The same setters on everything that has terms.
 macro_rules! setters {
     () => {
+        /// The id of its session; a new one when nothing is said.
+        pub fn session_id(mut self, id: protocol::SessionId) -> Self {
+            self.terms.id = Some(id);
+            self
+        }
+
         /// The directory it works in, absolute; an empty one when there is none. Its changes stay in a layer above
         /// it unless the policy says otherwise.
         pub fn workspace(mut self, directory: impl Into<std::path::PathBuf>) -> Self {

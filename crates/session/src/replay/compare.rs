@@ -91,6 +91,8 @@ fn lane(body: &EventBody) -> Option<Lane> {
         | EventBody::EgressAllowed(_)
         | EventBody::EgressDenied(_)
         | EventBody::PolicyEffective(_)
+        | EventBody::PolicyNarrowed(_)
+        | EventBody::PolicyWidened(_)
         | EventBody::WorkspaceChanged(_) => Some(Lane::Beside),
         _ => Some(Lane::Conversation),
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::SkillError;
+use super::way::Way;
 
 /// No repository of skills takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,21 +25,6 @@ const CAREFUL: [&str; 8] = [
     "-c",
     "core.symlinks=false",
 ];
-
-/// The address of a repository at GitHub.
-pub(super) fn github(name: &str) -> Result<String, SkillError> {
-    let plain = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with(['.', '-'])
-            && part.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'))
-    };
-    match name.split_once('/') {
-        Some((owner, repository)) if plain(owner) && plain(repository) => {
-            Ok(format!("https://github.com/{owner}/{}.git", repository.trim_end_matches(".git")))
-        }
-        _ => Err(SkillError::Unusable(name.to_owned())),
-    }
-}
 
 /// Host and port of an address; none for a repository on this machine.
 pub(super) fn remote(address: &str) -> Result<Option<(String, u16)>, SkillError> {
@@ -66,7 +52,7 @@ pub(super) fn remote(address: &str) -> Result<Option<(String, u16)>, SkillError>
 }
 
 /// Fetches one commit of a repository into `folder`, which is made; half of one is never left there.
-pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path) -> Result<(), SkillError> {
+pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path, way: &Way) -> Result<(), SkillError> {
     let reference = reference.unwrap_or("HEAD");
     if reference.starts_with('-') {
         return Err(SkillError::Unusable(reference.to_owned()));
@@ -80,7 +66,7 @@ pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path)
         &["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", address, reference],
         &["checkout", "--quiet", "--detach", "FETCH_HEAD"],
     ] {
-        git(&new, arguments).await.map_err(failed)?;
+        git(&new, arguments, way).await.map_err(failed)?;
     }
     let finished = async {
         tokio::fs::remove_dir_all(new.join(".git")).await?;
@@ -89,10 +75,14 @@ pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path)
     finished.await.map_err(|error| failed(error.to_string()))
 }
 
-async fn git(folder: &Path, arguments: &[&str]) -> Result<(), String> {
+async fn git(folder: &Path, arguments: &[&str], way: &Way) -> Result<(), String> {
     let mut command = Command::new("sh");
+    // Whatever it fetches, and wherever it is sent on to, goes through our proxy or not at all.
+    let proxy = format!("http.proxy=http://{}", way.address());
+    let careful = CAREFUL.into_iter().chain(["-c", &proxy]);
+    command.env_remove("no_proxy").env_remove("NO_PROXY");
     // The user inside a sandbox is another one: what only its owner can read, an agent could not.
-    command.args(["-c", "umask 022 && exec git \"$@\"", "git"]).args(CAREFUL).args(arguments);
+    command.args(["-c", "umask 022 && exec git \"$@\"", "git"]).args(careful).args(arguments);
     command.current_dir(folder).env("GIT_TERMINAL_PROMPT", "0").env("GIT_LFS_SKIP_SMUDGE", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let run = async { command.spawn()?.wait_with_output().await };
@@ -120,7 +110,5 @@ mod tests {
         {
             assert!(host(bad).is_err(), "`{bad}` was taken");
         }
-        assert_eq!(github("owner/name").unwrap(), "https://github.com/owner/name.git");
-        assert!(github("owner/name/../other").is_err() && github("name").is_err());
     }
 }

@@ -7,10 +7,9 @@ mod viv;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::bench::service::free_address;
-use crate::bench::{Folder, Service};
+use crate::bench::{Folder, Service, free_address};
 
 pub(super) const VENDOR: &str = "vendor itself";
 pub(super) const NGINX: &str = "nginx";
@@ -71,9 +70,6 @@ impl Peers {
 
     /// What the kernel says of that gateway's memory.
     pub(super) fn gateway_kib(&self, field: &str) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        kib.with_context(|| format!("the kernel tells no {field}"))
+        self.gateway.kib(field)
     }
 }

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::peer;
-use crate::bench::service::free_address;
-use crate::bench::{Folder, Sample, Service};
+use crate::bench::{Folder, Sample, Service, free_address};
 use crate::family;
 
 const ROUNDS: usize = 20;

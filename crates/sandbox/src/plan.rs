@@ -1,4 +1,4 @@
-//! What a jail is made of, from what a session asks for and its policy allows.
+//! What a sandbox is made of, from what a session asks for and its policy allows.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,13 @@ const MAX_GUARDED: usize = 4096;
 const BYTES_PER_INODE: u64 = 16 * 1024;
 
 /// The plan of one sandbox. Every host path in it is without links: the jail follows none.
-pub(super) fn plan(spec: &SandboxSpec, fs: &policy::Fs, process: ProcessLimits) -> Result<Plan, SandboxError> {
+pub(crate) fn plan(
+    spec: &SandboxSpec,
+    fs: &policy::Fs,
+    process: ProcessLimits,
+    mut system: System,
+) -> Result<Plan, SandboxError> {
     let limits = spec.policy.limits();
-    let mut system = System::showing(&fs.read_paths);
     for path in &fs.write_paths {
         system.binds.push(Bind { source: canonical(path)?, target: path.clone(), writable: true });
     }

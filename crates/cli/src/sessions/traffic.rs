@@ -1,0 +1,125 @@
+//! `viv policy log` and `viv policy suggest`: what a session tried to reach, read from its journal.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use protocol::{Connection, Event, EventBody, PolicyEffective, SessionId};
+use serde_json::json;
+use store::{DataDir, SessionIndex, SystemClock};
+
+use super::watch::{Part, show, walk};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::host;
+use crate::policy::proposal::{Refused, text};
+use crate::policy::{LogArgs, Setting, load};
+use crate::table::{Table, print, print_json};
+use crate::timeline::{Timeline, clean};
+
+const HEAD: [&str; 8] = ["TIME", "VERDICT", "HOST", "REQUEST", "COUNT", "BYTES", "MILLIS", "RULE"];
+
+/// A session's journal, found by what a person calls it.
+struct Book {
+    directory: DataDir,
+    index: SessionIndex,
+    session: SessionId,
+}
+
+impl Book {
+    fn open(reference: &str, config: &Config) -> Result<Self, Failure> {
+        let directory = host::data_dir(config)?;
+        let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+        let session = index.find(reference)?.info.session_id;
+        Ok(Self { directory, index, session })
+    }
+
+    async fn walk(&self, follow: bool, each: impl FnMut(&Event) -> Result<bool, Failure>) -> Result<(), Failure> {
+        walk(&self.directory, &self.index, &self.session, Part { after: 0, follow }, each).await
+    }
+}
+
+/// Carries out `viv policy log`: a table, each line as it comes with `--follow`, or the events themselves as JSON.
+pub(crate) async fn log(arguments: &LogArgs, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+    let mut timeline = Timeline::default();
+    let mut rows = Vec::new();
+    let book = Book::open(&arguments.session, config)?;
+    let each = |event: &Event| -> Result<bool, Failure> {
+        let (connection, denied) = match &event.draft.body {
+            EventBody::EgressAllowed(connection) => (connection, false),
+            EventBody::EgressDenied(connection) => (connection, true),
+            _ => return Ok(true),
+        };
+        if arguments.denied && !denied {
+            return Ok(true);
+        }
+        if json {
+            return show(event, true, &mut timeline);
+        }
+        let row = row(event, connection, denied);
+        if arguments.follow {
+            print(&Table { head: HEAD, rows: vec![row] }.tabs())?;
+        } else {
+            rows.push(row);
+        }
+        Ok(true)
+    };
+    book.walk(arguments.follow, each).await?;
+    if !rows.is_empty() {
+        print(&Table { head: HEAD, rows }.text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(event: &Event, connection: &Connection, denied: bool) -> [String; 8] {
+    let Connection { host, port, rule, method, path, bytes, duration_micros, count, error, .. } = connection;
+    let request = [method.as_deref(), path.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let number = |value: &Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let verdict = match (denied, error) {
+        (true, _) => "denied",
+        (false, None) => "allowed",
+        (false, Some(_)) => "failed",
+    };
+    let rule = error.as_ref().map_or_else(|| rule.clone(), |error| format!("{rule}: {error}"));
+    let cells = [
+        event.time.clone(),
+        verdict.to_owned(),
+        format!("{host}:{port}"),
+        request,
+        count.unwrap_or(1).to_string(),
+        number(bytes),
+        number(&duration_micros.map(|micros| micros / 1000)),
+        rule,
+    ];
+    // The agent chose what it asked for: it must not command the terminal, nor break the line.
+    cells.map(|cell| clean(&cell).replace(['\t', '\n', '\r'], " "))
+}
+
+/// Carries out `viv policy suggest`.
+pub(crate) async fn suggest(reference: &str, config: &Config, setting: &Setting) -> Result<ExitCode, Failure> {
+    let book = Book::open(reference, config)?;
+    let mut refused = Refused::default();
+    let mut allowed = Vec::new();
+    let each = |event: &Event| -> Result<bool, Failure> {
+        match &event.draft.body {
+            EventBody::EgressDenied(connection) => refused.add(connection),
+            EventBody::PolicyEffective(policy) => allowed = allowlist(policy),
+            _ => {}
+        }
+        Ok(true)
+    };
+    book.walk(false, each).await?;
+    let proposals = refused.proposals(&load::ceiling(setting)?);
+    let policy = text(book.session.as_str(), &allowed, &proposals);
+    if setting.json {
+        print_json(&json!({"session_id": book.session, "policy": policy, "refused": proposals}))?;
+    } else {
+        print(&policy)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a session could reach.
+fn allowlist(policy: &PolicyEffective) -> Vec<String> {
+    let entries = policy.keys["net"]["value"]["allowlist"].as_array();
+    entries.into_iter().flatten().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
+}

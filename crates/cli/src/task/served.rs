@@ -1,0 +1,63 @@
+//! Tasks that are handed in to a server: the same as those of a file, on its sessions and under its policy.
+//!
+//! Whoever hands one in is known by a token, not as the person who started the server: what would reach the host's files
+//! or a weaker sandbox is refused.
+
+use std::sync::Arc;
+
+use ::policy::Effective;
+use protocol::{Code, SessionId};
+use serde_json::Value;
+use server::{Run, Tasker};
+use session::Sessions;
+
+use super::document::{self, BackendWord, TaskFile};
+use super::report::Report;
+use super::{Outcome, Scene, commands, prompts};
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// Does tasks on `sessions`, which are made under `policy`.
+pub(crate) fn tasker(config: &Config, policy: &Arc<Effective>, sessions: &Sessions) -> Tasker {
+    let (config, policy, sessions) = (config.clone(), policy.clone(), sessions.clone());
+    Tasker(Arc::new(move |id, task| begin(id, task, &config, &policy, &sessions).map_err(|failure| failure.problem())))
+}
+
+fn begin(
+    id: SessionId,
+    task: Value,
+    config: &Config,
+    policy: &Arc<Effective>,
+    sessions: &Sessions,
+) -> Result<(String, Run), Failure> {
+    let file = document::of(task, "the body")?;
+    check(&file)?;
+    let scene = Scene::served(&file, config, policy.clone())?;
+    let (name, sessions) = (file.name.clone(), sessions.clone());
+    Ok((name, Box::pin(async move { carry_out(id, &file, &scene, &sessions).await })))
+}
+
+async fn carry_out(id: SessionId, file: &TaskFile, scene: &Scene, sessions: &Sessions) -> Value {
+    let mut report = Report::new(file, true);
+    // Who wants it to stop ends its session.
+    let never = std::future::pending();
+    let outcome: Result<Outcome, Failure> = if file.prompts.is_empty() {
+        commands::carry_out(id, file, scene, sessions, &mut report, never).await
+    } else {
+        prompts::carry_out(id, file, scene, sessions, &mut report, never).await
+    };
+    report.document(&outcome)
+}
+
+/// What only the person at the host may say.
+fn check(file: &TaskFile) -> Result<(), Failure> {
+    let host = [
+        ("env_file", file.env_file.is_some()),
+        ("logs", file.logs.is_some()),
+        ("sandbox.policy", file.sandbox.policy.is_some()),
+        ("sandbox.backend", file.sandbox.backend != BackendWord::Jail),
+    ];
+    let Some((key, _)) = host.iter().find(|(_, said)| *said) else { return Ok(()) };
+    let what = format!("`{key}` cannot be said over the API: it is for the host to choose");
+    Err(Failure::new(Code::PolicyDenied, what).help("viv task FILE"))
+}

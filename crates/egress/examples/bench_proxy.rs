@@ -1,0 +1,58 @@
+//! The proxy alone, for its bench: one session, whose journal is a file, and one host, named as benches name it.
+//!
+//! `bench_proxy HOST_ADDRESS JOURNAL` prints where it listens and serves until its standard input ends.
+#![expect(clippy::print_stdout, reason = "the bench reads where it listens")]
+
+use std::error::Error;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use egress::{Egress, Identity, Internet, Limits, LivePolicy};
+use futures_util::future::BoxFuture;
+use policy::{Base, Ceiling, Source};
+use protocol::SessionId;
+use store::{FileJournal, SystemClock};
+use tokio::net::TcpStream;
+
+const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist: [\"bench.example.com:443\"]\n";
+
+/// Every name is one public address, and that is the host of the bench.
+struct OneHost(SocketAddr);
+
+impl Internet for OneHost {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(vec![Ipv4Addr::new(203, 0, 113, 10).into()]) })
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        egress::SystemInternet.is_own(address)
+    }
+
+    fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
+        Box::pin(TcpStream::connect(self.0))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let host = arguments.next().ok_or("HOST_ADDRESS is missing")?.parse()?;
+    let journal = arguments.next().ok_or("JOURNAL is missing")?;
+    let session = SessionId::new("bench")?;
+    let opened = FileJournal::open(journal, session.clone(), Arc::new(SystemClock))?;
+    let base = Base::read(&Source::new("bench", POLICY))?;
+    let identity = Identity {
+        session,
+        journal: Arc::new(opened.journal),
+        turn: Arc::new(|| None),
+        policy: LivePolicy::new(policy::effective(&Ceiling::built_in()?, &base, &[])),
+        limits: Limits::default(),
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?);
+    let attachment = Egress::new(Arc::new(OneHost(host))).attach(listener, identity)?;
+    tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await??;
+    attachment.close().await;
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! The first of several backends that this machine lets work.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::{Backend, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
+
+/// Tries backends in turn, until one of them has made a sandbox; from then on it is that one.
+///
+/// Only a backend that says what is missing here is passed over: what failed for any other reason is told.
+pub struct FirstThatWorks {
+    backends: Vec<Arc<dyn Backend>>,
+    chosen: OnceLock<Arc<dyn Backend>>,
+}
+
+impl FirstThatWorks {
+    /// Of these, the best first.
+    pub fn of(backends: Vec<Arc<dyn Backend>>) -> Self {
+        Self { backends, chosen: OnceLock::new() }
+    }
+
+    async fn try_all(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let (mut why, mut mended) = (Vec::new(), String::new());
+        for backend in &self.backends {
+            match backend.create(spec.clone()).await {
+                Ok(sandbox) => {
+                    self.chosen.get_or_init(|| Arc::clone(backend));
+                    return Ok(sandbox);
+                }
+                Err(SandboxError::Unavailable { missing, fix }) => {
+                    why.push(format!("{}: {missing}", backend.name()));
+                    if mended.is_empty() {
+                        mended = fix;
+                    }
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(SandboxError::Unavailable { missing: why.join("; "), fix: mended })
+    }
+}
+
+impl Backend for FirstThatWorks {
+    fn name(&self) -> &'static str {
+        self.chosen.get().or(self.backends.first()).map_or("none", |backend| backend.name())
+    }
+
+    fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+        match self.chosen.get() {
+            Some(backend) => backend.create(spec),
+            None => Box::pin(self.try_all(spec)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::{Base, Ceiling, Source};
+
+    use super::*;
+    use crate::Unconfined;
+
+    /// A backend that this machine does not let work.
+    struct Absent(&'static str);
+
+    impl Backend for Absent {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn create(&self, _: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+            let (missing, fix) = (format!("{} is not there", self.0), format!("install {}", self.0));
+            Box::pin(async move { Err(SandboxError::Unavailable { missing, fix }) })
+        }
+    }
+
+    fn spec() -> SandboxSpec {
+        let base = Base::read(&Source::new("test", "version: 1\nfs: {workspace: bind}\n")).unwrap();
+        let policy = policy::effective(&Ceiling::built_in().unwrap(), &base, &[]);
+        SandboxSpec { id: "one".into(), workspace: None, mounts: vec![], files: vec![], policy: Arc::new(policy) }
+    }
+
+    #[tokio::test]
+    async fn the_first_that_works_is_taken_and_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let open: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.path().to_owned()));
+        let first = FirstThatWorks::of(vec![Arc::new(Absent("jail")), open, Arc::new(Absent("docker"))]);
+        assert_eq!(first.name(), "jail");
+        first.create(spec()).await.unwrap().destroy().await.unwrap();
+        assert_eq!(first.name(), "unconfined");
+        first.create(spec()).await.unwrap().destroy().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn when_none_works_each_says_why_and_the_best_is_mended() {
+        let none = FirstThatWorks::of(vec![Arc::new(Absent("jail")), Arc::new(Absent("podman"))]);
+        let Err(SandboxError::Unavailable { missing, fix }) = none.create(spec()).await else { panic!("made") };
+        assert_eq!(missing, "jail: jail is not there; podman: podman is not there");
+        assert_eq!(fix, "install jail");
+    }
+}

@@ -1,0 +1,261 @@
+//! The engine behind its socket: who it is, what it can keep, and the few things asked of it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use bollard::Docker;
+use bollard::errors::Error;
+use bollard::models::{ContainerCreateBody, SystemInfo, SystemInfoCgroupVersionEnum};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, ListContainersOptionsBuilder,
+    RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
+};
+use futures_util::{StreamExt, TryStreamExt};
+use jail::Controller;
+use serde::Serialize;
+
+use super::ContainerSettings;
+use super::body::{HOST, OWNER, host_name};
+use super::place::{Places, is_dead};
+use super::words::{in_its_words, said, unavailable};
+use crate::SandboxError;
+
+/// How long an engine may take to answer one request.
+const PATIENCE_SECS: u64 = 120;
+
+/// Whose API an engine speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineKind {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+}
+
+impl EngineKind {
+    /// Its name on the command line and in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+
+    /// A line that makes it listen.
+    fn start(self) -> &'static str {
+        match self {
+            Self::Docker => "sudo systemctl start docker",
+            Self::Podman => "sudo systemctl start podman.socket",
+        }
+    }
+}
+
+/// What an engine is, and what it can keep of a policy.
+#[derive(Debug, Clone, Serialize)]
+pub struct EngineReport {
+    /// Whose API it is.
+    pub kind: EngineKind,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Its own version.
+    pub version: String,
+    /// Whether it runs without root.
+    pub rootless: bool,
+    /// The OCI runtimes it knows.
+    pub runtimes: Vec<String>,
+    /// Keys of a policy that it cannot keep.
+    pub cannot_keep: Vec<&'static str>,
+}
+
+/// An engine that answered.
+#[derive(Debug, Clone)]
+pub(super) struct Engine {
+    api: Docker,
+    kind: EngineKind,
+    socket: PathBuf,
+    info: SystemInfo,
+}
+
+impl Engine {
+    /// The first of the sockets behind which the right engine answers.
+    pub(super) async fn connect(settings: &ContainerSettings) -> Result<Self, SandboxError> {
+        let mut tried = Vec::new();
+        for socket in &settings.sockets {
+            match Self::open(settings.kind, socket).await {
+                Ok(engine) => return engine.fit_for(settings),
+                Err(why) => tried.push(format!("{}: {why}", socket.display())),
+            }
+        }
+        let name = settings.kind.as_str();
+        let missing = format!("no {name} engine answers ({})", tried.join("; "));
+        Err(unavailable(missing, settings.kind.start()))
+    }
+
+    async fn open(kind: EngineKind, socket: &Path) -> Result<Self, String> {
+        if !socket.exists() {
+            return Err("there is no such socket".to_owned());
+        }
+        let path = socket.to_string_lossy();
+        let api = Docker::connect_with_unix(&path, PATIENCE_SECS, bollard::API_DEFAULT_VERSION);
+        let api = api.map_err(|error| said(&error))?.negotiate_version().await.map_err(|error| said(&error))?;
+        let version = api.version().await.map_err(|error| said(&error))?;
+        let parts = version.components.unwrap_or_default();
+        let is_podman = parts.iter().any(|part| part.name.to_lowercase().contains("podman"));
+        if is_podman != (kind == EngineKind::Podman) {
+            return Err(format!("what answers is not {}", kind.as_str()));
+        }
+        let info = api.info().await.map_err(|error| said(&error))?;
+        Ok(Self { api, kind, socket: socket.to_owned(), info })
+    }
+
+    /// Refuses what no container of it could keep, whatever the policy.
+    fn fit_for(self, settings: &ContainerSettings) -> Result<Self, SandboxError> {
+        if !self.has("seccomp") {
+            let missing = format!("this {} has no seccomp: system calls could not be filtered", self.kind.as_str());
+            return Err(unavailable(missing, "viv exec --backend=jail -- true"));
+        }
+        let Some(runtime) = &settings.runtime else { return Ok(self) };
+        if runtime.contains("runsc") {
+            // Its kernel keeps descriptors to itself: neither the listeners nor the workspace could be passed out.
+            let missing = format!("`{runtime}` lets no listener and no workspace be passed out of its sandbox");
+            return Err(unavailable(missing, "viv exec --backend=jail -- true"));
+        }
+        let (known, name) = (self.runtimes(), self.kind.as_str());
+        match self.kind {
+            EngineKind::Docker if !known.contains(runtime) => Err(unavailable(
+                format!("{name} knows no runtime `{runtime}`, only {}", known.join(", ")),
+                format!("sudo apt-get install {runtime}, and name it under `runtimes` in /etc/docker/daemon.json"),
+            )),
+            // It takes no runtime with a container, and says nothing when it is given one.
+            EngineKind::Podman if !self.runs_by_itself(runtime) => Err(unavailable(
+                format!("{name} runs containers with its own runtime, which is not `{runtime}`"),
+                format!("write `runtime = \"{runtime}\"` under `[engine]` in /etc/containers/containers.conf"),
+            )),
+            _ => Ok(self),
+        }
+    }
+
+    /// Whether `runtime` is what the engine uses when nobody says.
+    fn runs_by_itself(&self, runtime: &str) -> bool {
+        self.info.default_runtime.as_deref().is_some_and(|default| default.rsplit('/').next() == Some(runtime))
+    }
+
+    /// Whether the engine tells of a security option of that name.
+    fn has(&self, name: &str) -> bool {
+        let options = self.info.security_options.iter().flatten();
+        options.into_iter().any(|option| option.split(',').any(|part| part == format!("name={name}") || part == name))
+    }
+
+    fn runtimes(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.info.runtimes.iter().flat_map(HashMap::keys).cloned().collect();
+        names.sort();
+        names
+    }
+
+    fn is_rootless(&self) -> bool {
+        self.has("rootless")
+    }
+
+    /// By what it keeps a limit, if it does. Without root it is given no group of the first version, and says
+    /// nothing when it is asked for one.
+    pub(super) fn keeps(&self, controller: Controller) -> Option<String> {
+        let first = self.info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1);
+        let told = match controller {
+            Controller::Memory => self.info.memory_limit,
+            Controller::Pids => self.info.pids_limit,
+            Controller::Cpu => self.info.cpu_cfs_quota,
+        };
+        let kept = told == Some(true) && !(first && self.is_rootless());
+        kept.then(|| format!("{} (cgroup{})", self.kind.as_str(), if first { 1 } else { 2 }))
+    }
+
+    pub(super) fn report(&self) -> EngineReport {
+        let keys =
+            [(Controller::Memory, "proc.memory"), (Controller::Pids, "proc.pids"), (Controller::Cpu, "proc.cpus")];
+        let lost = keys.into_iter().filter(|(controller, _)| self.keeps(*controller).is_none());
+        EngineReport {
+            kind: self.kind,
+            socket: self.socket.clone(),
+            version: self.info.server_version.clone().unwrap_or_default(),
+            rootless: self.is_rootless(),
+            runtimes: self.runtimes(),
+            cannot_keep: lost.map(|(_, key)| key).collect(),
+        }
+    }
+
+    /// The image is there, or is fetched where that was allowed.
+    pub(super) async fn ensure_image(&self, settings: &ContainerSettings) -> Result<(), SandboxError> {
+        let image = settings.image.as_str();
+        let name = self.kind.as_str();
+        match self.api.inspect_image(image).await {
+            Ok(_) => Ok(()),
+            Err(Error::DockerResponseServerError { status_code: 404, message }) if !settings.pull => Err(unavailable(
+                format!("{name} has no image `{image}`, and was not told to fetch it ({})", message.trim()),
+                if image.starts_with("localhost/") {
+                    format!("{name} build -t {image} docs/container")
+                } else {
+                    format!("{name} pull {image}")
+                },
+            )),
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => self.pull(image).await,
+            Err(error) => Err(in_its_words("look for the image")(error)),
+        }
+    }
+
+    async fn pull(&self, image: &str) -> Result<(), SandboxError> {
+        let options = CreateImageOptionsBuilder::default().from_image(image).build();
+        let pulled = self.api.create_image(Some(options), None, None).try_for_each(|_| async { Ok(()) }).await;
+        pulled.map_err(in_its_words(&format!("fetch the image `{image}`")))
+    }
+
+    /// Makes and starts a container; its name.
+    pub(super) async fn start(&self, body: ContainerCreateBody, name: &str) -> Result<String, SandboxError> {
+        let options = CreateContainerOptionsBuilder::default().name(&unique(name)).build();
+        let made =
+            self.api.create_container(Some(options), body).await.map_err(in_its_words("create the container"))?;
+        let started = self.api.start_container(&made.id, None::<StartContainerOptions>).await;
+        if let Err(error) = started {
+            self.remove(&made.id).await;
+            return Err(in_its_words("start the container")(error));
+        }
+        Ok(made.id)
+    }
+
+    /// Comes when a container has ended; what the engine says of it.
+    pub(super) async fn ended(&self, id: &str) -> String {
+        match self.api.wait_container(id, None::<WaitContainerOptions>).next().await {
+            Some(Ok(ended)) => format!("it ended with code {}", ended.status_code),
+            Some(Err(error)) => said(&error),
+            None => "it ended".to_owned(),
+        }
+    }
+
+    /// Removes a container and everything in it; one that is gone is fine.
+    pub(super) async fn remove(&self, id: &str) {
+        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+        // It may be on its way out already: the engine removes by itself what has ended.
+        let _ = self.api.remove_container(id, Some(options)).await;
+    }
+
+    /// Removes what processes of this host that are dead have left.
+    pub(super) async fn sweep(&self, places: &Places) {
+        let filters = HashMap::from([("label".to_owned(), vec![OWNER.to_owned()])]);
+        let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        let here = host_name();
+        for container in self.api.list_containers(Some(options)).await.unwrap_or_default() {
+            let labels = container.labels.unwrap_or_default();
+            let (host, owner) = (labels.get(HOST), labels.get(OWNER));
+            let left = host == Some(&here) && owner.is_some_and(|owner| owner != places.owner() && is_dead(owner));
+            if let (true, Some(id)) = (left, container.id) {
+                self.remove(&id).await;
+            }
+        }
+    }
+}
+
+/// A name that no other container has: sandboxes of two processes may be called the same.
+fn unique(name: &str) -> String {
+    let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+    format!("viv-{}-{}", letters.collect::<String>(), uuid::Uuid::new_v4().simple())
+}

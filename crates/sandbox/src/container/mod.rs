@@ -1,0 +1,233 @@
+//! Sandboxes in containers: Docker or Podman, whichever OCI runtime they use, spoken to through their API.
+//!
+//! The engine makes the walls from the same policy that a jail is made from: no network ever, a read-only root, no
+//! capability, limits, a user that is nobody on the host. Inside, our own init takes commands over the one socket
+//! that is mounted, so that commands, files, listeners and ends are the same as in a jail. What an engine cannot
+//! keep is refused by the name of its key. When this process dies the socket closes, and the container with it.
+//!
+//! Not here: how a workspace is laid out (`jail::Stage`), and the life of a sandbox that runs (`walled`).
+
+mod body;
+mod engine;
+mod place;
+mod words;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Plan, Spawner, Stage};
+use serde_json::json;
+use tokio::net::UnixListener;
+use tokio::sync::OnceCell;
+
+use self::body::{Container, create_body, mounts};
+use self::engine::Engine;
+pub use self::engine::{EngineKind, EngineReport};
+use self::place::{Place, Places};
+use self::words::unavailable;
+use crate::jailed::describe;
+use crate::plan::plan;
+use crate::system::System;
+use crate::walled::{Built, Walled};
+use crate::{Backend, ExecSpec, Layers, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, refusal};
+
+/// How long an engine may take until the first program of a container runs.
+const START: Duration = Duration::from_secs(60);
+/// Places whose content is the image's: a policy that lets them be read means those.
+const OF_THE_IMAGE: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
+
+/// Which engine to use, and for what.
+#[derive(Debug, Clone)]
+pub struct ContainerSettings {
+    /// Whose API it is.
+    pub kind: EngineKind,
+    /// Where it may listen, the likeliest first.
+    pub sockets: Vec<PathBuf>,
+    /// What containers are made of.
+    pub image: String,
+    /// Runs once in each new container, before anything else; nothing when empty.
+    pub entrypoint: Vec<String>,
+    /// The OCI runtime, by the name the engine knows it by; its own default when absent.
+    pub runtime: Option<String>,
+    /// Whether an image that is not there is fetched.
+    pub pull: bool,
+}
+
+/// Makes sandboxes with a container engine.
+#[derive(Clone)]
+pub struct ContainerBackend {
+    settings: Arc<ContainerSettings>,
+    spawner: Arc<Spawner>,
+    engine: Arc<OnceCell<Engine>>,
+    places: Arc<Places>,
+}
+
+impl ContainerBackend {
+    /// Keeps what containers are given under `scratch`, and clears away what a host that died left there.
+    pub fn new(settings: ContainerSettings, spawner: Arc<Spawner>, scratch: PathBuf) -> Result<Self, SandboxError> {
+        let places = Places::open(scratch).map_err(|source| create("make the directory of containers", source))?;
+        Ok(Self { settings: Arc::new(settings), spawner, engine: Arc::new(OnceCell::new()), places: Arc::new(places) })
+    }
+
+    /// A spawner forked from this process, which must have one thread: first thing in `main`.
+    pub fn spawner() -> Result<Arc<Spawner>, SandboxError> {
+        Ok(Arc::new(Spawner::fork().map_err(refusal::explain)?))
+    }
+
+    /// What the engine is and can keep, or why it cannot be used.
+    pub async fn report(&self) -> Result<EngineReport, SandboxError> {
+        Ok(self.engine().await?.report())
+    }
+
+    /// The engine, once it has answered. What earlier hosts left with it is swept then.
+    async fn engine(&self) -> Result<&Engine, SandboxError> {
+        self.engine
+            .get_or_try_init(|| async {
+                let engine = Engine::connect(&self.settings).await?;
+                engine.sweep(&self.places).await;
+                Ok(engine)
+            })
+            .await
+    }
+
+    async fn make(&self, spec: SandboxSpec) -> Result<Walled, SandboxError> {
+        let engine = self.engine().await?;
+        engine.ensure_image(&self.settings).await?;
+        let kept = limits::keep(&spec.policy, &|controller| engine.keeps(controller))?;
+        let fs = spec.policy.fs();
+        let plan = plan(&spec, &fs, kept.process, shown(&fs)?)?;
+        let since = SystemTime::now();
+        let (place, mut stage) = self.lay_out(plan.clone()).await?;
+        let lower = plan.workspace.directory().cloned();
+        let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
+        let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
+
+        let door = Door::open(&place.door()).map_err(|source| create("open its socket", source))?;
+        let body = create_body(
+            &self.settings,
+            &kept.group,
+            spec.policy.limits().nofile,
+            mounts(&place, &stage),
+            place.owner(),
+        );
+        let id = engine.start(body, &spec.id).await?;
+        // From here on whatever fails takes the container with it.
+        let mut container = Container::new(engine.clone(), id, place, stage);
+        let control = self.wait_for_call(engine, &container, door).await?;
+        let order = GuestOrder { process: kept.process };
+        let adopted = tokio::task::spawn_blocking(move || Jail::adopt(control, &order));
+        let made = adopted.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)?;
+        container.watch(CgroupWatch::of(made.jail.pid()));
+        container.check_limits(&kept.group)?;
+
+        let mut effective = kept.effective;
+        describe(&mut effective, fs.workspace_mode, "read-only image + mounts", "no network + seccomp + egress proxy");
+        let kind = self.settings.kind.as_str();
+        let names = if made.jail.sees_cgroups() { ("absent", kind) } else { ("enforced", "cgroup namespace") };
+        effective.insert("cgroup names".to_owned(), json!({"state": names.0, "by": names.1}));
+        Walled::watch(Built {
+            id: spec.id,
+            spawner: Arc::clone(&self.spawner),
+            made,
+            remains: Box::new(container),
+            layers,
+            effective,
+            policy: spec.policy,
+        })
+    }
+
+    /// Puts everything that a container is given where the engine can mount it from.
+    async fn lay_out(&self, plan: Plan) -> Result<(Place, Stage), SandboxError> {
+        let place = self.places.new_place().map_err(|source| create("make its directory", source))?;
+        let spawner = Arc::clone(&self.spawner);
+        let staged = tokio::task::spawn_blocking(move || {
+            let stage = Stage::make(&spawner, &place.stage(), &plan)?;
+            Ok((place, stage))
+        });
+        staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)
+    }
+
+    /// The socket of the init inside, once it has called.
+    async fn wait_for_call(
+        &self,
+        engine: &Engine,
+        container: &Container,
+        door: std::os::unix::net::UnixListener,
+    ) -> Result<OwnedFd, SandboxError> {
+        let listening = |source| create("listen to the container", source);
+        let door = UnixListener::from_std(door).map_err(listening)?;
+        tokio::select! {
+            called = door.accept() => {
+                let control = called.and_then(|(control, _)| control.into_std()).map_err(listening)?;
+                control.set_nonblocking(false).map_err(listening)?;
+                Ok(control.into())
+            }
+            ended = engine.ended(container.id()) => Err(create("start its init", std::io::Error::other(ended))),
+            () = tokio::time::sleep(START) => Err(create("start its init", std::io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Runs what the settings want run first in every container.
+    async fn enter(&self, sandbox: &Walled) -> Result<(), SandboxError> {
+        if self.settings.entrypoint.is_empty() {
+            return Ok(());
+        }
+        let command = self.settings.entrypoint.clone();
+        let spec = ExecSpec { command, timeout: Some(START), output_limit: Some(4096), ..ExecSpec::default() };
+        let failed = |said: String| {
+            create(&format!("run its entrypoint `{}`", self.settings.entrypoint.join(" ")), std::io::Error::other(said))
+        };
+        let result = crate::run(sandbox, spec, &mut |_, _| {}).await.map_err(|error| failed(error.to_string()))?;
+        if result.exit.code == Some(0) {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&result.stderr).trim().to_owned();
+        Err(failed(match (result.timed_out, result.exit.out_of_memory, result.exit.code) {
+            (true, ..) => format!("it took over {} s: {said}", START.as_secs()),
+            (_, true, _) => format!("it ran out of memory: {said}"),
+            (.., Some(code)) => format!("it ended with code {code}: {said}"),
+            _ => format!("a signal ended it: {said}"),
+        }))
+    }
+}
+
+impl Backend for ContainerBackend {
+    fn name(&self) -> &'static str {
+        self.settings.kind.as_str()
+    }
+
+    fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
+        Box::pin(async move {
+            let sandbox = self.make(spec).await?;
+            if let Err(error) = self.enter(&sandbox).await {
+                sandbox.destroy().await?;
+                return Err(error);
+            }
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+/// What is shown beside the image: who there is, and the host paths that no image has. Only root can.
+fn shown(fs: &policy::Fs) -> Result<System, SandboxError> {
+    let user = HostUser::of_our_sandboxes();
+    if !user.is_somebody_else() {
+        return Err(unavailable(
+            "`fs.workspace` cannot be laid out for a container by an ordinary user",
+            "sudo viv exec --backend=podman -- true",
+        ));
+    }
+    let mut system = System::of_user(user.uid(), user.gid());
+    let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));
+    let others: Vec<PathBuf> = others.cloned().collect();
+    for path in &others {
+        system.show(path, &others);
+    }
+    Ok(system)
+}
+
+fn create(step: &str, source: std::io::Error) -> SandboxError {
+    SandboxError::Create { step: step.to_owned(), source }
+}

@@ -1,0 +1,241 @@
+//! A running sandbox with our init in it, whatever built the walls around it.
+//!
+//! A jail and a container differ in who makes them and in what is left to clear away; everything between is here.
+
+mod commands;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jail::{Cgroup, ExecPlan, HOME, HostUser, Jail, Spawner, WORKSPACE};
+use serde_json::{Map, Value};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+use self::commands::{Awaited, Commands, hear};
+use crate::ends::Ends;
+use crate::files::FilesOnDisk;
+use crate::inside::as_user;
+use crate::terminal;
+use crate::{ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, User, WindowSize};
+
+const SIGKILL: i32 = 9;
+
+/// What is left of a sandbox when everything in it is dead. Dropping it clears away what can be without waiting.
+pub(crate) trait Remains: Send {
+    /// How many processes of it the kernel killed for want of memory.
+    fn oom_kills(&self) -> u64;
+    /// Clears it away.
+    fn clear(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl Remains for Cgroup {
+    fn oom_kills(&self) -> u64 {
+        Self::oom_kills(self)
+    }
+
+    fn clear(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            // Removing a group may wait some milliseconds for the kernel.
+            let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+        })
+    }
+}
+
+/// A sandbox that was just made, before anybody listens to it.
+pub(crate) struct Built {
+    pub(crate) id: String,
+    pub(crate) spawner: Arc<Spawner>,
+    pub(crate) made: jail::Made,
+    pub(crate) remains: Box<dyn Remains>,
+    pub(crate) layers: Option<Layers>,
+    pub(crate) effective: Map<String, Value>,
+    pub(crate) policy: Arc<policy::Effective>,
+}
+
+/// One sandbox.
+pub(crate) struct Walled {
+    id: String,
+    /// When the last handle to it is gone, every sandbox it made ends.
+    _spawner: Arc<Spawner>,
+    jail: Arc<Jail>,
+    remains: Left,
+    models: Mutex<Option<TcpListener>>,
+    egress: Mutex<Option<TcpListener>>,
+    files: FilesOnDisk,
+    /// Where its terminals are made.
+    terminals: Mutex<Option<Arc<OwnedFd>>>,
+    layers: Option<Layers>,
+    effective: Map<String, Value>,
+    commands: Arc<Commands>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Walled {
+    /// Listens to it from now on.
+    pub(crate) fn watch(built: Built) -> Result<Self, SandboxError> {
+        let exec = |source| SandboxError::Exec { doing: "watch", source };
+        let jail = Arc::new(built.made.jail);
+        let commands = Arc::new(Commands::default());
+        let (tell, ended) = watch::channel(false);
+        let control = UnixStream::from_std(jail.control().map_err(exec)?).map_err(exec)?;
+        tokio::spawn(hear(control, Arc::clone(&jail), Arc::clone(&commands), tell));
+        Ok(Self {
+            id: built.id,
+            _spawner: built.spawner,
+            jail,
+            remains: Arc::new(Mutex::new(Some(built.remains))),
+            models: Mutex::new(Some(built.made.models)),
+            egress: Mutex::new(Some(built.made.egress)),
+            files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
+            terminals: Mutex::new(Some(Arc::new(built.made.terminals))),
+            layers: built.layers,
+            effective: built.effective,
+            commands,
+            ended,
+        })
+    }
+
+    async fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
+        if spec.user == User::Root {
+            return Err(SandboxError::Unavailable {
+                missing: "a sandbox has one user inside, who is not root and cannot become it".to_owned(),
+                fix: "run the command as the ordinary user".to_owned(),
+            });
+        }
+        let program = spec.command.first().cloned().unwrap_or_default();
+        let step = |doing| move |source| SandboxError::Exec { doing, source };
+        let ends = match spec.terminal {
+            Some(size) => self.terminal(size).await?,
+            None => Ends::pipes().map_err(step("connect"))?,
+        };
+        let Awaited { exec, started, exited } = self.commands.expect();
+        if self.jail.exec(exec_plan(exec, spec), ends.theirs()).is_err() {
+            self.commands.forget(exec);
+            return Err(SandboxError::Gone);
+        }
+        let (stdin, [stdout, stderr], resize) = ends.ours();
+        match started.await {
+            Ok(Ok(())) => {}
+            Ok(Err(errno)) => return Err(not_started(program, errno)),
+            Err(_) => return Err(SandboxError::Gone),
+        }
+        let (jail, remains) = (Arc::clone(&self.jail), Arc::clone(&self.remains));
+        let killed_before = oom_kills(&remains);
+        Ok(Process {
+            stdin: Some(stdin),
+            stdout,
+            stderr,
+            resize,
+            kill: Box::new(move || {
+                // A sandbox that is gone has no command left to kill.
+                let _ = jail.kill_exec(exec);
+            }),
+            exit: Box::pin(async move {
+                let mut exit: Exit = exited.await.map_err(|_| SandboxError::Gone)?;
+                // The kernel kills the largest; that it was this one is told by how it ended.
+                exit.out_of_memory = exit.signal == Some(SIGKILL) && oom_kills(&remains) > killed_before;
+                Ok(exit)
+            }),
+        })
+    }
+
+    async fn terminal(&self, size: WindowSize) -> Result<Ends, SandboxError> {
+        let terminals = lock(&self.terminals).clone().ok_or(SandboxError::Gone)?;
+        let made = as_user(Some(HostUser::of_our_sandboxes()), move || terminal::open(&terminals, size)).await;
+        let ends = made.flatten().and_then(|(master, slave)| Ends::terminal(master, slave));
+        ends.map_err(|source| SandboxError::Exec { doing: "make a terminal for", source })
+    }
+}
+
+type Left = Arc<Mutex<Option<Box<dyn Remains>>>>;
+
+/// How many processes of the sandbox the kernel killed for want of memory; none when it is gone.
+fn oom_kills(remains: &Left) -> u64 {
+    lock(remains).as_ref().map_or(0, |remains| remains.oom_kills())
+}
+
+/// What a command has in its environment when nobody said.
+pub fn default_environment() -> BTreeMap<String, String> {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    [("PATH", path), ("HOME", HOME), ("LANG", "C.UTF-8"), ("USER", "agent")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
+fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
+    let env = if spec.env.is_empty() { default_environment() } else { spec.env };
+    let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
+    ExecPlan { exec, argv: spec.command, env, workdir, terminal: spec.terminal.is_some() }
+}
+
+fn not_started(program: String, errno: i32) -> SandboxError {
+    let source = io::Error::from_raw_os_error(errno);
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SandboxError::NotFound(program),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => SandboxError::NotExecutable(program),
+        _ if errno == 8 => SandboxError::NotExecutable(program),
+        _ => SandboxError::Exec { doing: "start", source },
+    }
+}
+
+impl Sandbox for Walled {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn take_listener(&self, port: Port) -> Option<TcpListener> {
+        match port {
+            Port::Models => lock(&self.models).take(),
+            Port::Egress => lock(&self.egress).take(),
+        }
+    }
+
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
+        Box::pin(self.start(spec))
+    }
+
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
+    fn effective(&self) -> Value {
+        Value::Object(self.effective.clone())
+    }
+
+    fn layers(&self) -> Option<Layers> {
+        self.layers.clone()
+    }
+
+    fn destroy(&self) -> SandboxFuture<'_, ()> {
+        Box::pin(async move {
+            // Its mounts stay as long as they are held open.
+            self.files.close();
+            lock(&self.terminals).take();
+            self.jail.kill();
+            let mut ended = self.ended.clone();
+            // A closed channel means that nobody is left to tell: the sandbox has ended.
+            drop(ended.wait_for(|ended| *ended).await);
+            let remains = lock(&self.remains).take();
+            if let Some(remains) = remains {
+                remains.clear().await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Walled {
+    fn drop(&mut self) {
+        self.jail.kill();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,170 @@
+//! What only container engines can get wrong: that they are not there, what they are made of, what they leave.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jail::Spawner;
+use protocol::Code;
+use sandbox::{Backend, ContainerBackend, ContainerSettings, Sandbox, SandboxError};
+
+use crate::engines::Engine;
+use crate::{Crowd, Subject, shell, spec, text};
+
+/// An engine, and what a test may change of how it is used.
+pub(crate) struct Case {
+    pub(crate) settings: ContainerSettings,
+    pub(crate) spawner: Arc<Spawner>,
+    pub(crate) scratch: tempfile::TempDir,
+}
+
+/// One thing that must hold of an engine, by its name.
+pub(crate) type CaseTest = fn(Case) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) fn cases() -> Vec<(&'static str, CaseTest)> {
+    macro_rules! cases {
+        ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as CaseTest)),*] };
+    }
+    cases![
+        an_engine_that_is_not_there_is_named,
+        an_engine_of_another_kind_is_none,
+        an_image_that_is_not_there_is_not_fetched,
+        an_entrypoint_runs_first,
+        an_entrypoint_that_fails_is_told_in_its_words,
+        a_runtime_that_is_not_there_is_told_in_the_engines_words,
+        what_a_host_that_died_left_is_swept,
+        a_sandbox_that_is_dropped_leaves_nothing,
+        nothing_speaks_of_the_host,
+    ]
+}
+
+impl Case {
+    pub(crate) fn of(engine: &Engine, spawner: &Arc<Spawner>) -> Self {
+        let scratch = tempfile::tempdir().expect("scratch");
+        Self { settings: engine.settings(None), spawner: Arc::clone(spawner), scratch }
+    }
+
+    fn backend(&self) -> Arc<dyn Backend> {
+        let place = self.scratch.path().to_owned();
+        Arc::new(ContainerBackend::new(self.settings.clone(), Arc::clone(&self.spawner), place).expect("backend"))
+    }
+
+    async fn create(&self) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let backend = self.backend();
+        let crowd = Crowd { size: 1, backend: Arc::clone(&backend), mounts: None };
+        let subject = Subject { backend, mode: policy::WorkspaceMode::Overlay, crowd };
+        subject.backend.create(spec(&subject, None)).await
+    }
+
+    /// The whole error of a sandbox that cannot be had, cause by cause.
+    async fn refusal(&self) -> String {
+        let error = self.create().await.err().expect("a refusal");
+        assert_eq!(error.code(), Code::SandboxCreateError);
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let fix = if let SandboxError::Unavailable { fix, .. } = &error { format!(" / {fix}") } else { String::new() };
+        format!("{error}{}{fix}", cause.unwrap_or_default())
+    }
+}
+
+async fn an_engine_that_is_not_there_is_named(mut case: Case) {
+    let kind = case.settings.kind.as_str();
+    case.settings.sockets = vec!["/nowhere/engine.sock".into()];
+    let told = case.refusal().await;
+    assert!(told.contains(&format!("no {kind} engine answers (/nowhere/engine.sock: ")), "{told}");
+    assert!(told.contains(" / sudo systemctl start"), "{told}");
+}
+
+async fn an_engine_of_another_kind_is_none(mut case: Case) {
+    use sandbox::EngineKind::{Docker, Podman};
+    case.settings.kind = if case.settings.kind == Docker { Podman } else { Docker };
+    let told = case.refusal().await;
+    assert!(told.contains("what answers is not"), "{told}");
+}
+
+async fn an_image_that_is_not_there_is_not_fetched(mut case: Case) {
+    case.settings.image = String::from("localhost/viv-test:none");
+    let told = case.refusal().await;
+    let kind = case.settings.kind.as_str();
+    assert!(told.contains("has no image `localhost/viv-test:none`"), "{told}");
+    assert!(told.ends_with(&format!("/ {kind} build -t localhost/viv-test:none docs/container")), "{told}");
+    case.settings.image = String::from("registry.example.com/some/image:1");
+    let told = case.refusal().await;
+    assert!(told.ends_with(&format!("/ {kind} pull registry.example.com/some/image:1")), "{told}");
+}
+
+async fn an_entrypoint_runs_first(mut case: Case) {
+    case.settings.entrypoint = ["/bin/sh", "-c", "echo prepared > /workspace/first"].map(str::to_owned).to_vec();
+    let sandbox = case.create().await.expect("sandbox");
+    assert_eq!(text(&shell(&*sandbox, "cat first").await.stdout), "prepared\n");
+    sandbox.destroy().await.expect("destroy");
+}
+
+async fn an_entrypoint_that_fails_is_told_in_its_words(mut case: Case) {
+    case.settings.entrypoint = ["/bin/sh", "-c", "echo no licence >&2; exit 3"].map(str::to_owned).to_vec();
+    let told = case.refusal().await;
+    assert!(told.contains("run its entrypoint") && told.ends_with("it ended with code 3: no licence"), "{told}");
+    case.settings.entrypoint = vec!["/no/such/program".to_owned()];
+    let told = case.refusal().await;
+    assert!(told.contains("run its entrypoint `/no/such/program`: `/no/such/program` is not in"), "{told}");
+}
+
+async fn a_runtime_that_is_not_there_is_told_in_the_engines_words(mut case: Case) {
+    case.settings.runtime = Some("runsc".to_owned());
+    let told = case.refusal().await;
+    assert!(told.contains("`runsc` lets no listener"), "{told}");
+    case.settings.runtime = Some("no-such-runtime".to_owned());
+    let told = case.refusal().await;
+    assert!(told.contains("no-such-runtime"), "{told}");
+}
+
+async fn what_a_host_that_died_left_is_swept(case: Case) {
+    // Process 1 was never born at that time.
+    let left = case.scratch.path().join("1-1-0/0/stage");
+    std::fs::create_dir_all(&left).expect("left");
+    let none = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("left", &left, "tmpfs", none, None).expect("mount");
+    assert!(is_mounted(&left));
+    let sandbox = case.create().await.expect("sandbox");
+    assert!(!is_mounted(&left) && !left.exists());
+    sandbox.destroy().await.expect("destroy");
+}
+
+async fn a_sandbox_that_is_dropped_leaves_nothing(case: Case) {
+    drop(case.create().await.expect("sandbox"));
+    let names = || std::fs::read_dir(case.scratch.path()).expect("scratch").count();
+    // The engine is asked in the background; it answers in its own time.
+    tokio::time::timeout(std::time::Duration::from_secs(60), async {
+        while is_mounted_below(case.scratch.path()) || names() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("it left something");
+}
+
+async fn nothing_speaks_of_the_host(case: Case) {
+    let sandbox = case.create().await.expect("sandbox");
+    let line = "ls -A /sys; cat /proc/cmdline /proc/keys /proc/modules /etc/resolv.conf; ls -A /proc/bus; \
+                cat /etc/hostname; env | grep -c '^HOSTNAME='; touch /x /etc/x /.viv/x /.viv/door/x 2>&1 | grep -c Read-only";
+    let seen = text(&shell(&*sandbox, line).await.stdout);
+    assert_eq!(seen, "vivarium\n0\n4\n");
+    let status = text(&shell(&*sandbox, "grep -E '^(Cap|NoNew|Seccomp:)' /proc/self/status").await.stdout);
+    let held = |line: &&str| line.starts_with("Cap") && !line.ends_with("0000000000000000");
+    assert_eq!(status.lines().find(held), None, "{status}");
+    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+    let interfaces = text(&shell(&*sandbox, "cut -d: -f1 /proc/net/dev | tail -n +3 | tr -d ' '").await.stdout);
+    assert_eq!(interfaces, "lo\n");
+    sandbox.destroy().await.expect("destroy");
+}
+
+fn is_mounted(path: &Path) -> bool {
+    mount_points().iter().any(|point| Path::new(point) == path)
+}
+
+fn is_mounted_below(path: &Path) -> bool {
+    mount_points().iter().any(|point| Path::new(point).starts_with(path))
+}
+
+fn mount_points() -> Vec<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned).collect()
+}

@@ -1,0 +1,143 @@
+//! Container engines for tests: started here, on directories of their own, and ended with whoever started them.
+//!
+//! Nothing of them touches the machine's network: no bridge, no rule of a firewall, no forwarding.
+
+mod image;
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use bollard::query_parameters::CreateImageOptionsBuilder;
+use futures_util::TryStreamExt;
+use jail::Spawner;
+use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind};
+
+/// What the image of the tests is called.
+pub(crate) const IMAGE: &str = "localhost/viv-test:base";
+/// How long an engine may take to listen, on a machine that has much else to do.
+const START: Duration = Duration::from_secs(120);
+
+/// An engine that runs for as long as this is held.
+pub(crate) struct Engine {
+    kind: EngineKind,
+    child: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Engine {
+    /// Starts an engine and gives it the image. Only root can start one that keeps limits.
+    pub(crate) fn start(kind: EngineKind) -> Self {
+        let directory = tempfile::Builder::new().prefix("viv-").tempdir().expect("a directory for the engine");
+        let log = std::fs::File::create(directory.path().join("log")).expect("log");
+        let mut command = match kind {
+            EngineKind::Docker => dockerd(directory.path()),
+            EngineKind::Podman => podman(directory.path()),
+        };
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("log")).stderr(log);
+        let child =
+            command.spawn().unwrap_or_else(|error| panic!("{}: {error}: cargo xtask test installs it", kind.as_str()));
+        let mut engine = Self { kind, child, directory };
+        engine.wait_until_it_listens();
+        engine.import();
+        engine
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("s")
+    }
+
+    /// Which it is.
+    pub(crate) fn name(&self) -> &'static str {
+        self.kind.as_str()
+    }
+
+    /// A backend that uses it, with the runtime it uses by itself or another.
+    pub(crate) fn backend(&self, spawner: &Arc<Spawner>, runtime: Option<&str>, scratch: &Path) -> Arc<dyn Backend> {
+        let made = ContainerBackend::new(self.settings(runtime), Arc::clone(spawner), scratch.to_owned());
+        Arc::new(made.expect("backend"))
+    }
+
+    /// What a backend that uses it is told.
+    pub(crate) fn settings(&self, runtime: Option<&str>) -> ContainerSettings {
+        ContainerSettings {
+            kind: self.kind,
+            sockets: vec![self.socket()],
+            image: IMAGE.to_owned(),
+            entrypoint: Vec::new(),
+            runtime: runtime.map(str::to_owned),
+            pull: false,
+        }
+    }
+
+    fn wait_until_it_listens(&mut self) {
+        let begun = Instant::now();
+        while UnixStream::connect(self.socket()).is_err() {
+            let ended = self.child.try_wait().expect("wait");
+            assert!(ended.is_none() && begun.elapsed() < START, "the engine does not listen: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn import(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        runtime.block_on(async {
+            let socket = self.socket();
+            let api = Docker::connect_with_unix(&socket.to_string_lossy(), 120, bollard::API_DEFAULT_VERSION);
+            let api = api.expect("api").negotiate_version().await.expect("version");
+            let options = CreateImageOptionsBuilder::default().from_src("-").repo(IMAGE).build();
+            let body = bollard::body_full(image::archive().into());
+            let made = api.create_image(Some(options), Some(body), None).try_collect::<Vec<_>>().await;
+            made.unwrap_or_else(|error| panic!("import: {error}: {}", self.log()));
+        });
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+        // What an engine leaves mounted when it ends.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        let ours: Vec<&str> = points.filter(|point| Path::new(point).starts_with(self.directory.path())).collect();
+        for point in ours.into_iter().rev() {
+            let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// Ends with us, also when we are killed.
+fn bound_to_us(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--", program]);
+    command
+}
+
+fn dockerd(directory: &Path) -> Command {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let mut command = bound_to_us("dockerd");
+    command.args(["--data-root", &at("data"), "--exec-root", &at("exec"), "--pidfile", &at("pid")]);
+    command.args(["--host", &format!("unix://{}", at("s"))]);
+    command.args(["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"]);
+    command
+}
+
+fn podman(directory: &Path) -> Command {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let mut command = bound_to_us("podman");
+    // runc: the other usual runtime refuses a machine with both versions of cgroups.
+    command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]);
+    command.args(["--root", &at("data"), "--runroot", &at("exec"), "--tmpdir", &at("tmp")]);
+    command.args(["system", "service", "--time", "0", &format!("unix://{}", at("s"))]);
+    command
+}

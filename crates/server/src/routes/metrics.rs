@@ -1,0 +1,64 @@
+//! Numbers for a monitoring system, in the text format of Prometheus.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+
+use crate::state::AppState;
+
+/// The format's own name for itself.
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// `GET /metrics`: what happened since the server started, over all sessions.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "get_metrics",
+    tag = "meta",
+    responses((status = 200, description = "The text format of Prometheus.", body = String, content_type = "text/plain")),
+)]
+pub(crate) async fn show(State(state): State<AppState>) -> Response {
+    let egress = state.sessions.egress_totals();
+    let attempts = "Attempts to reach something over the network, by what the policy said.";
+    let failed = "Allowed connections that failed or were cut.";
+    let bytes = "Bytes through the egress proxy, by direction.";
+    let text = [
+        counter(
+            "viv_egress_attempts_total",
+            attempts,
+            &[("verdict=\"allowed\"", egress.allowed), ("verdict=\"denied\"", egress.denied)],
+        ),
+        counter("viv_egress_failed_total", failed, &[("", egress.failed)]),
+        counter(
+            "viv_egress_bytes_total",
+            bytes,
+            &[("direction=\"sent\"", egress.bytes_sent), ("direction=\"received\"", egress.bytes_received)],
+        ),
+    ]
+    .concat();
+    ([(CONTENT_TYPE, KIND)], text).into_response()
+}
+
+/// One family of counters; each has its labels and its value.
+fn counter(name: &str, help: &str, values: &[(&str, u64)]) -> String {
+    let line = |(labels, value): &(&str, u64)| match *labels {
+        "" => format!("{name} {value}\n"),
+        labels => format!("{name}{{{labels}}} {value}\n"),
+    };
+    let lines: String = values.iter().map(line).collect();
+    format!("# HELP {name} {help}\n# TYPE {name} counter\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counter;
+
+    #[test]
+    fn a_family_is_written_as_prometheus_reads_it() {
+        let text = counter("a_total", "Things.", &[("kind=\"x\"", 1), ("kind=\"y\"", 2)]);
+        assert_eq!(
+            text,
+            "# HELP a_total Things.\n# TYPE a_total counter\na_total{kind=\"x\"} 1\na_total{kind=\"y\"} 2\n"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Archives of a server on the loopback, reached by a public name through the real proxy.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use egress::{Egress, Internet};
+use futures_util::future::BoxFuture;
+use policy::{Base, Ceiling, Effective, Source};
+use protocol::SessionId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::*;
+
+/// Every name has a public address, and behind it is one server on the loopback.
+struct World(SocketAddr);
+
+impl Internet for World {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(vec![IpAddr::from([93, 184, 216, 34])]) })
+    }
+
+    fn is_own(&self, _: IpAddr) -> bool {
+        false
+    }
+
+    fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
+        Box::pin(TcpStream::connect(self.0))
+    }
+}
+
+/// A server that answers each request with what `answer` makes of its first line.
+async fn way(allowed: &str, answer: fn(&str) -> Vec<u8>) -> Way {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap();
+            stream.write_all(&answer(head.lines().next().unwrap())).await.unwrap();
+        }
+    });
+    let text = format!("version: 1\nnet: {{enabled: true, allowlist: [{allowed}]}}\n");
+    let base = Base::read(&Source::new("test", text)).unwrap();
+    let policy: Effective = policy::effective(&Ceiling::built_in().unwrap(), &base, &[]);
+    let session = SessionId::new("s").unwrap();
+    Way::open(&Egress::new(Arc::new(World(address))), session, Arc::new(policy)).unwrap()
+}
+
+fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in files {
+        let options = SimpleFileOptions::default();
+        if let Some(target) = content.strip_prefix("-> ") {
+            writer.add_symlink(*name, target, options).unwrap();
+        } else {
+            writer.start_file(*name, options).unwrap();
+            writer.write_all(content.as_bytes()).unwrap();
+        }
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn ok(body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+fn redirect(to: &str) -> Vec<u8> {
+    format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into_bytes()
+}
+
+const SKILLS: &[(&str, &str)] = &[("name-v1/", ""), ("name-v1/skills/tidy/SKILL.md", "tidy"), ("name-v1/x", "-> /etc")];
+
+/// What GitHub does: it sends whoever asks for an archive to another host.
+fn like_github(line: &str) -> Vec<u8> {
+    match line.split(' ').nth(1).unwrap() {
+        "/owner/name/archive/v1.zip" => redirect("http://archives.example.com/owner/name/zip/v1"),
+        "/owner/name/zip/v1" => ok(&zipped(SKILLS)),
+        _ => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    }
+}
+
+const BOTH: &str = "\"skills.example.com:80\", \"archives.example.com:80\"";
+
+#[tokio::test]
+async fn an_archive_is_unpacked_without_its_topmost_folder_and_its_links() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("0");
+    let way = way(BOTH, like_github).await;
+    let address = archive("http://skills.example.com/owner/name", Some("v1")).unwrap();
+    fetch(&address, &way, &folder).await.unwrap();
+    way.close().await;
+    assert_eq!(std::fs::read_to_string(folder.join("skills/tidy/SKILL.md")).unwrap(), "tidy");
+    assert!(!folder.join("x").is_symlink(), "a link was unpacked");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "something was left beside it");
+}
+
+#[tokio::test]
+async fn every_host_on_the_way_is_held_against_the_policy() {
+    let place = tempfile::tempdir().unwrap();
+    let address = archive("http://skills.example.com/owner/name", Some("v1")).unwrap();
+    for allowed in ["\"other.example.com:80\"", "\"skills.example.com:80\""] {
+        let way = way(allowed, like_github).await;
+        let refused = fetch(&address, &way, &place.path().join("0")).await;
+        assert!(matches!(refused, Err(SkillError::Denied { .. })), "{refused:?}");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_archive_or_leads_out_leaves_nothing() {
+    for (answer, part) in [
+        ((|_| ok(b"<html>")) as fn(&str) -> Vec<u8>, ""),
+        (|_| ok(&zipped(&[("name/../../out", "x")])), "leads out"),
+        (|_| b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(), "404"),
+        (|_| redirect("http://skills.example.com/again"), "from one place to the next"),
+        (|_| redirect("ftp://skills.example.com/"), "it leads to"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let way = way(BOTH, answer).await;
+        let failed = fetch("http://skills.example.com/a.zip", &way, &place.path().join("0")).await;
+        let Err(SkillError::Fetch { why, .. }) = &failed else { panic!("{failed:?}") };
+        assert!(why.contains(part), "{why}");
+        assert!(!place.path().join("0").exists() && !place.path().join("out").exists());
+    }
+}
+
+#[test]
+fn only_names_of_repositories_have_an_archive() {
+    let of = |name: &str, reference| archive(name, reference).ok();
+    assert_eq!(of("owner/name", None).unwrap(), "https://github.com/owner/name/archive/HEAD.zip");
+    let elsewhere = of("https://git.example.com/owner/name.git", Some("feature/a"));
+    assert_eq!(elsewhere.unwrap(), "https://git.example.com/owner/name/archive/feature/a.zip");
+    for bad in ["name", "owner/name/../other", "ftp://example.com/a/b", "https://example.com/a", "-a/b"] {
+        assert_eq!(of(bad, None), None, "{bad}");
+    }
+    assert_eq!(of("owner/name", Some("../x")), None);
+    assert_eq!(of("owner/name", Some("-x")), None);
+}

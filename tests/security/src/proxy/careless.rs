@@ -1,0 +1,101 @@
+//! A proxy that asks nobody and reads what it is told as kindly as it can: the control of every attack.
+//!
+//! It makes each mistake that proxies and the C library are known for. What comes through it shows that an attack
+//! would work, were it not for a rule of ours.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+
+use super::internet::resolve;
+
+/// Serves `listener` until the process is ended.
+pub(super) fn serve(listener: &TcpListener) {
+    for stream in listener.incoming().flatten() {
+        std::thread::spawn(move || serve_one(stream));
+    }
+}
+
+fn serve_one(mut client: TcpStream) -> io::Result<()> {
+    let mut said = BufReader::new(client.try_clone()?);
+    if said.fill_buf()?.first() == Some(&5) {
+        return serve_socks(client, &mut said);
+    }
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if said.read_until(b'\n', &mut head)? == 0 {
+            return Ok(());
+        }
+    }
+    let line = String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+    let mut words = line.split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    if method == "CONNECT" {
+        let upstream = call(target, 443)?;
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+        return pipe(said, client, upstream);
+    }
+    // As browsers read a URL: a backslash is a slash, and what stands before an `@` is a name.
+    let rest = target.trim_start_matches("http://").replace('\\', "/");
+    let mut upstream = call(rest.split('/').next().unwrap_or_default(), 80)?;
+    upstream.write_all(&head)?;
+    pipe(said, client, upstream)
+}
+
+fn serve_socks(mut client: TcpStream, said: &mut BufReader<TcpStream>) -> io::Result<()> {
+    let mut methods = [0; 2];
+    said.read_exact(&mut methods)?;
+    said.read_exact(&mut vec![0; methods[1].into()])?;
+    client.write_all(&[5, 0])?;
+    let mut asked = [0; 5];
+    said.read_exact(&mut asked)?;
+    let mut rest = vec![0; usize::from(asked[4]) + 2];
+    said.read_exact(&mut rest)?;
+    let (host, port) = rest.split_at(rest.len() - 2);
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    if asked[1] != 1 {
+        return Ok(());
+    }
+    // A text of C ends at its first NUL.
+    let host = host.split(|byte| *byte == 0).next().unwrap_or_default();
+    let upstream = call(&format!("{}:{}", String::from_utf8_lossy(host), u16::from_be_bytes([port[0], port[1]])), 443)?;
+    pipe(BufReader::new(client.try_clone()?), client, upstream)
+}
+
+fn call(authority: &str, usual: u16) -> io::Result<TcpStream> {
+    let authority = authority.rsplit('@').next().unwrap_or(authority).replace("%2e", ".");
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host.to_owned(), port.parse().unwrap_or(usual)),
+        _ => (authority, usual),
+    };
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_owned();
+    let address = host.parse().ok().or_else(|| numbers(&host)).or_else(|| {
+        // Looked at once to judge it, and once more to call it.
+        resolve(&host)?;
+        resolve(&host)
+    });
+    TcpStream::connect((address.ok_or(io::ErrorKind::NotFound)?, port))
+}
+
+/// An address as inet_aton(3) reads it: one to four numbers, in octal and hexadecimal too.
+fn numbers(text: &str) -> Option<IpAddr> {
+    let number = |part: &str| match (part.strip_prefix("0x"), part.strip_prefix('0')) {
+        (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
+        (None, Some(digits)) if !digits.is_empty() => u32::from_str_radix(digits, 8).ok(),
+        _ => part.parse().ok(),
+    };
+    let parts = text.split('.').map(number).collect::<Option<Vec<u32>>>()?;
+    let (last, first) = parts.split_last()?;
+    let mut address = *last;
+    for (place, part) in first.iter().enumerate() {
+        address |= part << (24 - 8 * place);
+    }
+    Some(Ipv4Addr::from(address).into())
+}
+
+/// Both ways, until the host closes.
+fn pipe(mut said: BufReader<TcpStream>, mut client: TcpStream, mut upstream: TcpStream) -> io::Result<()> {
+    let mut to = upstream.try_clone()?;
+    std::thread::spawn(move || io::copy(&mut said, &mut to));
+    io::copy(&mut upstream, &mut client)?;
+    client.shutdown(std::net::Shutdown::Both)
+}

@@ -1,0 +1,51 @@
+//! A ClientHello, written by hand so that it can be wrong.
+
+/// Extensions that name a server, or hide one.
+const SERVER_NAME: u16 = 0;
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
+
+/// The first record of a TLS client that asks for `names`: none, one, or more than there may be.
+pub(super) fn hello(names: &[&str]) -> Vec<u8> {
+    record(&message(&extensions(names)))
+}
+
+/// One that says a name in the clear and hides another.
+pub(super) fn hidden(name: &str, inner: &str) -> Vec<u8> {
+    let mut all = extensions(&[name]);
+    all.extend(extension(ENCRYPTED_CLIENT_HELLO, inner.as_bytes()));
+    record(&message(&all))
+}
+
+/// One whose name lies across two records.
+pub(super) fn in_two_records(name: &str) -> Vec<u8> {
+    let message = message(&extensions(&[name]));
+    let middle = message.len() - name.len() / 2;
+    [record(&message[..middle]), record(&message[middle..])].concat()
+}
+
+fn extensions(names: &[&str]) -> Vec<u8> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let list: Vec<u8> = names.iter().flat_map(|name| [&[0][..], &vector16(name.as_bytes())].concat()).collect();
+    extension(SERVER_NAME, &vector16(&list))
+}
+
+fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &vector16(content)].concat()
+}
+
+fn message(extensions: &[u8]) -> Vec<u8> {
+    let suites = vector16(&[0x13, 0x01, 0xc0, 0x2f]);
+    let body = [&[3, 3][..], &[7; 32], &[0], &suites, &[1, 0], &vector16(extensions)].concat();
+    [&[1, 0][..], &vector16(&body)].concat()
+}
+
+fn record(content: &[u8]) -> Vec<u8> {
+    [&[22, 3, 1][..], &vector16(content)].concat()
+}
+
+fn vector16(content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
+    [&length.to_be_bytes()[..], content].concat()
+}

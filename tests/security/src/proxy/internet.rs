@@ -1,0 +1,170 @@
+//! An internet in a network namespace of its own: a few hosts, a way to find them by name, and in front of them a
+//! proxy, ours or a careless one.
+//!
+//! All addresses lie on one loopback: not every kernel has devices to join two namespaces with. So the proxy is
+//! told which of them are its own; everything else about it is as it is.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::careless;
+
+/// What the name server knows; `rebind` is another host each time it is asked for.
+const NAMES: [(&str, &str); 12] = [
+    ("files.example.com", "203.0.113.10"),
+    ("paths.example.com", "203.0.113.10"),
+    ("vault.example.com", "203.0.113.66"),
+    ("files.example.com.vault.example.com", "203.0.113.66"),
+    ("api.openai.com", "203.0.113.66"),
+    ("inner.example.com", "10.9.9.9"),
+    ("meta.example.com", "169.254.169.254"),
+    ("loop.example.com", "127.0.0.1"),
+    ("own.example.com", "198.51.100.1"),
+    ("mapped.example.com", "::ffff:10.9.9.9"),
+    ("six.example.com", "fd00::9"),
+    ("loot.vault.example.com", "203.0.113.66"),
+];
+const REBINDING: &str = "rebind.example.com";
+
+/// Addresses beside loopback.
+const ADDRESSES: [&str; 6] =
+    ["203.0.113.10/32", "203.0.113.66/32", "10.9.9.9/32", "169.254.169.254/32", "198.51.100.1/32", "fd00::9/128"];
+/// The proxy's own public address.
+const OWN: &str = "198.51.100.1";
+/// A host that serves many names: the allowed one, and the one it must not be asked for.
+const SHARED: [&str; 2] = ["203.0.113.10:80", "203.0.113.10:443"];
+/// Hosts that tell whoever reaches them.
+const VAULTS: [&str; 12] = [
+    "203.0.113.10:22",
+    "203.0.113.66:80",
+    "203.0.113.66:443",
+    "10.9.9.9:80",
+    "169.254.169.254:80",
+    "127.0.0.1:80",
+    "127.0.0.1:2468",
+    "127.0.0.1:18080",
+    "198.51.100.1:80",
+    "[::1]:80",
+    "[fd00::9]:80",
+    "203.0.113.66:53",
+];
+/// A name server, for those who ask it directly.
+const NAME_SERVER: &str = "203.0.113.66:53";
+/// What goes before everything that arrived at the internet without a connection.
+pub(super) const ARRIVED: &str = "arrived: ";
+pub(super) const READY: &str = "ready";
+
+const QUIET: Duration = Duration::from_millis(150);
+const LONG: Duration = Duration::from_secs(2);
+
+/// The process of the internet. Its standard input is the listener inside the sandbox.
+///
+/// `mode` is `ours`, `careless`, or `direct`: then what follows is carried out right here.
+pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
+    let mode = arguments.next().unwrap_or_default();
+    let secret = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    crate::trial::enter_network().expect("a network namespace");
+    ip(&["link", "set", "lo", "up"]);
+    for address in ADDRESSES {
+        // Without a search for another holder of the address, which takes a second.
+        let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
+        ip(&[&["address", "add", address, "dev", "lo"], nodad].concat());
+    }
+    serve_hosts(&secret);
+    match mode.as_str() {
+        "ours" => super::ours::serve(listener(), &rest[0]),
+        "careless" => careless::serve(&listener()),
+        _ => {
+            let program = std::env::current_exe().expect("program");
+            Command::new(program).args(rest).status().expect("control");
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) {
+    let done = Command::new("ip").args(arguments).status();
+    assert!(done.as_ref().is_ok_and(std::process::ExitStatus::success), "ip {arguments:?}: {done:?}");
+}
+
+fn listener() -> TcpListener {
+    let listener: OwnedFd = io::stdin().as_fd().try_clone_to_owned().expect("listener");
+    println!("{READY}");
+    listener.into()
+}
+
+/// The address of a name, as every resolver here finds it.
+pub(super) fn resolve(name: &str) -> Option<IpAddr> {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    println!("{ARRIVED}a question for {name}");
+    if name == REBINDING {
+        let turn = ASKED.fetch_add(1, Ordering::Relaxed);
+        return if turn.is_multiple_of(2) { "203.0.113.10" } else { "10.9.9.9" }.parse().ok();
+    }
+    NAMES.iter().find(|(known, _)| *known == name).and_then(|(_, address)| address.parse().ok())
+}
+
+/// Whether an address is the proxy's own.
+pub(super) fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || address.is_unspecified() || address.to_string() == OWN
+}
+
+fn serve_hosts(secret: &str) {
+    let secret: Arc<str> = secret.into();
+    for address in VAULTS {
+        serve(address, secret.clone(), |_| true);
+    }
+    serve(SHARED[0], secret.clone(), |said| has(said, "vault"));
+    let fronted = |said: &[u8]| said[0] != 22 || has(said, "vault") || !has(said, "files.example.com");
+    serve(SHARED[1], secret, fronted);
+    let name_server = UdpSocket::bind(NAME_SERVER).expect("name server");
+    std::thread::spawn(move || {
+        let mut question = [0; 512];
+        while let Ok((length, asker)) = name_server.recv_from(&mut question) {
+            println!("{ARRIVED}{}", String::from_utf8_lossy(&question[..length]));
+            let _ = name_server.send_to(b"loot", asker);
+        }
+    });
+}
+
+fn has(said: &[u8], word: &str) -> bool {
+    said.windows(word.len()).any(|window| window == word.as_bytes())
+}
+
+/// Serves one host: it tells the secret to whoever says something for which `tells` is true.
+fn serve(address: &str, secret: Arc<str>, tells: fn(&[u8]) -> bool) {
+    let address: SocketAddr = address.parse().expect("address");
+    let listener = TcpListener::bind(address).expect("host");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let secret = secret.clone();
+            std::thread::spawn(move || answer(stream, &secret, tells));
+        }
+    });
+}
+
+fn answer(mut stream: TcpStream, secret: &str, tells: fn(&[u8]) -> bool) -> io::Result<()> {
+    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+    stream.set_read_timeout(Some(LONG))?;
+    // Everything that comes without a pause counts: also what hides behind the first request.
+    while let Ok(count) = stream.read(&mut buffer) {
+        said.extend_from_slice(&buffer[..count]);
+        stream.set_read_timeout(Some(QUIET))?;
+        if count == 0 || tells(&said) {
+            break;
+        }
+    }
+    let moved = "HTTP/1.1 302 Found\r\nLocation: http://vault.example.com/\r\nContent-Length: 0\r\n\r\n";
+    let told = |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let text = match said.is_empty() {
+        false if tells(&said) => told(secret),
+        false if has(&said, "/moved") => moved.to_owned(),
+        _ => told("ok"),
+    };
+    stream.write_all(text.as_bytes())
+}

@@ -1,0 +1,91 @@
+//! Attacks on the egress proxy, before an internet of its own.
+//!
+//! Each is carried out from inside a sandbox twice: its proxy is ours, and as a control a careless one that makes
+//! the very mistake. What needs no proxy at all has its control in the internet itself.
+
+mod careless;
+mod hello;
+pub(crate) mod internet;
+mod ours;
+mod say;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use sandbox::Port;
+
+use crate::attack::{Act, Attack, Careless, Group, Place, Verdict, Walls};
+use crate::lead::Lead;
+use crate::stage::{Stage, to_json};
+
+use internet::{ARRIVED, READY};
+
+/// What arrived at the internet by a way that is none: this word in a name or in a datagram.
+const LOOT: &str = "loot";
+
+/// What may be reached. Some of the names are allowed and lead where nobody may go.
+const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist:\n    - files.example.com:80\n    - files.example.com:443\n    \
+    - \"*.cdn.example.com:443\"\n    - inner.example.com:80\n    - meta.example.com:80\n    - loop.example.com:80\n    \
+    - own.example.com:80\n    - mapped.example.com:80\n    - six.example.com:80\n    - rebind.example.com:80\n    \
+    - \"*.openai.com:443\"\n    - \"GET paths.example.com:80/public/**\"\n";
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    say::ATTACKS
+        .iter()
+        .map(|(name, what, run)| {
+            // What goes around the proxy meets no careless one.
+            let control = if say::DIRECT.contains(name) { Careless::NoProxy } else { Careless::Proxy };
+            Attack { group: Group::Proxy, name, what, act: Act::Proxied { run: *run, control } }
+        })
+        .collect()
+}
+
+/// Carries out one attack and says what the host saw of it.
+pub(crate) fn carry_out(stage: &Stage, name: &str, control: Careless, place: Place) -> Verdict {
+    let scene = stage.scene();
+    if place == Place::Outside && control == Careless::NoProxy {
+        let lead = to_json(&scene.lead(Place::Outside));
+        let child = Command::new(&stage.program)
+            .args(["__internet", "direct", &stage.secret, "__attack", name, &lead])
+            .stdin(Stdio::null())
+            .output()
+            .expect("control");
+        return judge(stage, &String::from_utf8_lossy(&child.stdout), "");
+    }
+    let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
+    let listener = sandbox.take_listener(Port::Egress).expect("listener");
+    let mode = if place == Place::Inside { "ours" } else { "careless" };
+    let mut internet = Command::new(&stage.program)
+        .args(["__internet", mode, &stage.secret, POLICY])
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("internet");
+    let mut told = BufReader::new(internet.stdout.take().expect("stdout"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("a word");
+    assert_eq!(line.trim(), READY, "the internet did not come up");
+    let lead = to_json(&scene.lead(Place::Inside));
+    let result = stage.exec(&*sandbox, &["__attack", name, &lead]).expect("run");
+    stage.destroy(&*sandbox);
+    internet.kill().expect("kill");
+    internet.wait().expect("wait");
+    let mut arrived = String::new();
+    told.read_to_string(&mut arrived).expect("what arrived");
+    judge(stage, &String::from_utf8_lossy(&[result.stdout, result.stderr].concat()), &arrived)
+}
+
+/// The secret came out, the loot arrived, or the attacker saw for itself that it got through.
+fn judge(stage: &Stage, output: &str, arrived: &str) -> Verdict {
+    let lines = arrived.lines().chain(output.lines());
+    if let Some(line) = lines.filter_map(|line| line.strip_prefix(ARRIVED)).find(|line| line.contains(LOOT)) {
+        return Verdict::Succeeded(format!("arrived: {line}"));
+    }
+    if output.contains(&stage.secret) {
+        return Verdict::Succeeded("the secret came out".into());
+    }
+    crate::stage::verdict("proxy", output.as_bytes(), None, None)
+}
+
+/// The type of what an attacker does.
+type Run = fn(&Lead) -> Verdict;
