@@ -24,7 +24,7 @@ async fn serve(directory: &Path) -> Result<(), String> {
     let sessions = open(directory)?;
     sessions.recover().await.map_err(|error| error.to_string())?;
     let data = DataDir::open(directory).map_err(|error| error.to_string())?;
-    let listeners = Listeners { tcp: vec![(Ipv4Addr::LOCALHOST, 0).into()], unix: None };
+    let listeners = Listeners { tcp: vec![(Ipv4Addr::LOCALHOST, 0).into()], unix: None, tls: None };
     let config = ServerConfig { audit: Some(data.audit_log()), ..ServerConfig::new(Auth::None) };
     let bound = |addresses: &[std::net::SocketAddr]| {
         for address in addresses {
