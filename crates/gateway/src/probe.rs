@@ -180,7 +180,7 @@ fn check_blocks(text: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../../fuzz/mutation.rs"]
+#[path = "../../../tests/mutation.rs"]
 mod mutation;
 
 #[cfg(test)]

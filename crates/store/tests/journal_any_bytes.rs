@@ -4,7 +4,7 @@
 
 #[path = "../../../fuzz/rules/journal.rs"]
 mod journal;
-#[path = "../../../fuzz/mutation.rs"]
+#[path = "../../../tests/mutation.rs"]
 mod mutation;
 
 #[test]

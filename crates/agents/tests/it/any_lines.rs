@@ -2,7 +2,7 @@
 
 #[path = "../../../../fuzz/rules/agent_lines.rs"]
 mod agent_lines;
-#[path = "../../../../fuzz/mutation.rs"]
+#[path = "../../../../tests/mutation.rs"]
 mod mutation;
 
 #[test]

@@ -9,8 +9,10 @@ use crate::journal;
 use crate::place::Place;
 use crate::server::Server;
 
-/// What becomes of a journal while no server runs.
-const DAMAGES: &[(&str, fn(&Path))] = &[
+/// A session, and what becomes of its journal while no server runs.
+type Damage = (&'static str, fn(&Path));
+
+const DAMAGES: &[Damage] = &[
     ("cut", |path| {
         // At the end of a line, where a crash cannot cut: what the list of sessions knows of is gone.
         let text = fs::read_to_string(path).unwrap();
@@ -62,10 +64,10 @@ fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
         let aside = place.data().join("quarantine").join(format!("{id}.jsonl"));
         assert_eq!(fs::read(aside).ok(), *content, "{id} is put aside as it was");
     }
-    let list = place.run(&["sessions", "ls"]);
+    let table = place.run(&["sessions", "ls"]);
     for (id, _) in DAMAGES {
-        let row = list.out.lines().find(|row| row.ends_with(id)).unwrap_or_else(|| panic!("{id} is not listed"));
-        assert!(row.contains("damaged"), "{row}");
+        let shown = table.out.lines().find(|line| line.ends_with(id)).unwrap_or_else(|| panic!("{id} is not listed"));
+        assert!(shown.contains("damaged"), "{shown}");
     }
     for id in ["whole", "torn"] {
         let last = client.converse(id, "/echo after").unwrap().last().unwrap();

@@ -1,6 +1,6 @@
 //! Any body at all: the corpus of the fuzz target `request_bodies`, and what is like it.
 
-#[path = "../../../../fuzz/mutation.rs"]
+#[path = "../../../../tests/mutation.rs"]
 mod mutation;
 #[path = "../../../../fuzz/rules/request_bodies.rs"]
 mod request_bodies;
