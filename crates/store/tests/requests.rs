@@ -1,5 +1,7 @@
 //! Named requests: noted before they are done, answered the same as long as the name is remembered.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::sync::Arc;
