@@ -44,9 +44,9 @@ struct Target {
 /// What was measured of one target, in microseconds.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Measured {
-    setup_micros: Vec<u64>,
-    bulk_micros: Vec<u64>,
-    parallel_micros: Vec<u64>,
+    setup: Vec<u64>,
+    bulk: Vec<u64>,
+    parallel: Vec<u64>,
 }
 
 impl Plan {
@@ -66,14 +66,14 @@ impl Plan {
         for _ in 0..self.setups {
             let started = Instant::now();
             let tunnel = target.open().await?;
-            measured.setup_micros.push(micros(started.elapsed()));
+            measured.setup.push(micros(started.elapsed()));
             drop(tunnel);
         }
         if self.bulk_bytes > 0 {
             let mut tunnel = target.open().await?;
             let started = Instant::now();
             fetch(&mut tunnel, self.bulk_bytes).await?;
-            measured.bulk_micros.push(micros(started.elapsed()));
+            measured.bulk.push(micros(started.elapsed()));
         }
         if self.parallel > 0 {
             let started = Instant::now();
@@ -91,7 +91,7 @@ impl Plan {
             while let Some(joined) = tunnels.join_next().await {
                 open.push(joined.map_err(io::Error::other)??);
             }
-            measured.parallel_micros.push(micros(started.elapsed()));
+            measured.parallel.push(micros(started.elapsed()));
         }
         Ok(())
     }

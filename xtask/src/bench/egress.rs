@@ -72,9 +72,9 @@ struct Findings {
 impl Findings {
     fn sample(&self, kind: &str, name: &str) -> Result<Sample> {
         let (what, field, values) = match kind {
-            "setup" => ("a tunnel, to the host's first bytes", "setup_micros", vec![&self.setup]),
-            "bulk" => ("256 MiB through one", "bulk_micros", vec![&self.bulk]),
-            _ => ("500 at once, 64 KiB each", "parallel_micros", self.many.iter().collect()),
+            "setup" => ("a tunnel, to the host's first bytes", "setup", vec![&self.setup]),
+            "bulk" => ("256 MiB through one", "bulk", vec![&self.bulk]),
+            _ => ("500 at once, 64 KiB each", "parallel", self.many.iter().collect()),
         };
         let times = values.into_iter().flat_map(|value| value[name][field].as_array().into_iter().flatten());
         let times = times.filter_map(Value::as_u64).map(Duration::from_micros).collect();
