@@ -71,7 +71,10 @@ fn written(key: &str) -> String {
 
 fn read(cursor: &str) -> Result<String, ApiError> {
     let refused = || ApiError::new(Code::InvalidRequest, "`cursor` is no place in the list");
-    let digits = cursor.strip_prefix('k').filter(|digits| digits.is_ascii() && digits.len() % 2 == 0);
+    let digits = cursor.strip_prefix('k').filter(|digits| {
+        let plain = digits.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit));
+        plain && digits.len() % 2 == 0
+    });
     let pairs = digits.ok_or_else(refused)?.as_bytes().chunks(2);
     let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = pairs.map(byte).collect();

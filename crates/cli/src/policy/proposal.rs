@@ -158,7 +158,11 @@ fn times(count: u64) -> String {
 
 /// What an agent wrote, on one line of a comment.
 fn comment(text: &str) -> String {
-    text.chars().take(200).flat_map(char::escape_default).collect()
+    let plain = |letter: char| match letter {
+        '"' | '\'' => letter.to_string(),
+        other => other.escape_default().to_string(),
+    };
+    text.chars().take(200).map(plain).collect()
 }
 
 #[cfg(test)]

@@ -136,9 +136,10 @@ async fn a_damaged_journal_is_told_and_harms_no_other_session() {
     let stage = Stage::on(directory, Timing::default());
     assert_eq!(stage.sessions.recover().await.unwrap(), [id("whole")]);
     let refused = stage.sessions.send(&id("broken"), Message::text("/echo hm")).await.unwrap_err();
-    assert_eq!(refused.code().as_str(), "journal_unavailable", "{refused}");
+    assert_eq!(refused.code().as_str(), "journal_damaged", "{refused}");
     assert_eq!(outcome(&stage.turn(&id("whole"), "/echo on").await), Some(TurnOutcome::Completed));
-    assert_eq!(std::fs::read(&path).unwrap(), bytes, "evidence was changed");
+    let aside = path.with_file_name("../quarantine/broken.jsonl");
+    assert_eq!(std::fs::read(&aside).unwrap(), bytes, "evidence was changed");
 }
 
 /// Among many who ask at once, some find the actor that is just failing: before, they heard that the session ended.
@@ -158,7 +159,7 @@ async fn everybody_who_asks_a_session_that_cannot_go_on_hears_why() {
         });
         for asked in asking.collect::<Vec<_>>() {
             let refused = asked.await.unwrap();
-            assert_eq!(refused.code().as_str(), "journal_unavailable", "{refused}");
+            assert_eq!(refused.code().as_str(), "journal_damaged", "{refused}");
         }
     }
 }
