@@ -50,7 +50,8 @@ async fn whatever_was_told_survives_two_hundred_kills() {
         let steps = u32::try_from(round * 7919 % 60).unwrap();
         let Ok(permits) = tokio::time::timeout(PATIENCE, witness.steps.acquire_many(steps)).await else {
             let left = witness.steps.available_permits();
-            panic!("round {round}: {left} of {steps} steps, and then no traffic");
+            let asked = witness.look(&format!("ask{}", round / 10)).await;
+            panic!("round {round}: {left} of {steps} steps, and then no traffic; who asks: {asked:#?}");
         };
         permits.unwrap().forget();
         tokio::time::sleep(Duration::from_micros(round * 104_729 % 3000)).await;
@@ -147,14 +148,27 @@ impl Witness {
 
     /// What a session waits for.
     async fn pending(&self, session: &str) -> io::Result<Vec<Value>> {
+        let list = self.get(&format!("/v1/sessions/{session}/pending")).await?;
+        Ok(list["pending"].as_array().into_iter().flatten().map(|asked| asked["data"].clone()).collect())
+    }
+
+    /// How a session stands: for whoever must find out why it does.
+    async fn look(&self, session: &str) -> Vec<io::Result<Value>> {
+        let path = format!("/v1/sessions/{session}");
+        let mut seen = Vec::new();
+        for part in ["", "/pending", "/events?limit=1000"] {
+            seen.push(self.get(&format!("{path}{part}")).await);
+        }
+        seen
+    }
+
+    async fn get(&self, path: &str) -> io::Result<Value> {
         let mut stream = UnixStream::connect(&self.socket).await?;
-        let request = format!("GET /v1/sessions/{session}/pending HTTP/1.0\r\nhost: localhost\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        let list: Value = serde_json::from_str(body).unwrap_or_default();
-        Ok(list["pending"].as_array().into_iter().flatten().map(|asked| asked["data"].clone()).collect())
+        Ok(serde_json::from_str(body).unwrap_or_default())
     }
 
     async fn create(&self, session: &str) -> io::Result<()> {
