@@ -112,7 +112,7 @@ struct Witness {
 impl Witness {
     /// Makes a session if it is not there, says something, and reads along.
     async fn talk(self, session: String) -> io::Result<()> {
-        self.create(&session).await?;
+        let session = self.create(session).await?;
         let reader = tokio::spawn(self.clone().read_along(session.clone()));
         for text in ["/echo one", "/slow 2", "/echo two"] {
             let body = format!(r#"{{"message":"{text}"}}"#);
@@ -123,7 +123,7 @@ impl Witness {
 
     /// Makes the agent ask, and answers.
     async fn ask(self, session: String) -> io::Result<()> {
-        self.create(&session).await?;
+        let session = self.create(session).await?;
         let stream = format!("/v1/sessions/{session}/messages/stream");
         // Not queued: after a restart such a message would ask where nobody of us reads along.
         let message = r#"{"message":"/permission","whenBusy":"refuse"}"#;
@@ -171,10 +171,22 @@ impl Witness {
         Ok(serde_json::from_str(body).unwrap_or_default())
     }
 
-    async fn create(&self, session: &str) -> io::Result<()> {
-        let answer = self.post(&format!("/v1/sessions/{session}"), r#"{"agent":"mock"}"#).await?;
-        let made = ["HTTP/1.0 200", "HTTP/1.0 409"].iter().any(|status| answer.starts_with(status));
-        if made { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    /// Makes a session if it is not there. One that was killed while it was being made has ended, and another takes
+    /// its place; its id.
+    async fn create(&self, mut session: String) -> io::Result<String> {
+        loop {
+            let answer = self.post(&format!("/v1/sessions/{session}"), r#"{"agent":"mock"}"#).await?;
+            if answer.starts_with("HTTP/1.0 200") {
+                return Ok(session);
+            }
+            if !answer.starts_with("HTTP/1.0 409") {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if self.get(&format!("/v1/sessions/{session}")).await?["ended"] != true {
+                return Ok(session);
+            }
+            session.push_str("-again");
+        }
     }
 
     /// Reads a session's events from the first, and notes them.
