@@ -50,7 +50,8 @@ async fn client(address: String, number: u64, deadline: Instant) -> Result<Tally
     let mut connection = Connection::open(&address).await?;
     let mut round = 0;
     while Instant::now() < deadline {
-        let session = format!("c{number}-{round}");
+        // Another crowd may have been here before.
+        let session = format!("c{}-{number}-{round}", std::process::id());
         let lived = live(&address, &mut connection, &session, round, &mut tally).await;
         lived.map_err(|error| format!("{session}: {error}"))?;
         round += 1;
