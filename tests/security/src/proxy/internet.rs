@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::careless;
 
@@ -76,6 +76,7 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
         let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
         ip(&[&["address", "add", address, "dev", "lo"], nodad].concat());
     }
+    wait_for_route("[fd00::9]:80");
     serve_hosts(&secret);
     match mode.as_str() {
         "ours" => super::ours::serve(listener(), &rest[0]),
@@ -84,6 +85,17 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
             let program = std::env::current_exe().expect("program");
             Command::new(program).args(rest).status().expect("control");
         }
+    }
+}
+
+/// The kernel makes the route to an IPv6 address a moment after the address.
+fn wait_for_route(address: &str) {
+    let socket = UdpSocket::bind("[::]:0").expect("socket");
+    let given_up = Instant::now() + LONG;
+    // Connecting a datagram socket looks for the route, and sends nothing.
+    while let Err(error) = socket.connect(address) {
+        assert!(Instant::now() < given_up, "no route to {address}: {error}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
