@@ -62,6 +62,8 @@ impl Lines {
             let text = line(&event.draft.body, normal, &mut names);
             match where_to {
                 Lane::Conversation => conversation.push_str(&text),
+                // How often somebody knocks at a closed door, and which knocks are told together, is chance.
+                Lane::Beside if is_denial(&event.draft.body) && beside.contains(&text) => {}
                 Lane::Beside => beside.push(text),
             }
         }
@@ -101,11 +103,18 @@ fn lane(body: &EventBody) -> Option<Lane> {
 fn line(body: &EventBody, normal: &Normal, names: &mut Names) -> String {
     let event = serde_json::to_value(body).unwrap_or_default();
     let mut data = event["data"].clone();
+    if let Some(denial) = data.as_object_mut().filter(|_| is_denial(body)) {
+        denial.remove("count");
+    }
     // Calls are told apart by what they say: their numbers depend on which came first.
     let numbered = lane(body) == Some(Lane::Conversation);
     scrub(&mut data, numbered.then_some(names));
     normal.value(&mut data);
     format!("{} {data}\n", body.kind())
+}
+
+fn is_denial(body: &EventBody) -> bool {
+    matches!(body, EventBody::EgressDenied(_))
 }
 
 /// Takes out what is of the run, and numbers what is named.
@@ -199,6 +208,17 @@ mod tests {
         let recorded = [call("call_1", "a", 5), call("call_2", "b", 7), said("itm_1", "took 12ms"), said("itm_2", "x")];
         let replayed = [said("itm_7", "took 13ms"), call("call_9", "b", 0), call("call_8", "a", 0), said("itm_9", "x")];
         check(&recorded, &replayed, 0);
+    }
+
+    #[test]
+    fn how_often_a_closed_door_is_tried_makes_no_difference_and_which_door_does() {
+        let denied = |host: &str, count: Option<u64>| {
+            event("egress.denied", json!({"host": host, "port": 443, "rule": "net.enabled: false", "count": count}))
+        };
+        let once = [denied("a.example.com", None)];
+        check(&once, &[denied("a.example.com", None), denied("a.example.com", Some(3))], 0);
+        check(&once, &[denied("a.example.com", Some(1))], 0);
+        check(&once, &[denied("b.example.com", None)], 2);
     }
 
     #[test]
