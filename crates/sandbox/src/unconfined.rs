@@ -5,27 +5,26 @@
 //! processes die with it: all that descend from a command that still runs.
 
 mod descent;
+mod group;
 mod names;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use policy::WorkspaceMode;
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use rustix::process::Pid;
+use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use self::descent::{Dying, kill_family};
+use self::descent::Dying;
+use self::group::Group;
 use self::names::Names;
 use crate::beneath;
 use crate::files::FilesOnDisk;
-use crate::{
-    Backend, ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User,
-};
+use crate::{Backend, ExecSpec, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User};
 
 const WORKSPACE: &str = "/workspace";
 const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "env", "seccomp"];
@@ -79,20 +78,6 @@ struct Running {
     groups: Vec<Group>,
     waits: JoinSet<()>,
     destroyed: bool,
-}
-
-/// A command and everything it started.
-#[derive(Clone)]
-struct Group {
-    leader: Pid,
-    exit: watch::Receiver<Ended>,
-}
-
-impl Group {
-    fn kill(&self) -> Dying {
-        // Once the leader is reaped its number may be somebody else's.
-        if self.exit.borrow().is_none() { kill_family(self.leader) } else { Dying::default() }
-    }
 }
 
 impl Open {
@@ -162,10 +147,10 @@ impl Open {
             return Err(SandboxError::Gone);
         };
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or(SandboxError::Gone)?;
-        let group = Group { leader, exit: watch_exit(&mut running.waits, child, leader) };
-        running.groups.retain(|group| group.exit.borrow().is_none());
+        let group = Group::watch(&mut running.waits, child, leader);
+        running.groups.retain(|group| !group.has_ended());
         running.groups.push(group.clone());
-        let exit = Box::pin(wait(group.exit.clone()));
+        let exit = Box::pin(group.clone().wait());
         Ok(Process {
             stdin: Some(Box::new(stdin)),
             stdout: Box::new(stdout),
@@ -241,33 +226,6 @@ fn place(path: &Path, content: &[u8]) -> io::Result<()> {
         std::fs::create_dir_all(parent)?;
     }
     std::fs::write(path, content)
-}
-
-type Ended = Option<Result<Exit, io::ErrorKind>>;
-
-fn watch_exit(waits: &mut JoinSet<()>, mut child: Child, leader: Pid) -> watch::Receiver<Ended> {
-    let (ended, exit) = watch::channel(None);
-    waits.spawn(async move {
-        let status = child.wait().await;
-        // What the leader left behind in its group dies now, while the group still has its number.
-        let _ = kill_process_group(leader, Signal::KILL);
-        ended.send_replace(Some(status.map(exit_of).map_err(|error| error.kind())));
-    });
-    exit
-}
-
-async fn wait(mut exit: watch::Receiver<Ended>) -> Result<Exit, SandboxError> {
-    let ended = exit.wait_for(Option::is_some).await.map_err(|_| SandboxError::Gone)?;
-    match *ended {
-        Some(Ok(exit)) => Ok(exit),
-        Some(Err(kind)) => Err(SandboxError::Exec { doing: "wait for", source: kind.into() }),
-        None => Err(SandboxError::Gone),
-    }
-}
-
-fn exit_of(status: ExitStatus) -> Exit {
-    use std::os::unix::process::ExitStatusExt;
-    Exit { code: status.code(), signal: status.signal(), ..Exit::default() }
 }
 
 fn spawn_error(program: &str, source: io::Error) -> SandboxError {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::{Event, SessionId};
+use protocol::{Event, EventBody, SessionEndReason, SessionId};
 use store::JournalReader;
 
 /// Where the journal of `session` is.
@@ -19,6 +19,16 @@ pub(crate) fn read(data: &Path, session: &str) -> Vec<Event> {
     let events = reader.after(0, usize::MAX).unwrap();
     assert_eq!(events.len() as u64, verified.records, "the journal of {session} holds less than it says");
     events
+}
+
+/// The last that happened in `session` is that somebody ended it.
+#[track_caller]
+pub(crate) fn check_terminated(data: &Path, session: &str) {
+    let events = read(data, session);
+    let EventBody::SessionEnded(ended) = &events.last().unwrap().draft.body else {
+        panic!("{session} did not end: {:?}", events.last());
+    };
+    assert_eq!(ended.reason, SessionEndReason::Terminated);
 }
 
 /// An event as a client is sent it.

@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use protocol::{EventBody, SessionEndReason};
 use rustix::process::Signal;
 
 use crate::journal;
@@ -32,11 +31,7 @@ fn running(place: &Place, prompt: &str) -> (Child, String) {
 
 #[track_caller]
 fn check_ended(place: &Place, session: &str) {
-    let events = journal::read(&place.data(), session);
-    let EventBody::SessionEnded(ended) = &events.last().unwrap().draft.body else {
-        panic!("{session} did not end: {:?}", events.last());
-    };
-    assert_eq!(ended.reason, SessionEndReason::Terminated);
+    journal::check_terminated(&place.data(), session);
     let listed = place.run(&["sessions", "show", session]).out;
     assert!(listed.contains("state       ended"), "{listed}");
 }

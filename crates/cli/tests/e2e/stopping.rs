@@ -3,8 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use protocol::{EventBody, SessionEndReason};
-
 use crate::journal;
 use crate::place::{Place, wait};
 use crate::processes;
@@ -35,15 +33,6 @@ fn check_stopped(place: &Place, task: &str, stop: impl FnOnce(&str)) {
     processes::check_gone(child.id(), &family);
 }
 
-#[track_caller]
-fn check_ended(place: &Place, session: &str) {
-    let events = journal::read(&place.data(), session);
-    let EventBody::SessionEnded(ended) = &events.last().unwrap().draft.body else {
-        panic!("{session} did not end: {:?}", events.last());
-    };
-    assert_eq!(ended.reason, SessionEndReason::Terminated);
-}
-
 #[test]
 fn a_task_of_another_terminal_can_be_stopped() {
     for task in [COMMANDS, PROMPTS] {
@@ -51,7 +40,7 @@ fn a_task_of_another_terminal_can_be_stopped() {
         check_stopped(&place, task, |session| {
             let stopped = place.run(&["sessions", "stop", session]);
             assert_eq!((stopped.code, stopped.people.as_str()), (0, ""), "{task}");
-            check_ended(&place, session);
+            journal::check_terminated(&place.data(), session);
         });
     }
 }
@@ -64,7 +53,7 @@ fn a_server_ends_what_another_process_runs() {
         check_stopped(&place, task, |session| {
             let answer = server.client().post(&format!("/v1/sessions/{session}/terminate"), "");
             assert_eq!(answer.status, 204, "{}", answer.body);
-            check_ended(&place, session);
+            journal::check_terminated(&place.data(), session);
         });
         check_stopped(&place, task, |session| {
             let answer = server.client().delete(&format!("/v1/sessions/{session}"));
