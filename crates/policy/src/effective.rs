@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct Effective {
     pub(crate) ceiling: Policy,
     deny_read: DenyGlobs,
     deny_write: DenyGlobs,
+    /// Made when somebody asks; every session does.
+    digest: OnceLock<String>,
 }
 
 impl PartialEq for Effective {
@@ -140,6 +143,7 @@ impl Effective {
         Self {
             deny_read: DenyGlobs::new(&policy.fs.deny_read),
             deny_write: DenyGlobs::new(&policy.fs.deny_write),
+            digest: OnceLock::new(),
             policy,
             ceiling,
         }
@@ -253,9 +257,12 @@ impl Effective {
     }
 
     /// A short name for exactly these values: equal for two sessions that may do the same.
-    pub fn digest(&self) -> String {
-        let lines: String = self.values().iter().flat_map(|(key, value)| [key, "=", value.as_str(), "\n"]).collect();
-        format!("sha256:{}", hash(lines.as_bytes()))
+    pub fn digest(&self) -> &str {
+        self.digest.get_or_init(|| {
+            let values = self.values();
+            let lines: String = values.iter().flat_map(|(key, value)| [key, "=", value.as_str(), "\n"]).collect();
+            format!("sha256:{}", hash(lines.as_bytes()))
+        })
     }
 
     fn bound(&self, key: Key) -> u64 {

@@ -10,8 +10,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The longest line that is kept whole.
 pub(crate) const LINE_CAP: usize = 16 * 1024 * 1024;
 
-/// What an idle reader holds on to; a buffer that fills grows by itself.
-const CHUNK: usize = 2 * 1024;
+/// What an idle reader holds on to. A reader that finds more than that waiting makes room for more next time.
+const CHUNK: usize = 512;
+const MOST: usize = 64 * 1024;
 
 /// One line, without its newline.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) struct LineReader<R> {
     /// Bytes read and not yet given out; everything before `scanned` holds no newline.
     buffer: Vec<u8>,
     scanned: usize,
+    /// Room for the next read.
+    room: usize,
     cut: u64,
     ended: bool,
 }
@@ -36,7 +39,7 @@ pub(crate) struct LineReader<R> {
 impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads `stream`; keeps at most `cap` bytes of a line.
     pub(crate) fn new(stream: R, cap: usize) -> Self {
-        Self { stream, cap, buffer: Vec::new(), scanned: 0, cut: 0, ended: false }
+        Self { stream, cap, buffer: Vec::new(), scanned: 0, room: CHUNK, cut: 0, ended: false }
     }
 
     /// The next line, or `None` at the end. A last line without a newline counts.
@@ -48,11 +51,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if self.ended {
                 return Ok(self.take_rest());
             }
-            self.buffer.reserve(CHUNK);
+            self.buffer.reserve(self.room);
+            let free = self.buffer.capacity() - self.buffer.len();
             // `read_buf` appends or does nothing, so dropping this future between polls is harmless.
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                self.ended = true;
-            }
+            let count = self.stream.read_buf(&mut self.buffer).await?;
+            self.ended = count == 0;
+            self.room = if count == free { (2 * self.room).min(MOST) } else { CHUNK };
         }
     }
 

@@ -147,7 +147,7 @@ impl Plan {
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
         let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
         Ok(Self {
-            policy_digest: policy.digest(),
+            policy_digest: policy.digest().to_owned(),
             policy,
             id,
             agent: request.agent,
@@ -185,8 +185,9 @@ impl Plan {
 
     /// What `sandbox` keeps of the policy, and what that lets the session do.
     pub(crate) fn effective(&self, host: &Host, sandbox: &dyn Sandbox) -> PolicyEffective {
-        let now = self.policy_at(host.shelf.now_unix_secs());
-        let told = policy::explain(&now).into_iter();
+        let changed = (!self.changes.is_empty()).then(|| self.policy_at(host.shelf.now_unix_secs()));
+        let now = changed.as_ref().unwrap_or(&self.policy);
+        let told = policy::explain(now).into_iter();
         let sentences = told.map(|sentence| PolicySentence {
             text: sentence.text,
             layer: sentence.layer.to_string(),

@@ -182,7 +182,9 @@ impl Actor {
             for change in self.plan.changes.clone() {
                 self.recorder.daemon(change.event())?;
             }
-            self.exchange_policy();
+            if !self.plan.changes.is_empty() {
+                self.exchange_policy();
+            }
         }
         self.play(outputs).await
     }

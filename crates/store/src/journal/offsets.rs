@@ -56,8 +56,14 @@ impl Offsets {
 
     /// Forgets every entry from the record `starts` begins at, and notes `starts` in their place.
     pub(super) fn replace(&self, from: u64, starts: &[Start]) {
+        let kept = from.saturating_sub(1) / STRIDE * ENTRY_BYTES;
+        if kept == 0 && starts.is_empty() {
+            // A file of nothing is none: most sessions never have sixty-five records.
+            let _ = std::fs::remove_file(&self.path);
+            return;
+        }
         let _ = self.open().and_then(|file| {
-            file.set_len(from.saturating_sub(1) / STRIDE * ENTRY_BYTES)?;
+            file.set_len(kept)?;
             starts.iter().try_for_each(|start| write(&file, *start))
         });
     }

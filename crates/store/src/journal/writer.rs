@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,10 +45,15 @@ impl Writer {
         let file = open_locked(path)?;
         let length = file.metadata().map_err(JournalError::io("read", path))?.len();
         let region = Region { file: &file, path, session: Some(session), end: length };
-        let writer = Self::find_end(region)?;
+        let mut writer = Self::find_end(region)?;
         let torn_bytes = length - writer.end;
         if torn_bytes > 0 {
             file.set_len(writer.end).map_err(JournalError::io("cut the torn end of", path))?;
+        }
+        if length == 0 {
+            // A new one is about to be written to.
+            writer.file = Some(Arc::new(file));
+            return Ok((writer, 0));
         }
         // The descriptor goes: a journal that only waits needs none, and 10,000 may be open.
         unlock(&file);
@@ -186,11 +191,15 @@ fn unlock(file: &File) {
 
 /// Opens the journal for one writer: a second process would number its records twice.
 fn open_locked(path: &Path) -> Result<File, JournalError> {
-    if let Some(directory) = path.parent() {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(JournalError::io("make the directory of", path))?;
-    }
-    let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
+    let open = || OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
+    let opened = match (open(), path.parent()) {
+        (Err(error), Some(directory)) if error.kind() == ErrorKind::NotFound => {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            made.map_err(JournalError::io("make the directory of", path))?;
+            open()
+        }
+        (opened, _) => opened,
+    };
     let file = opened.map_err(JournalError::io("open", path))?;
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
