@@ -5,6 +5,7 @@ mod any_lines;
 #[cfg(test)]
 mod capability;
 mod damage;
+mod drift;
 #[cfg(test)]
 mod launch;
 #[cfg(test)]
