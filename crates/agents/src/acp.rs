@@ -270,7 +270,8 @@ impl Dialogue for AcpDialogue {
     }
 
     fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<Output> {
-        // The protocol has no questions: what an agent wants to know, it asks as a permission.
+        // Over this protocol none of the three offers its model a question: two have no such tool here, and the
+        // third would wait for an answer that only its own server takes.
         Vec::new()
     }
 

@@ -1,7 +1,7 @@
 //! Modes that a dialogue keeps in the agent's place, and answers that last.
 
 use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
-use protocol::{EventBody, PermissionId, PermissionReply, TurnOutcome};
+use protocol::{EventBody, PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
 fn dialogue(agent: &str, mode: &str) -> Box<dyn Dialogue> {
@@ -230,4 +230,18 @@ fn codex_is_stopped_as_soon_as_its_turn_has_a_name() {
     let lines = sent(&dialogue.line(br#"{"id":3,"result":{"turn":{"id":"u"}}}"#));
     assert_eq!(lines[0]["method"], "turn/interrupt");
     assert_eq!(lines[0]["params"], json!({ "threadId": "t", "turnId": "u" }));
+}
+
+#[test]
+fn over_the_control_protocol_an_answer_stands_under_the_name_its_agent_looks_for() {
+    for (agent, tool, key) in [("claude", "AskUserQuestion", "Which colour?"), ("qwen", "ask_user_question", "0")] {
+        let mut dialogue = dialogue(agent, "default");
+        let question = json!({ "question": "Which colour?", "options": [{ "label": "Red" }, { "label": "Blue" }] });
+        let request = json!({ "subtype": "can_use_tool", "tool_name": tool, "input": { "questions": [question] } });
+        let line = json!({ "type": "control_request", "request_id": "r", "request": request });
+        dialogue.line(line.to_string().as_bytes());
+        let answered = dialogue.question(&QuestionId::numbered(1, 1), Some(&[vec!["Blue".to_owned()]]));
+        let input = &sent(&answered)[0]["response"]["response"]["updatedInput"];
+        assert_eq!(input["answers"], json!({ key: "Blue" }), "{agent}");
+    }
 }
