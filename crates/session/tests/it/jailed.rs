@@ -48,6 +48,24 @@ impl Upstream for Paid {
     }
 }
 
+/// A client that nobody told where agents run: also before the first thread.
+pub(crate) fn untold(directory: &TempDir) -> AgentClient {
+    let builder = AgentClient::builder().agent("mock").data_dir(directory.path().join("data"));
+    builder.mock_program(std::env::current_exe().unwrap()).build().unwrap()
+}
+
+/// Here the jail works, so that is where it runs.
+pub(crate) async fn without_a_word_the_first_sandbox_that_works_is_taken(client: AgentClient) {
+    let response = client.goal("say hello").run().await.unwrap();
+    let journal = client.sessions().journal(&response.session).unwrap().after(0, usize::MAX).unwrap();
+    let backend = journal.iter().find_map(|event| match &event.draft.body {
+        EventBody::PolicyEffective(effective) => Some(effective.backend.as_str()),
+        _ => None,
+    });
+    assert_eq!(backend, Some("jail"));
+    client.close().await;
+}
+
 struct Scene {
     _directory: TempDir,
     client: AgentClient,

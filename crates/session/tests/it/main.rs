@@ -27,6 +27,11 @@ fn main() -> ExitCode {
         return mock::main(settings, std::io::stdin(), std::io::stdout());
     }
     jailed::prepare();
+    let directory = tempfile::tempdir().unwrap();
+    let untold = jailed::untold(&directory);
+    let by_default = trial("without_a_word_the_first_sandbox_that_works_is_taken", || {
+        jailed::without_a_word_the_first_sandbox_that_works_is_taken(untold)
+    });
     let trials = [
         clients::trials(),
         jailed::trials(),
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         asking::trials(),
         ending::trials(),
         recovering::trials(),
+        vec![by_default],
     ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
