@@ -111,12 +111,8 @@ fn from_a_host(program: &std::path::Path) -> Result<Vec<Sample>> {
         number("resident_kib_before"),
         number("resident_kib_after")
     );
-    let steps = [
-        (FORK_EXEC, "fork_exec"),
-        (TO_EXECVE, "to_execve"),
-        (WHOLE_LIFE, "whole_life"),
-        (FURTHER, "further_command"),
-    ];
+    let steps =
+        [(FORK_EXEC, "fork_exec"), (TO_EXECVE, "to_execve"), (WHOLE_LIFE, "whole_life"), (FURTHER, "further_command")];
     steps
         .into_iter()
         .map(|(name, key)| {
