@@ -76,6 +76,8 @@ pub(crate) struct AcpDialogue {
     refused: BTreeSet<String>,
     /// The program itself said that the model failed.
     model_failed: bool,
+    /// What it asked was withdrawn by an interrupt: whatever it says of its end, the turn was not completed.
+    withdrew: bool,
     /// Places of messages that hold more than the protocol's types, each told of once.
     lost: BTreeSet<String>,
 }
@@ -96,6 +98,7 @@ impl AcpDialogue {
             permissions: BTreeMap::new(),
             refused: BTreeSet::new(),
             model_failed: false,
+            withdrew: false,
             lost: BTreeSet::new(),
         }
     }
@@ -218,6 +221,7 @@ impl AcpDialogue {
         self.settle_refused();
         let outcome = match wire::decode::<PromptResponse>(result).map(|ended| ended.stop_reason) {
             Some(StopReason::Cancelled) => TurnOutcome::Interrupted,
+            Some(StopReason::EndTurn) if self.withdrew => TurnOutcome::Interrupted,
             Some(StopReason::EndTurn) if self.model_failed => TurnOutcome::Failed,
             Some(StopReason::EndTurn) => TurnOutcome::Completed,
             _ => {
@@ -233,6 +237,7 @@ impl AcpDialogue {
         self.permissions.clear();
         self.refused.clear();
         self.model_failed = false;
+        self.withdrew = false;
         self.transcript.turn_ended(outcome);
     }
 }
@@ -280,6 +285,7 @@ impl Dialogue for AcpDialogue {
             let cancel = CancelNotification::new(session.clone());
             self.transcript.send(&wire::notification(ClientNotification::CancelNotification(cancel)));
             // The protocol wants every open request answered as cancelled.
+            self.withdrew |= !self.permissions.is_empty();
             self.cancel_permissions();
         } else if !self.prompts.is_empty() {
             self.prompts.clear();
