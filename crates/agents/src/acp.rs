@@ -1,18 +1,25 @@
 //! The Agent Client Protocol, as a client: Gemini, `OpenCode` and Copilot speak it.
 //!
-//! Messages are read by hand and not with the protocol's own crate: that one owns the connection, runs on
-//! an async runtime and refuses what it does not know, while a dialogue is pure, is fed line by line, and
-//! keeps what it does not know.
+//! Messages are the protocol's own types (`agent-client-protocol-schema`). Its runtime is not used: that one owns
+//! the connection and refuses what it does not know, while a dialogue is pure, is fed line by line, and keeps
+//! what it does not know: a message, or a part of one, that has no type stays the value that came.
 //!
 //! We offer no file system and no terminal: what an agent does, it does inside the sandbox itself.
 
 mod ask;
+mod call;
 mod update;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use agent_client_protocol_schema::{
+    CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities, ClientNotification, ClientRequest, Error, ErrorCode,
+    Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest, NewSessionResponse, PromptRequest,
+    PromptResponse, ProtocolVersion, SetSessionModeRequest, StopReason,
+};
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::launch::WORKSPACE;
 use crate::transcript::Transcript;
@@ -62,13 +69,17 @@ pub(crate) struct AcpDialogue {
     prompts: VecDeque<String>,
     /// Why no session could be opened: every prompt fails with it.
     broken: Option<String>,
-    requests: HashMap<u64, Request>,
-    last_request: u64,
+    requests: HashMap<i64, Request>,
+    last_request: i64,
     permissions: BTreeMap<PermissionId, ask::Asked>,
     /// Calls that a person refused and whose end was not told yet: one agent never tells it.
     refused: BTreeSet<String>,
     /// The program itself said that the model failed.
     model_failed: bool,
+    /// What it asked was withdrawn by an interrupt: whatever it says of its end, the turn was not completed.
+    withdrew: bool,
+    /// Places of messages that hold more than the protocol's types, each told of once.
+    lost: BTreeSet<String>,
 }
 
 impl AcpDialogue {
@@ -87,26 +98,27 @@ impl AcpDialogue {
             permissions: BTreeMap::new(),
             refused: BTreeSet::new(),
             model_failed: false,
+            withdrew: false,
+            lost: BTreeSet::new(),
         }
     }
 
-    fn request(&mut self, kind: Request, method: &str, params: &Value) {
+    fn request(&mut self, kind: Request, request: ClientRequest) {
         self.last_request += 1;
         self.requests.insert(self.last_request, kind);
-        let id = self.last_request;
-        self.transcript.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.transcript.send(&wire::request(self.last_request, request));
     }
 
     fn object(&mut self, value: Value) {
-        match (value["method"].as_str(), value.get("id").cloned()) {
-            (Some("session/update"), None) => self.update(value),
-            (Some("session/request_permission"), Some(id)) => self.ask(&id, &value["params"]),
-            (Some(_), Some(id)) => {
-                // A file or a terminal of the host: never. The agent has its own, inside.
-                let error = json!({ "code": -32601, "message": "not supported" });
-                self.transcript.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        let id = value.get("id").map(wire::decode);
+        match (value["method"].as_str(), id) {
+            (Some(method), None) if method == CLIENT_METHOD_NAMES.session_update => self.update(value),
+            (Some(method), Some(Some(id))) if method == CLIENT_METHOD_NAMES.session_request_permission => {
+                self.ask(id, &value["params"]);
             }
-            (None, Some(id)) => match id.as_u64().and_then(|id| self.requests.remove(&id)) {
+            // A file or a terminal of the host: never. The agent has its own, inside.
+            (Some(_), Some(Some(id))) => self.transcript.send(&wire::refusal(id)),
+            (None, Some(_)) => match value["id"].as_i64().and_then(|id| self.requests.remove(&id)) {
                 Some(request) => self.answer(request, &value),
                 None => self.transcript.unknown(value),
             },
@@ -128,11 +140,15 @@ impl AcpDialogue {
     }
 
     fn failed(&mut self, request: Request, error: &Value) {
-        let told = error["message"].as_str().unwrap_or("a request failed");
+        let told = wire::decode(error).unwrap_or_else(|| {
+            let message = error["message"].as_str().unwrap_or("a request failed");
+            Error::new(ErrorCode::InternalError.into(), message).data(error["data"].clone())
+        });
         // One agent hands on the body that its vendor's server answered.
-        let body: Value = serde_json::from_str(told).unwrap_or_default();
-        let message = body.pointer("/error/message").or(error.pointer("/data/details")).and_then(Value::as_str);
-        let message = message.unwrap_or(told);
+        let body: Value = serde_json::from_str(&told.message).unwrap_or_default();
+        let details = told.data.as_ref().and_then(|data| data.get("details"));
+        let message = body.pointer("/error/message").or(details).and_then(Value::as_str);
+        let message = message.unwrap_or(&told.message);
         self.settle_refused();
         if request == Request::Prompt {
             self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
@@ -167,26 +183,26 @@ impl AcpDialogue {
     }
 
     fn open_session(&mut self) {
-        let mut params = json!({ "cwd": WORKSPACE, "mcpServers": [] });
-        match self.resume.clone() {
+        let request = match self.resume.clone() {
             Some(session) => {
-                params["sessionId"] = json!(session);
                 self.replaying = true;
-                self.request(Request::Session, "session/load", &params);
+                ClientRequest::LoadSessionRequest(LoadSessionRequest::new(session, WORKSPACE))
             }
-            None => self.request(Request::Session, "session/new", &params),
-        }
+            None => ClientRequest::NewSessionRequest(NewSessionRequest::new(WORKSPACE)),
+        };
+        self.request(Request::Session, request);
     }
 
     fn session_opened(&mut self, result: &Value) {
         self.replaying = self.replaying && self.quirks.replays_late;
-        let Some(session) = result["sessionId"].as_str().map(str::to_owned).or_else(|| self.resume.clone()) else {
+        let opened = wire::decode::<NewSessionResponse>(result).map(|opened| opened.session_id.to_string());
+        let Some(session) = opened.or_else(|| self.resume.clone()) else {
             return self.transcript.unknown(result.clone());
         };
         self.transcript.native_session(&session);
         if let Some(mode) = self.quirks.plan_mode.filter(|_| self.mode == PermissionMode::Plan) {
-            let params = json!({ "sessionId": session, "modeId": mode });
-            self.request(Request::Mode, "session/set_mode", &params);
+            let request = SetSessionModeRequest::new(session.clone(), mode);
+            self.request(Request::Mode, ClientRequest::SetSessionModeRequest(request));
         }
         self.session = Some(session);
         self.start_prompts();
@@ -194,25 +210,22 @@ impl AcpDialogue {
 
     /// Hands over what waits, once the agent listens.
     fn start_prompts(&mut self) {
-        while self.session.is_some() && !self.replaying {
+        while let Some(session) = self.session.clone().filter(|_| !self.replaying) {
             let Some(text) = self.prompts.pop_front() else { break };
-            self.start_prompt(&text);
+            let request = PromptRequest::new(session, vec![text.into()]);
+            self.request(Request::Prompt, ClientRequest::PromptRequest(request));
         }
-    }
-
-    fn start_prompt(&mut self, text: &str) {
-        let params = json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": text }] });
-        self.request(Request::Prompt, "session/prompt", &params);
     }
 
     fn prompt_ended(&mut self, result: &Value) {
         self.settle_refused();
-        let outcome = match result["stopReason"].as_str() {
-            Some("cancelled") => TurnOutcome::Interrupted,
-            Some("end_turn") if self.model_failed => TurnOutcome::Failed,
-            Some("end_turn") => TurnOutcome::Completed,
-            reason => {
-                let reason = reason.unwrap_or("no reason");
+        let outcome = match wire::decode::<PromptResponse>(result).map(|ended| ended.stop_reason) {
+            Some(StopReason::Cancelled) => TurnOutcome::Interrupted,
+            Some(StopReason::EndTurn) if self.withdrew => TurnOutcome::Interrupted,
+            Some(StopReason::EndTurn) if self.model_failed => TurnOutcome::Failed,
+            Some(StopReason::EndTurn) => TurnOutcome::Completed,
+            _ => {
+                let reason = result["stopReason"].as_str().unwrap_or("no reason");
                 self.transcript.error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
                 TurnOutcome::Failed
             }
@@ -224,16 +237,17 @@ impl AcpDialogue {
         self.permissions.clear();
         self.refused.clear();
         self.model_failed = false;
+        self.withdrew = false;
         self.transcript.turn_ended(outcome);
     }
 }
 
 impl Dialogue for AcpDialogue {
     fn open(&mut self) -> Vec<Output> {
-        let capabilities = json!({ "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false });
-        let client = json!({ "name": "viv", "version": env!("CARGO_PKG_VERSION") });
-        let params = json!({ "protocolVersion": 1, "clientInfo": client, "clientCapabilities": capabilities });
-        self.request(Request::Initialize, "initialize", &params);
+        let request = InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(ClientCapabilities::new())
+            .client_info(Implementation::new("viv", env!("CARGO_PKG_VERSION")));
+        self.request(Request::Initialize, ClientRequest::InitializeRequest(request));
         self.transcript.take()
     }
 
@@ -261,15 +275,17 @@ impl Dialogue for AcpDialogue {
     }
 
     fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<Output> {
-        // The protocol has no questions: what an agent wants to know, it asks as a permission.
+        // Over this protocol none of the three offers its model a question: two have no such tool here, and the
+        // third would wait for an answer that only its own server takes.
         Vec::new()
     }
 
     fn interrupt(&mut self) -> Vec<Output> {
         if let Some(session) = self.session.as_ref().filter(|_| self.prompts.is_empty()) {
-            let params = json!({ "sessionId": session });
-            self.transcript.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
+            let cancel = CancelNotification::new(session.clone());
+            self.transcript.send(&wire::notification(ClientNotification::CancelNotification(cancel)));
             // The protocol wants every open request answered as cancelled.
+            self.withdrew |= !self.permissions.is_empty();
             self.cancel_permissions();
         } else if !self.prompts.is_empty() {
             self.prompts.clear();

@@ -74,7 +74,10 @@ impl Agent for ClaudeAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(ControlDialogue::new(context, Flavor { error_prefix: None, prompt }))
+        Box::new(ControlDialogue::new(
+            context,
+            Flavor { error_prefix: None, prompt, answer_key: |text, _| text.to_owned() },
+        ))
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Flavor {
     pub(crate) error_prefix: Option<&'static str>,
     /// The line that hands over a prompt to the session of that name.
     pub(crate) prompt: fn(&str, Option<&str>) -> Value,
+    /// Under which name the answer to a question of these words, at this place in its list, is given.
+    pub(crate) answer_key: fn(&str, usize) -> String,
 }
 
 /// The protocol's state for one process.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
-use crate::launch::environment;
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
+use crate::launch::{HOME, environment};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile};
 
 const PACKAGE: Package = Package {
     npm: "@qwen-code/qwen-code",
@@ -33,14 +33,17 @@ impl Agent for QwenAgent {
         Some(&PACKAGE)
     }
 
+    fn skill_root(&self) -> Option<&'static str> {
+        Some("/home/agent/.qwen/skills")
+    }
+
     fn takes_mcp(&self) -> bool {
         true
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
         let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
-        // Without `--bare` every turn asks the model a second time, to remember things.
-        let mut arguments = vec!["--bare", "--input-format", "stream-json", "-o", "stream-json"];
+        let mut arguments = vec!["--input-format", "stream-json", "-o", "stream-json"];
         arguments.extend(["--include-partial-messages", "--approval-mode", native_mode(mode)]);
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
@@ -51,15 +54,30 @@ impl Agent for QwenAgent {
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
             ("OPENAI_API_KEY", Some(&context.token)),
             ("OPENAI_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
-            // Bare as it is, it reads no settings, and would tell its vendor how it is used.
+            // Settings of the workspace would come before those of its home.
             ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
-        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".qwen"]))
+        let path = format!("{HOME}/.qwen/settings.json");
+        let files = vec![PlacedFile { path, content: settings().to_string() }];
+        let plan = PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".qwen"]))?;
+        Ok(LaunchPlan { files, ..plan })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(ControlDialogue::new(context, Flavor { error_prefix: Some("[API Error: "), prompt }))
+        Box::new(ControlDialogue::new(
+            context,
+            Flavor { error_prefix: Some("[API Error: "), prompt, answer_key: |_, place| place.to_string() },
+        ))
     }
+}
+
+/// With `--bare` it would have no settings, and four tools of all it has: no questions, no skills, no new files.
+fn settings() -> Value {
+    json!({
+        "general": { "enableAutoUpdate": false },
+        // Else every turn asks the model a second time, to remember things.
+        "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
+    })
 }
 
 fn prompt(text: &str, session: Option<&str>) -> Value {

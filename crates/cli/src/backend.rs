@@ -11,9 +11,6 @@ use serde::Deserialize;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 
-/// The image that the Dockerfile of this project makes.
-const IMAGE: &str = "localhost/vivarium:latest";
-
 /// A backend, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -64,20 +61,16 @@ pub(crate) fn container(
     config: &Config,
     spawner: &Arc<Spawner>,
 ) -> Result<ContainerBackend, SandboxError> {
-    ContainerBackend::new(settings, Arc::clone(spawner), config.data_dir.join("containers"))
+    ContainerBackend::new(settings, Arc::clone(spawner), scratch(config))
 }
 
 /// How an engine is used: where it listens by custom, unless the configuration says.
 pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSection) -> ContainerSettings {
-    let own = |path: &str| config.runtime_dir.as_ref().map(|directory| directory.join(path));
-    let usual = match kind {
-        EngineKind::Docker => [Some(PathBuf::from("/var/run/docker.sock")), own("docker.sock")],
-        EngineKind::Podman => [Some(PathBuf::from("/run/podman/podman.sock")), own("podman/podman.sock")],
-    };
+    let usual = ContainerSettings::usual(kind, config.runtime_dir.as_deref());
     ContainerSettings {
         kind,
-        sockets: section.socket.clone().map_or_else(|| usual.into_iter().flatten().collect(), |socket| vec![socket]),
-        image: section.image.clone().unwrap_or_else(|| IMAGE.to_owned()),
+        sockets: section.socket.clone().map_or(usual.sockets, |socket| vec![socket]),
+        image: section.image.clone().unwrap_or(usual.image),
         entrypoint: section.entrypoint.clone(),
         runtime: section.runtime.clone(),
         pull: section.pull,
@@ -86,15 +79,11 @@ pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSecti
 
 /// The jail; where this machine does not let it be made, Podman, then Docker.
 fn first_that_works(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn Backend>, SandboxError> {
-    let jail: Arc<dyn Backend> = Arc::new(JailBackend::new(Arc::clone(spawner))?);
-    // Engines that do not run are no choice, and would only lengthen the message.
-    let listening = [EngineKind::Podman, EngineKind::Docker].into_iter().filter_map(|kind| {
-        let settings = settings(kind, config, &config.file.sandbox);
-        settings.sockets.iter().any(|socket| socket.exists()).then_some(settings)
-    });
-    let engines = listening
-        .map(|settings| container(settings, config, spawner).map(|backend| Arc::new(backend) as Arc<dyn Backend>));
-    let mut backends = vec![jail];
-    backends.extend(engines.collect::<Result<Vec<_>, _>>()?);
-    Ok(Arc::new(FirstThatWorks::of(backends)))
+    let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| settings(kind, config, &config.file.sandbox));
+    Ok(Arc::new(FirstThatWorks::here(spawner, engines, &scratch(config))?))
+}
+
+/// Where containers are given what they need.
+fn scratch(config: &Config) -> PathBuf {
+    config.data_dir.join("containers")
 }

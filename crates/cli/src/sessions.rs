@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::{Code, Event, EventBody, PolicyEffective, SessionInfo};
-use store::{JournalReader, SessionIndex, SystemClock};
+use protocol::{Code, Event, EventBody, PolicyEffective, SessionId, SessionInfo};
+use store::{DataDir, JournalReader, SessionIndex, SystemClock};
 
 use crate::args::{LogsArguments, SessionsCommand};
 use crate::config::Config;
@@ -34,59 +34,36 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let directory = host::data_dir(&config)?;
-    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
-    let find = |reference: &str| -> Result<SessionInfo, Failure> { Ok(index.find(reference)?.info) };
+    let desk = Desk::open(&config, json)?;
+    let Desk { directory, index, .. } = &desk;
     match command {
-        SessionsCommand::Ls { limit } => {
-            let page = index.list(None, limit)?;
-            let sessions: Vec<_> = page.sessions.into_iter().map(|record| record.info).collect();
-            print(&list::table(&sessions, json)?)?;
-        }
-        SessionsCommand::Show { session } => print(&list::card(&find(&session)?, json)?)?,
+        SessionsCommand::Ls { limit } => desk.list(limit)?,
+        SessionsCommand::Show { session } => print(&list::card(&desk.find(&session)?, json)?)?,
         SessionsCommand::Events { session, after, follow } => {
-            let session = find(&session)?.session_id;
-            watch::events(&directory, &index, &session, watch::Wanted { after, follow, kinds: Vec::new() }, json)
-                .await?;
+            desk.events(&session, watch::Wanted { after, follow, kinds: Vec::new() }).await?;
         }
-        SessionsCommand::Diff { session, stat } => {
-            let session = find(&session)?.session_id;
-            print(&match (json, stat) {
-                (true, _) => diff::json(&config, &session)?,
-                (_, true) => diff::stat(&config, &session)?,
-                _ => diff::render(&config, &session)?,
-            })?;
-        }
+        SessionsCommand::Diff { session, stat } => desk.diff(&session, stat)?,
         SessionsCommand::Apply { session, paths, policy, finish, undo } => {
-            let session = find(&session)?;
             let step = match (finish, undo) {
                 (true, _) => apply::Step::Finish,
                 (_, true) => apply::Step::Undo,
                 _ => apply::Step::Apply { paths, policy },
             };
-            print(&apply::carry_out(&config, &session, step, json)?)?;
+            print(&apply::carry_out(&config, &desk.find(&session)?, step, json)?)?;
         }
-        SessionsCommand::Discard { session } => {
-            let session = find(&session)?.session_id;
-            sandbox::discard(&directory.changes(&session)).map_err(|error| diff::unreadable(&session, &error))?;
-        }
-        SessionsCommand::Attach { session } => return reach::attach(&directory, &index.find(&session)?, json).await,
-        SessionsCommand::Send { session, message } => {
-            reach::send(&directory, &index.find(&session)?, &message).await?;
-        }
-        SessionsCommand::Fork { session, title } => {
-            reach::fork(&directory, &index.find(&session)?, title, json).await?;
-        }
+        SessionsCommand::Discard { session } => desk.discard(&session)?,
+        SessionsCommand::Attach { session } => return reach::attach(directory, &index.find(&session)?, json).await,
+        SessionsCommand::Send { session, message } => reach::send(directory, &index.find(&session)?, &message).await?,
+        SessionsCommand::Fork { session, title } => reach::fork(directory, &index.find(&session)?, title, json).await?,
         SessionsCommand::Export { session, output } => {
-            keep::export(&find(&session)?.session_id, &output, &config, spawner, json).await?;
+            keep::export(&desk.id(&session)?, &output, &config, spawner, json).await?;
         }
         SessionsCommand::Import { file } => {
             let session = keep::import(&file, &config, spawner, json).await?;
             print(&list::card(&session, json)?)?;
         }
         SessionsCommand::Rm { sessions } => {
-            let ids =
-                sessions.iter().map(|session| Ok(find(session)?.session_id)).collect::<Result<Vec<_>, Failure>>()?;
+            let ids = sessions.iter().map(|session| desk.id(session)).collect::<Result<Vec<_>, _>>()?;
             keep::remove(&ids, &config, spawner, json).await?;
         }
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
@@ -94,12 +71,61 @@ pub(crate) async fn carry_out(
     Ok(ExitCode::SUCCESS)
 }
 
+/// The sessions of a data directory, as one command looks at them.
+struct Desk<'a> {
+    config: &'a Config,
+    directory: DataDir,
+    index: SessionIndex,
+    json: bool,
+}
+
+impl<'a> Desk<'a> {
+    fn open(config: &'a Config, json: bool) -> Result<Self, Failure> {
+        let directory = host::data_dir(config)?;
+        let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
+        Ok(Self { config, directory, index, json })
+    }
+
+    /// The session that a person calls so.
+    fn find(&self, reference: &str) -> Result<SessionInfo, Failure> {
+        Ok(self.index.find(reference)?.info)
+    }
+
+    fn id(&self, reference: &str) -> Result<SessionId, Failure> {
+        Ok(self.find(reference)?.session_id)
+    }
+
+    fn list(&self, limit: usize) -> Result<(), Failure> {
+        let page = self.index.list(None, limit)?;
+        let sessions: Vec<_> = page.sessions.into_iter().map(|record| record.info).collect();
+        print(&list::table(&sessions, self.json)?)
+    }
+
+    async fn events(&self, reference: &str, wanted: watch::Wanted) -> Result<(), Failure> {
+        let session = self.id(reference)?;
+        watch::events(&self.directory, &self.index, &session, wanted, self.json).await
+    }
+
+    fn diff(&self, reference: &str, stat: bool) -> Result<(), Failure> {
+        let session = self.id(reference)?;
+        print(&match (self.json, stat) {
+            (true, _) => diff::json(self.config, &session)?,
+            (_, true) => diff::stat(self.config, &session)?,
+            _ => diff::render(self.config, &session)?,
+        })
+    }
+
+    fn discard(&self, reference: &str) -> Result<(), Failure> {
+        let session = self.id(reference)?;
+        sandbox::discard(&self.directory.changes(&session)).map_err(|error| diff::unreadable(&session, &error))
+    }
+}
+
 /// Carries out `viv policy explain --session S`: what held when its sandbox was last made.
 pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let directory = host::data_dir(config)?;
-    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
-    let session = index.find(reference)?.info.session_id;
-    let reader = JournalReader::open(directory.journal(&session), session.clone())?;
+    let desk = Desk::open(config, json)?;
+    let session = desk.id(reference)?;
+    let reader = JournalReader::open(desk.directory.journal(&session), session.clone())?;
     let (mut effective, mut seen) = (None, 0);
     loop {
         let page = reader.after(seen, PAGE)?;
@@ -124,10 +150,7 @@ fn told_policy(event: Event) -> Option<PolicyEffective> {
 
 /// Carries out `viv logs`.
 pub(crate) async fn logs(arguments: LogsArguments, config: Config, json: bool) -> Result<ExitCode, Failure> {
-    let directory = host::data_dir(&config)?;
-    let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
-    let session = index.find(&arguments.session)?.info.session_id;
     let wanted = watch::Wanted { after: 0, follow: arguments.follow, kinds: arguments.kind };
-    watch::events(&directory, &index, &session, wanted, json).await?;
+    Desk::open(&config, json)?.events(&arguments.session, wanted).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -83,6 +83,7 @@ impl<W: Write> Agent<W> {
                 Ok(self.voice.raw(b"not json\n\xff\xfe\xfd\n[1,2]\n\"text\"\nnull\n{\"type\":7}\n\n{}\n")?)
             }
             Action::Bigline => self.bigline(command.number(10 * 1024 * 1024)),
+            Action::Memory => self.take_memory(command.number(64 * 1024 * 1024)),
             Action::Hang => Err(Stop::Ending(Ending::Hang)),
             Action::Exit => Err(Stop::Ending(Ending::Exit(command.number(1)))),
             Action::End => self.end(),
@@ -210,6 +211,13 @@ impl<W: Write> Agent<W> {
             left -= now;
         }
         Ok(self.voice.raw(b"\n")?)
+    }
+
+    fn take_memory(&mut self, bytes: usize) -> Result<(), Stop> {
+        // Not zeros, which the kernel would promise without giving them.
+        let taken = std::hint::black_box(vec![1_u8; bytes]);
+        self.voice.speak([format!("I hold {} bytes.", taken.len()).as_str()])?;
+        Ok(())
     }
 
     fn end(&mut self) -> Result<(), Stop> {

@@ -26,6 +26,7 @@ pub(crate) enum Action {
     Flood,
     Garbage,
     Bigline,
+    Memory,
     Crash,
     Hang,
     Exit,
@@ -57,6 +58,7 @@ pub(crate) const TABLE: &[(&str, Action, &str)] = &[
     ("flood", Action::Flood, "N deltas (1000) as fast as they go"),
     ("garbage", Action::Garbage, "lines that are neither JSON nor UTF-8"),
     ("bigline", Action::Bigline, "one line of N bytes (10485760)"),
+    ("memory", Action::Memory, "takes N bytes of memory (67108864) and uses them"),
     ("crash", Action::Crash, "aborts the process"),
     ("hang", Action::Hang, "lives on and hears nothing any more"),
     ("exit", Action::Exit, "ends the process with code N (1) in the middle of the turn"),
@@ -105,6 +107,7 @@ impl Action {
                 | Self::Flood
                 | Self::Garbage
                 | Self::Bigline
+                | Self::Memory
                 | Self::Crash
                 | Self::Hang
                 | Self::Exit

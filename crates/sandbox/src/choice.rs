@@ -1,8 +1,13 @@
 //! The first of several backends that this machine lets work.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Backend, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
+use jail::Spawner;
+
+use crate::{
+    Backend, ContainerBackend, ContainerSettings, JailBackend, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+};
 
 /// Tries backends in turn, until one of them has made a sandbox; from then on it is that one.
 ///
@@ -16,6 +21,21 @@ impl FirstThatWorks {
     /// Of these, the best first.
     pub fn of(backends: Vec<Arc<dyn Backend>>) -> Self {
         Self { backends, chosen: OnceLock::new() }
+    }
+
+    /// The jail; where this machine does not let it be made, the first of `engines` that does. What containers are
+    /// given is kept under `scratch`.
+    pub fn here(
+        spawner: &Arc<Spawner>,
+        engines: impl IntoIterator<Item = ContainerSettings>,
+        scratch: &Path,
+    ) -> Result<Self, SandboxError> {
+        let mut backends: Vec<Arc<dyn Backend>> = vec![Arc::new(JailBackend::new(Arc::clone(spawner))?)];
+        // Engines that do not run are no choice, and would only lengthen the message.
+        for settings in engines.into_iter().filter(ContainerSettings::is_listening) {
+            backends.push(Arc::new(ContainerBackend::new(settings, Arc::clone(spawner), scratch.to_owned())?));
+        }
+        Ok(Self::of(backends))
     }
 
     async fn try_all(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {

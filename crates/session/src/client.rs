@@ -33,8 +33,8 @@ use terms::Terms;
 
 /// Runs goals with one agent, one policy and one model behind the gateway. Cheap to clone: all clones are the same.
 ///
-/// The sandbox is the jail unless another was named; where the jail does not work, goals fail and say what is
-/// missing. Success is what the agent itself says of its turn.
+/// Unless another sandbox was named it is the first that works of the jail, Podman and Docker; where none works, goals
+/// fail and say what is missing. Success is what the agent itself says of its turn.
 ///
 /// # Examples
 ///

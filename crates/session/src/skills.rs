@@ -202,7 +202,10 @@ impl Source {
         }
         match self.kind {
             _ if folder.is_dir() => Ok(()),
-            SourceKind::Github => github::fetch(&address, way, folder).await,
+            SourceKind::Github => {
+                let tls = gateway::trust(&[]).map_err(|error| self.unfetched(&error))?;
+                github::fetch(&address, way, tls, folder).await
+            }
             _ => git::fetch(&address, self.reference.as_deref(), folder, way).await,
         }
     }
@@ -211,9 +214,11 @@ impl Source {
         if self.reference.is_some() || !Path::new(&self.place).is_absolute() {
             return Err(SkillError::Unusable(self.place.clone()));
         }
-        Path::new(&self.place)
-            .canonicalize()
-            .map_err(|error| SkillError::Fetch { source_name: self.place.clone(), why: error.to_string() })
+        Path::new(&self.place).canonicalize().map_err(|error| self.unfetched(&error))
+    }
+
+    fn unfetched(&self, error: &std::io::Error) -> SkillError {
+        SkillError::Fetch { source_name: self.place.clone(), why: error.to_string() }
     }
 }
 

@@ -44,7 +44,7 @@ impl Player {
     /// The mode in which it asks questions; none where it has no questions.
     pub(crate) fn asking_mode(&self) -> Option<&'static str> {
         match self.agent {
-            "mock" | "claude" => Some("default"),
+            "mock" | "claude" | "qwen" => Some("default"),
             // The model is offered the question only while it plans.
             "codex" => Some("plan"),
             _ => None,
@@ -91,10 +91,11 @@ impl Player {
         let option = |label: &str| json!({"label": label, "description": format!("the {label} one")});
         let options = json!([option("Red"), option("Blue")]);
         match self.agent {
-            "claude" => {
+            "claude" | "qwen" => {
                 let question =
                     json!({"question": "Which colour?", "header": "Pick", "multiSelect": false, "options": options});
-                tool("AskUserQuestion", json!({"questions": [question]}))
+                let name = if self.agent == "qwen" { "ask_user_question" } else { "AskUserQuestion" };
+                tool(name, json!({"questions": [question]}))
             }
             "codex" => {
                 let question =

@@ -13,6 +13,7 @@ mod cast;
 mod ending;
 mod equipping;
 mod failing;
+mod first_use;
 mod replaying;
 mod script;
 mod shape;
@@ -66,6 +67,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         };
     }
     trials![
+        first_use::it_runs_from_an_empty_data_directory,
         talking::it_answers_and_remembers,
         talking::it_goes_on_after_a_restart,
         talking::a_huge_answer_arrives_whole,

@@ -35,6 +35,11 @@ pub(crate) const MUCH_CHARS: usize = 200_000;
 
 /// The model for one agent.
 pub(crate) fn model(player: &Player) -> Scripted {
+    Scripted::new(Script::parse(&text(player)).unwrap())
+}
+
+/// What the model for one agent plays.
+pub(crate) fn text(player: &Player) -> String {
     // What it prints is nowhere in what is typed.
     let command = format!("touch {TRACE}; printf 'conformance-%d\\n' 42; readlink /proc/self/ns/pid");
     let rules = json!([
@@ -58,8 +63,7 @@ pub(crate) fn model(player: &Player) -> Scripted {
         rule(say::HANG, json!({}), json!([{"text": "Hm."}, "hang"])),
         {"answer": [{"text": "You said: ${prompt}"}]},
     ]);
-    let script = json!({"version": 1, "rules": rules});
-    Scripted::new(Script::parse(&script.to_string()).unwrap())
+    json!({"version": 1, "rules": rules}).to_string()
 }
 
 /// A long text in which nothing comes twice: some agents take that for a model that runs in circles.

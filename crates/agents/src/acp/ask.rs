@@ -1,82 +1,106 @@
 //! `session/request_permission`: options to choose from, each of a kind.
 
+use agent_client_protocol_schema::{
+    PermissionOptionId, PermissionOptionKind, RequestId, RequestPermissionOutcome, RequestPermissionResponse,
+    SelectedPermissionOutcome, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
 use protocol::{PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
-use super::AcpDialogue;
+use super::{AcpDialogue, call, wire};
 use crate::PermissionMode;
 
 /// A request of the agent that waits for our answer.
 #[derive(Debug)]
 pub(super) struct Asked {
-    id: Value,
+    id: RequestId,
     call: String,
-    options: Vec<Value>,
+    offers: Vec<Offer>,
+}
+
+/// What we read of an option: its name is for people, who see it in the metadata.
+#[derive(Debug)]
+struct Offer {
+    id: PermissionOptionId,
+    kind: PermissionOptionKind,
 }
 
 impl AcpDialogue {
-    pub(super) fn ask(&mut self, id: &Value, params: &Value) {
-        let call = &params["toolCall"];
-        let call_id = call["toolCallId"].as_str().unwrap_or_default().to_owned();
+    pub(super) fn ask(&mut self, id: RequestId, params: &Value) {
+        let asked_for = &params["toolCall"];
+        // Whatever it is about, it must be asked and answered: the agent waits.
+        let call = wire::decode::<ToolCallUpdate>(asked_for)
+            .unwrap_or_else(|| ToolCallUpdate::new(String::new(), ToolCallUpdateFields::new()));
+        self.keep_lost("request_permission", asked_for, &call);
         // One agent tells of a call here for the first time.
-        self.begin_call(&call_id, call);
-        let options = params["options"].as_array().cloned().unwrap_or_default();
-        let action = call["kind"].as_str().unwrap_or("other");
-        let asked = Asked { id: id.clone(), call: call_id, options };
+        self.begin_call(&call);
+        let options = params["options"].as_array().into_iter().flatten();
+        let asked =
+            Asked { id, call: call.tool_call_id.to_string(), offers: options.filter_map(Offer::read).collect() };
+        let kind = call.fields.kind.unwrap_or_default();
         // The mode is kept here and not by the agent's own switches, which differ and drift.
         let free =
-            self.mode == PermissionMode::Bypass || (self.mode == PermissionMode::AcceptEdits && action == "edit");
-        if let Some(option) = asked.choose(&["allow_once"]).filter(|_| free) {
-            let outcome = json!({ "outcome": "selected", "optionId": option });
-            return self.reply(&asked.id, &outcome);
+            self.mode == PermissionMode::Bypass || (self.mode == PermissionMode::AcceptEdits && kind == ToolKind::Edit);
+        if let Some(option) = asked.choose(&[PermissionOptionKind::AllowOnce]).filter(|_| free) {
+            return self.reply(asked.id, selected(option));
         }
+        let action = call::word(&kind);
         let metadata = json!({
             "tool": action,
-            "title": call["title"],
-            "input": call["rawInput"],
+            "title": asked_for["title"],
+            "input": asked_for["rawInput"],
             "call_id": asked.call,
-            "options": asked.options,
+            "options": params["options"],
         });
-        let permission = self.transcript.permission(action, metadata);
+        let permission = self.transcript.permission(&action, metadata);
         self.permissions.insert(permission, asked);
     }
 
     pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
+        use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;
         };
-        let wanted: &[&str] = match reply {
-            PermissionReply::Once => &["allow_once"],
-            PermissionReply::Always => &["allow_always", "allow_once"],
-            PermissionReply::Reject => &["reject_once", "reject_always"],
+        let wanted: &[PermissionOptionKind] = match reply {
+            PermissionReply::Once => &[AllowOnce],
+            PermissionReply::Always => &[AllowAlways, AllowOnce],
+            PermissionReply::Reject => &[RejectOnce, RejectAlways],
         };
-        let outcome = match asked.choose(wanted) {
-            Some(option) => json!({ "outcome": "selected", "optionId": option }),
-            // Nothing on offer says what the person said; doing nothing is the only safe reading.
-            None => json!({ "outcome": "cancelled" }),
-        };
+        // Where nothing on offer says what the person said, doing nothing is the only safe reading.
+        let outcome = asked.choose(wanted).map_or(RequestPermissionOutcome::Cancelled, selected);
         if reply == PermissionReply::Reject {
             self.refused.insert(asked.call);
         }
-        self.reply(&asked.id, &outcome);
+        self.reply(asked.id, outcome);
     }
 
     pub(super) fn cancel_permissions(&mut self) {
         for (id, asked) in std::mem::take(&mut self.permissions) {
-            self.reply(&asked.id, &json!({ "outcome": "cancelled" }));
+            self.reply(asked.id, RequestPermissionOutcome::Cancelled);
             self.transcript.withdraw_permission(&id);
         }
     }
 
-    fn reply(&mut self, id: &Value, outcome: &Value) {
-        self.transcript.send(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": outcome } }));
+    fn reply(&mut self, id: RequestId, outcome: RequestPermissionOutcome) {
+        self.transcript.send(&wire::permission(id, RequestPermissionResponse::new(outcome)));
     }
 }
 
 impl Asked {
     /// The option of the first kind in `wanted` that is on offer.
-    fn choose(&self, wanted: &[&str]) -> Option<&Value> {
-        let of_kind = |kind: &&str| self.options.iter().find(|option| option["kind"] == **kind);
-        wanted.iter().find_map(of_kind).map(|option| &option["optionId"])
+    fn choose(&self, wanted: &[PermissionOptionKind]) -> Option<PermissionOptionId> {
+        let of_kind = |kind: &PermissionOptionKind| self.offers.iter().find(|offer| offer.kind == *kind);
+        wanted.iter().find_map(of_kind).map(|offer| offer.id.clone())
     }
+}
+
+impl Offer {
+    /// One of a kind that we do not know is no offer: it is never chosen.
+    fn read(option: &Value) -> Option<Self> {
+        Some(Self { id: wire::decode(&option["optionId"])?, kind: wire::decode(&option["kind"])? })
+    }
+}
+
+fn selected(option: PermissionOptionId) -> RequestPermissionOutcome {
+    RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option))
 }

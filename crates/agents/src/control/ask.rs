@@ -90,7 +90,7 @@ impl ControlDialogue {
             None => deny("the person did not answer"),
             Some(answers) if asked.input["questions"].is_array() => {
                 let mut input = asked.input.clone();
-                input["answers"] = by_question(&asked.input["questions"], answers);
+                input["answers"] = self.by_question(&asked.input["questions"], answers);
                 allow(&input)
             }
             Some(answers) => match answers.concat().join(", ") {
@@ -99,6 +99,17 @@ impl ControlDialogue {
             },
         };
         self.respond(&asked.request_id, &response);
+    }
+
+    /// Each answer under the name of its question, as the tool wants them.
+    fn by_question(&self, questions: &Value, answers: &[Vec<String>]) -> Value {
+        let texts = questions.as_array().into_iter().flatten().map(|question| question["question"].as_str());
+        let given = texts.zip(answers).enumerate();
+        given
+            .filter_map(|(place, (text, answer))| {
+                Some(((self.flavor.answer_key)(text?, place), json!(answer.join(", "))))
+            })
+            .collect()
     }
 
     pub(super) fn control_cancel(&mut self, value: &Value) {
@@ -137,10 +148,4 @@ fn allow(input: &Value) -> Value {
 
 fn deny(message: &str) -> Value {
     json!({ "behavior": "deny", "message": message })
-}
-
-/// Answers under the text of their question, as the tool wants them.
-fn by_question(questions: &Value, answers: &[Vec<String>]) -> Value {
-    let texts = questions.as_array().into_iter().flatten().filter_map(|question| question["question"].as_str());
-    texts.zip(answers).map(|(text, answer)| (text.to_owned(), json!(answer.join(", ")))).collect()
 }

@@ -4,7 +4,10 @@
 mod any_lines;
 #[cfg(test)]
 mod capability;
+#[cfg(test)]
 mod damage;
+#[cfg(test)]
+mod drift;
 #[cfg(test)]
 mod launch;
 #[cfg(test)]

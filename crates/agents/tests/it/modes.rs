@@ -1,7 +1,7 @@
 //! Modes that a dialogue keeps in the agent's place, and answers that last.
 
 use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
-use protocol::{EventBody, PermissionId, PermissionReply, TurnOutcome};
+use protocol::{EventBody, PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
 fn dialogue(agent: &str, mode: &str) -> Box<dyn Dialogue> {
@@ -66,6 +66,21 @@ fn over_acp_each_answer_takes_the_option_of_its_kind() {
         assert_eq!(sent(&outputs)[0]["result"]["outcome"]["optionId"], option);
         assert_eq!(dialogue.permission(&PermissionId::numbered(1, 1), reply), []);
     }
+}
+
+#[test]
+fn over_acp_a_turn_whose_question_was_withdrawn_is_not_completed() {
+    let answer = |id: u8, result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
+    let mut dialogue = dialogue("copilot", "default");
+    dialogue.open();
+    dialogue.line(answer(1, json!({})).as_bytes());
+    dialogue.line(answer(2, json!({ "sessionId": "s" })).as_bytes());
+    dialogue.prompt(&Prompt::text("go"));
+    dialogue.line(acp_request("execute").as_bytes());
+    dialogue.interrupt();
+    // One agent now and then takes the withdrawal for a no, and ends as after any other.
+    let outputs = dialogue.line(answer(3, json!({ "stopReason": "end_turn" })).as_bytes());
+    assert!(outputs.contains(&Output::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
 }
 
 #[test]
@@ -230,4 +245,18 @@ fn codex_is_stopped_as_soon_as_its_turn_has_a_name() {
     let lines = sent(&dialogue.line(br#"{"id":3,"result":{"turn":{"id":"u"}}}"#));
     assert_eq!(lines[0]["method"], "turn/interrupt");
     assert_eq!(lines[0]["params"], json!({ "threadId": "t", "turnId": "u" }));
+}
+
+#[test]
+fn over_the_control_protocol_an_answer_stands_under_the_name_its_agent_looks_for() {
+    for (agent, tool, key) in [("claude", "AskUserQuestion", "Which colour?"), ("qwen", "ask_user_question", "0")] {
+        let mut dialogue = dialogue(agent, "default");
+        let question = json!({ "question": "Which colour?", "options": [{ "label": "Red" }, { "label": "Blue" }] });
+        let request = json!({ "subtype": "can_use_tool", "tool_name": tool, "input": { "questions": [question] } });
+        let line = json!({ "type": "control_request", "request_id": "r", "request": request });
+        dialogue.line(line.to_string().as_bytes());
+        let answered = dialogue.question(&QuestionId::numbered(1, 1), Some(&[vec!["Blue".to_owned()]]));
+        let input = &sent(&answered)[0]["response"]["response"]["updatedInput"];
+        assert_eq!(input["answers"], json!({ key: "Blue" }), "{agent}");
+    }
 }

@@ -40,7 +40,7 @@ impl Left<'_> {
     /// Does to the changes what was wished.
     pub(super) async fn settle(&self, wish: OnFinish, ending: Ending) -> Result<Settled, Failure> {
         let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
-        if wish == OnFinish::Keep || !directory.exists() {
+        if !directory.exists() {
             return Ok(Settled::Kept);
         }
         match wish {
@@ -51,15 +51,24 @@ impl Left<'_> {
             }
             OnFinish::Ask if matches!(ending, Ending::Turn(_)) => self.ask().await,
             OnFinish::Discard => self.discard(),
-            OnFinish::Keep | OnFinish::Ask => Ok(Settled::Kept),
+            OnFinish::Keep => self.tell().map(|_| Settled::Kept),
+            OnFinish::Ask => Ok(Settled::Kept),
         }
     }
 
+    /// Shows what was changed; false when nothing was.
+    fn tell(&self) -> Result<bool, Failure> {
+        let changed = diff::open(self.config, &self.session.session_id)?.changes().len() > 0;
+        if changed {
+            anstream::eprint!("{}", diff::stat(self.config, &self.session.session_id)?);
+        }
+        Ok(changed)
+    }
+
     async fn ask(&self) -> Result<Settled, Failure> {
-        if diff::open(self.config, &self.session.session_id)?.changes().len() == 0 {
+        if !self.tell()? {
             return Ok(Settled::Kept);
         }
-        anstream::eprint!("{}", diff::stat(self.config, &self.session.session_id)?);
         match ask("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
             "a" | "apply" => self.apply(),
             "d" | "discard" => self.discard(),

@@ -35,6 +35,7 @@ fn each_item_can_be_had_on_demand() {
         "/unparsed",
         "/slow 2",
         "/garbage",
+        "/memory 4096",
     ] {
         check(command, &[]);
     }

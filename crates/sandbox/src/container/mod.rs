@@ -13,7 +13,7 @@ mod place;
 mod words;
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -38,6 +38,9 @@ const START: Duration = Duration::from_secs(60);
 /// Places whose content is the image's: a policy that lets them be read means those.
 const OF_THE_IMAGE: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
 
+/// The image that the Dockerfile of this project makes.
+const IMAGE: &str = "localhost/vivarium:latest";
+
 /// Which engine to use, and for what.
 #[derive(Debug, Clone)]
 pub struct ContainerSettings {
@@ -53,6 +56,25 @@ pub struct ContainerSettings {
     pub runtime: Option<String>,
     /// Whether an image that is not there is fetched.
     pub pull: bool,
+}
+
+impl ContainerSettings {
+    /// An engine where it listens by custom, for everybody and below `runtime_dir` for one user, with the image that
+    /// the Dockerfile of this project makes.
+    pub fn usual(kind: EngineKind, runtime_dir: Option<&Path>) -> Self {
+        let (everybody, own) = match kind {
+            EngineKind::Docker => ("/var/run/docker.sock", "docker.sock"),
+            EngineKind::Podman => ("/run/podman/podman.sock", "podman/podman.sock"),
+        };
+        let own = runtime_dir.map(|directory| directory.join(own));
+        let sockets = std::iter::once(PathBuf::from(everybody)).chain(own).collect();
+        Self { kind, sockets, image: IMAGE.to_owned(), entrypoint: Vec::new(), runtime: None, pull: false }
+    }
+
+    /// Whether an engine seems to run there.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.exists())
+    }
 }
 
 /// Makes sandboxes with a container engine.

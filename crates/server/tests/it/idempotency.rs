@@ -1,5 +1,7 @@
 //! A named request is done once: sent again, over a lost answer, after kill -9.
 
+use std::path::{Path, PathBuf};
+
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -153,32 +155,50 @@ async fn an_answer_survives_a_restart() {
     assert_eq!(send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"claude"}"#).await.status, 422);
 }
 
+/// A request that carries its key.
+#[derive(Clone)]
+struct Keyed {
+    path: &'static str,
+    key: String,
+    body: String,
+}
+
+impl Keyed {
+    /// Sends it to the server of `directory`; the whole answer.
+    async fn send(self, directory: PathBuf) -> std::io::Result<String> {
+        let Self { path, key, body } = self;
+        let mut stream = UnixStream::connect(socket(&directory)).await?;
+        let head = format!("POST {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json");
+        let head = format!("{head}\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    /// Sends it twice: it is done now, if it was not before, and the second time is told from the record.
+    async fn settle(self, directory: &Path) -> Value {
+        let first = self.clone().send(directory.to_owned()).await.unwrap();
+        let second = self.clone().send(directory.to_owned()).await.unwrap();
+        assert!(first.starts_with("HTTP/1.0 20"), "{}: {first}", self.key);
+        assert!(second.contains("idempotency-replayed: true"), "{}: {second}", self.key);
+        serde_json::from_str(first.split_once("\r\n\r\n").unwrap().1).unwrap_or_default()
+    }
+}
+
 /// The server is killed at many points of a request; sent again to the next server, it succeeds, and is done once.
 async fn what_was_broken_off_by_a_kill_is_found_and_not_done_twice() {
     let directory = tempfile::tempdir().unwrap();
-    let post = |path: String, key: String, body: String| {
-        let socket = socket(directory.path());
-        async move {
-            let mut stream = UnixStream::connect(socket).await?;
-            let head = format!("POST {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json");
-            let head = format!("{head}\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n", body.len());
-            stream.write_all(format!("{head}{body}").as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            std::io::Result::Ok(answer)
-        }
-    };
     let mut server = start(directory.path()).await;
-    post("/v1/sessions/parent".to_owned(), "parent".to_owned(), r#"{"agent":"mock"}"#.to_owned()).await.unwrap();
+    let parent =
+        Keyed { path: "/v1/sessions/parent", key: "parent".to_owned(), body: r#"{"agent":"mock"}"#.to_owned() };
+    parent.send(directory.path().to_owned()).await.unwrap();
     let mut forks = Vec::new();
     for round in 0..12_u64 {
-        let fork = ("/v1/sessions/parent/fork".to_owned(), format!("fork{round}"), String::new());
-        let message = json!({"message": format!("/echo {round}")}).to_string();
-        let message = ("/v1/sessions/parent/messages".to_owned(), format!("message{round}"), message);
-        let calls = [
-            tokio::spawn(post(fork.0.clone(), fork.1.clone(), fork.2.clone())),
-            tokio::spawn(post(message.0.clone(), message.1.clone(), message.2.clone())),
-        ];
+        let fork = Keyed { path: "/v1/sessions/parent/fork", key: format!("fork{round}"), body: String::new() };
+        let body = json!({"message": format!("/echo {round}")}).to_string();
+        let message = Keyed { path: "/v1/sessions/parent/messages", key: format!("message{round}"), body };
+        let calls = [&fork, &message].map(|call| tokio::spawn(call.clone().send(directory.path().to_owned())));
         // At any point of them, also before and after.
         tokio::time::sleep(std::time::Duration::from_micros(round * 1700)).await;
         server.kill();
@@ -186,39 +206,30 @@ async fn what_was_broken_off_by_a_kill_is_found_and_not_done_twice() {
             let _ = call.await.unwrap();
         }
         server = start(directory.path()).await;
-        for (path, key, body) in [fork, message] {
-            let (first, second) = (
-                post(path.clone(), key.clone(), body.clone()).await.unwrap(),
-                post(path, key.clone(), body).await.unwrap(),
-            );
-            assert!(first.starts_with("HTTP/1.0 20"), "{key}: {first}");
-            assert!(second.contains("idempotency-replayed: true"), "{key}: {second}");
-            if key.starts_with("fork") {
-                let body = first.split_once("\r\n\r\n").unwrap().1;
-                forks.push(serde_json::from_str::<Value>(body).unwrap()["sessionId"].as_str().unwrap().to_owned());
-            }
-        }
+        forks.push(fork.settle(directory.path()).await["sessionId"].as_str().unwrap().to_owned());
+        message.settle(directory.path()).await;
     }
     server.kill();
     let stage = Stage::on(directory, config());
     stage.sessions.recover().await.unwrap();
-    let list = stage.client.get("/v1/sessions").await.json();
-    let mut sessions: Vec<String> = list["sessions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|session| session["sessionId"].as_str().unwrap().to_owned())
-        .collect();
     forks.push("parent".to_owned());
-    sessions.sort();
-    forks.sort();
-    assert_eq!(sessions, forks, "a fork was made twice, or is gone");
+    check_each_once(&stage, forks).await;
+}
+
+/// The sessions are `expected`, and no message was taken twice.
+async fn check_each_once(stage: &Stage, mut expected: Vec<String>) {
+    let list = stage.client.get("/v1/sessions").await.json();
+    let listed = list["sessions"].as_array().unwrap().iter();
+    let mut sessions: Vec<&str> = listed.map(|session| session["sessionId"].as_str().unwrap()).collect();
+    sessions.sort_unstable();
+    expected.sort();
+    assert_eq!(sessions, expected, "a fork was made twice, or is gone");
     let page = stage.client.get("/v1/sessions/parent/events?limit=10000").await.json();
     let turns = page["events"].as_array().unwrap().iter().filter(|event| event["type"] == "turn.started");
-    let mut names: Vec<String> =
-        turns.map(|event| event["data"]["metadata"]["client_message_id"].as_str().unwrap().to_owned()).collect();
+    let mut names: Vec<&str> =
+        turns.map(|event| event["data"]["metadata"]["client_message_id"].as_str().unwrap()).collect();
     let count = names.len();
-    names.sort();
+    names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count, "a message was taken twice");
 }

@@ -1,11 +1,13 @@
 //! What a client is made of, and why it cannot be made.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gateway::{PriceTableError, Prices, ScriptError, Scripted, Upstream};
 use policy::{Base, Ceiling, Effective, Preset};
-use sandbox::{Backend, ContainerBackend, ContainerSettings, JailBackend, SandboxError, Unconfined};
+use sandbox::{
+    Backend, ContainerBackend, ContainerSettings, EngineKind, FirstThatWorks, JailBackend, SandboxError, Unconfined,
+};
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
@@ -14,8 +16,11 @@ use crate::{Accounts, Options, SessionError, Setup, Timing};
 /// Where agents run.
 #[derive(Clone, Default)]
 pub enum Confinement {
-    /// The sandbox of our own. Its spawner is forked by `build`, so the process must still have one thread.
+    /// The first that works here: the jail, else a container of Podman or Docker, else an error. The spawner is forked
+    /// by `build`, so the process must still have one thread.
     #[default]
+    FirstThatWorks,
+    /// The sandbox of our own. Its spawner is forked by `build`, so the process must still have one thread.
     Jail,
     /// On the host itself, with no wall at all. Needs a policy with `fs: {workspace: bind}`.
     Unconfined,
@@ -23,6 +28,24 @@ pub enum Confinement {
     Container(ContainerSettings),
     /// A backend that the caller made, e.g. with [`JailBackend::fork`] at the beginning of `main`.
     Backend(Arc<dyn Backend>),
+}
+
+impl Confinement {
+    fn backend(self, data_dir: &Path) -> Result<Arc<dyn Backend>, SandboxError> {
+        let containers = data_dir.join("containers");
+        Ok(match self {
+            Self::FirstThatWorks => {
+                let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| ContainerSettings::usual(kind, None));
+                Arc::new(FirstThatWorks::here(&ContainerBackend::spawner()?, engines, &containers)?)
+            }
+            Self::Jail => Arc::new(JailBackend::fork()?),
+            Self::Container(settings) => {
+                Arc::new(ContainerBackend::new(settings, ContainerBackend::spawner()?, containers)?)
+            }
+            Self::Unconfined => Arc::new(Unconfined::new(data_dir.join("unconfined"))),
+            Self::Backend(backend) => backend,
+        })
+    }
 }
 
 /// Configures an [`AgentClient`].
@@ -80,7 +103,7 @@ impl AgentClientBuilder {
         self
     }
 
-    /// Where agents run: the jail when nothing is said.
+    /// Where agents run: the first that works when nothing is said, never without walls.
     #[must_use]
     pub fn sandbox(mut self, confinement: Confinement) -> Self {
         self.confinement = confinement;
@@ -133,15 +156,7 @@ impl AgentClientBuilder {
     pub fn build(self) -> Result<AgentClient, BuildError> {
         let agent = self.agent.ok_or(BuildError::NoAgent)?;
         let data_dir = self.data_dir.ok_or(BuildError::NoDataDir)?;
-        let backend: Arc<dyn Backend> = match self.confinement {
-            Confinement::Jail => Arc::new(JailBackend::fork()?),
-            Confinement::Container(settings) => {
-                let spawner = ContainerBackend::spawner()?;
-                Arc::new(ContainerBackend::new(settings, spawner, data_dir.join("containers"))?)
-            }
-            Confinement::Unconfined => Arc::new(Unconfined::new(data_dir.join("unconfined"))),
-            Confinement::Backend(backend) => backend,
-        };
+        let backend = self.confinement.backend(&data_dir)?;
         let policy = match self.policy {
             Some(policy) => policy,
             None => Arc::new(policy::effective(&Ceiling::built_in()?, &Base::preset(Preset::Balanced)?, &[])),

@@ -7,6 +7,7 @@ use std::io::{self, Cursor, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use tokio_rustls::rustls::ClientConfig;
 use zip::ZipArchive;
 
 use super::SkillError;
@@ -47,9 +48,8 @@ pub(super) fn archive(name: &str, reference: Option<&str>) -> Result<String, Ski
 }
 
 /// Fetches an archive and unpacks it into `folder`, which is made; half of one is never left there.
-pub(super) async fn fetch(address: &str, way: &Way, folder: &Path) -> Result<(), SkillError> {
+pub(super) async fn fetch(address: &str, way: &Way, tls: ClientConfig, folder: &Path) -> Result<(), SkillError> {
     let failed = |why: String| SkillError::Fetch { source_name: address.to_owned(), why };
-    let tls = gateway::trust(&[]).map_err(|error| failed(error.to_string()))?;
     let archive = download::get(address, way, tls.into()).await?;
     let (new, folder) = (folder.with_extension("new"), folder.to_owned());
     let unpacked = blocking(move || {

@@ -61,7 +61,7 @@ fn scene_with(script: &str) -> Scene {
 }
 
 #[track_caller]
-fn failed(outcome: Result<session::AgentResponse, GoalError>) -> (Failure, session::AgentResponse) {
+pub(crate) fn failed(outcome: Result<session::AgentResponse, GoalError>) -> (Failure, session::AgentResponse) {
     match outcome {
         Err(GoalError::Failed { failure, response }) => (failure, *response),
         other => panic!("it should have failed: {other:?}"),

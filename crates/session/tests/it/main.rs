@@ -1,4 +1,4 @@
-//! Sessions with a real agent process: the mock agent, unconfined, with a scripted model.
+//! Sessions with a real agent process: the mock agent, unconfined or in the jail, with a scripted model.
 //!
 //! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent.
 
@@ -8,6 +8,7 @@ mod asking;
 mod clients;
 mod creating;
 mod ending;
+mod jailed;
 mod recovering;
 mod stage;
 mod turns;
@@ -25,13 +26,21 @@ fn main() -> ExitCode {
         let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
         return mock::main(settings, std::io::stdin(), std::io::stdout());
     }
+    jailed::prepare();
+    let directory = tempfile::tempdir().unwrap();
+    let untold = jailed::untold(&directory);
+    let by_default = trial("without_a_word_the_first_sandbox_that_works_is_taken", || {
+        jailed::without_a_word_the_first_sandbox_that_works_is_taken(untold)
+    });
     let trials = [
         clients::trials(),
+        jailed::trials(),
         creating::trials(),
         turns::trials(),
         asking::trials(),
         ending::trials(),
         recovering::trials(),
+        vec![by_default],
     ];
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
