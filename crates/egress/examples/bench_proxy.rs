@@ -47,6 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         journal: Arc::new(opened.journal),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy::effective(&Ceiling::built_in()?, &base, &[])),
+        authority: None,
         limits: Limits::default(),
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

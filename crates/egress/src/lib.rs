@@ -7,11 +7,14 @@
 
 mod attachment;
 mod attempt;
+mod authority;
 mod client;
+mod desk;
 mod environment;
 mod gate;
 mod http;
 mod identity;
+mod intercept;
 mod internet;
 mod live;
 mod pump;
@@ -23,12 +26,17 @@ mod tls;
 mod totals;
 mod tunnel;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
 
+use policy::Effective;
 use totals::Counters;
 
 pub use attachment::Attachment;
-pub use environment::proxy_environment;
+pub use authority::{Authority, AuthorityError, CERTIFICATES, Trust, TrustSource};
+pub use environment::{proxy_environment, trust_environment};
 pub use identity::{Identity, Limits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live::LivePolicy;
@@ -39,12 +47,36 @@ pub use totals::Totals;
 pub struct Egress {
     internet: Arc<dyn Internet>,
     counters: Arc<Counters>,
+    trust: Option<TrustSource>,
+    /// What `trust` found out, once.
+    trusted: Arc<OnceLock<Trust>>,
 }
 
 impl Egress {
     /// A proxy that serves nobody yet and reaches the world through `internet`.
     pub fn new(internet: Arc<dyn Internet>) -> Self {
-        Self { internet, counters: Arc::default() }
+        Self { internet, counters: Arc::default(), trust: None, trusted: Arc::default() }
+    }
+
+    /// With whom to trust where TLS is opened; without it no session can have that.
+    #[must_use]
+    pub fn trusting(mut self, trust: TrustSource) -> Self {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// The authority of a new session; none where its policy has no TLS opened.
+    pub fn authority(&self, policy: &Effective) -> Result<Option<Arc<Authority>>, AuthorityError> {
+        if policy.net().intercept.is_empty() {
+            return Ok(None);
+        }
+        if self.trusted.get().is_none() {
+            let unknown = || Err(io::Error::other("the proxy was not told whom to trust"));
+            let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(AuthorityError::Trust)?;
+            let _ = self.trusted.set(trust);
+        }
+        let trust = self.trusted.get().cloned();
+        trust.map(|trust| Authority::new(trust).map(Arc::new)).transpose()
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.

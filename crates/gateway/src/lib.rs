@@ -57,8 +57,8 @@ pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
 pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest};
-pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind};
-pub use wire::{Timeouts, trust};
+pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind, roots_in};
+pub use wire::{Timeouts, system_roots, trust};
 
 /// What the gateway of a host is made of.
 #[derive(Clone)]

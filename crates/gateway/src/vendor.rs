@@ -19,7 +19,7 @@ use crate::{
     wire::{Client, Connector, Origin, RequestHead},
 };
 
-pub use config::{VendorConfig, VendorError, VendorKind};
+pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
 
 /// An upstream over HTTP.
 pub struct Vendor {

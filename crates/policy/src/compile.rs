@@ -9,7 +9,9 @@ use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
 use crate::finding::{Finding, PolicyError, blot};
 use crate::gate::{Gate, Gates};
 use crate::key::Key;
-use crate::pattern::{Denied, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern, VariableName};
+use crate::pattern::{
+    Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern, VariableName,
+};
 use crate::policy::Policy;
 use crate::rule::{LayerName, RuleRef, Ruled};
 use crate::source::{Place, Source, Written};
@@ -90,6 +92,9 @@ impl Compiler<'_> {
         }
         if let Some(list) = &net.denylist {
             policy.net.denylist = DenyList::new(self.entries(Key::NetDenylist, list, Denied::parse));
+        }
+        if let Some(list) = &net.intercept {
+            policy.net.intercept = DenyList::new(self.entries(Key::NetIntercept, list, EndpointPattern::parse));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
 use crate::document::{Means, WorkspaceMode};
 use crate::key::Key;
-use crate::pattern::Pattern;
+use crate::pattern::{Endpoint, Pattern};
 use crate::policy::Policy;
 use crate::trust::hash;
 
@@ -62,6 +62,8 @@ pub struct Net {
     pub allowlist: Vec<String>,
     /// What is never reached.
     pub denylist: Vec<String>,
+    /// Where TLS is opened and each request judged.
+    pub intercept: Vec<String>,
 }
 
 impl Net {
@@ -160,6 +162,16 @@ impl Effective {
         self.policy.decide_address(address, port)
     }
 
+    /// Whether a tunnel to `endpoint` is opened, so that each request in it is judged.
+    pub fn intercepts(&self, endpoint: &Endpoint) -> bool {
+        self.policy.net.intercepting(endpoint).is_some()
+    }
+
+    /// Whether some request to a host whose TLS is opened may pass, and by which rule.
+    pub fn decide_opening(&self, host: &str, port: u16) -> Decision {
+        self.policy.net.decide_opening(host, port)
+    }
+
     /// Files.
     pub fn fs(&self) -> Fs {
         let fs = &self.policy.fs;
@@ -189,6 +201,7 @@ impl Effective {
             enabled: net.enabled.value,
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
             denylist: net.denylist.entries().iter().map(|entry| entry.value.to_string()).collect(),
+            intercept: net.intercept.entries().iter().map(show).collect(),
         }
     }
 

@@ -45,6 +45,7 @@ fn sentence(policy: &Policy, key: Key) -> Option<String> {
         Key::NetEnabled => return network_off(policy),
         Key::NetAllowlist => return network_on(policy, &value),
         Key::NetDenylist => denied(policy, &value)?,
+        Key::NetIntercept => intercepted(policy, &value)?,
         Key::ProcCpus => format!("It uses at most {shown} processors."),
         Key::ProcMemory => format!("Its processes use at most {shown} of memory together."),
         Key::ProcPids => format!("It has at most {shown} processes and threads at once."),
@@ -123,6 +124,11 @@ fn denied(policy: &Policy, value: &Value) -> Option<String> {
     let built_in = format!("model vendors' own addresses, metadata services and private networks ({ceiling} rules)");
     let named: Vec<&str> = texts(&own).into_iter().chain((ceiling > 0).then_some(built_in.as_str())).collect();
     (!named.is_empty()).then(|| format!("It never reaches {}.", named.join(", ")))
+}
+
+fn intercepted(policy: &Policy, value: &Value) -> Option<String> {
+    let after = " is opened by the proxy: each request is judged, and only HTTP passes.";
+    named(value, "Its TLS to", after).filter(|_| policy.net.enabled.value)
 }
 
 fn landlock(policy: &Policy) -> Option<String> {

@@ -42,6 +42,8 @@ keys! {
     NetAllowlist = "net.allowlist";
     /// What can never be reached.
     NetDenylist = "net.denylist";
+    /// Where TLS is opened, so that each request is judged.
+    NetIntercept = "net.intercept";
     /// Processors.
     ProcCpus = "proc.cpus";
     /// Memory of all processes together.

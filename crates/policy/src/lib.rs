@@ -13,7 +13,7 @@
 //! | `fs.deny_read`, `fs.deny_write` | what is secret, or run by others, in any repository | nothing more |
 //! | `net.enabled` | `false` | no opinion |
 //! | `net.allowlist` | nothing | no opinion |
-//! | `net.denylist` | the ceiling's | nothing more |
+//! | `net.denylist`, `net.intercept` | the ceiling's | nothing more |
 //! | `proc.*` | small: half a processor, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
 //! | `degrade.*` | `enforced` | no opinion |
 //! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |

@@ -11,7 +11,7 @@ use crate::deny::DenyList;
 use crate::document::{Means, WorkspaceMode};
 use crate::gate::Gates;
 use crate::key::Key;
-use crate::pattern::{Denied, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName};
+use crate::pattern::{Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName};
 use crate::rule::{RuleRef, Ruled};
 
 /// What a document means.
@@ -42,6 +42,8 @@ pub(crate) struct NetRules {
     pub(crate) enabled: Ruled<bool>,
     pub(crate) allowlist: AllowLists<ReachPattern>,
     pub(crate) denylist: DenyList<Denied>,
+    /// Where nothing passes that nobody looks into. Like a denial, it only takes away.
+    pub(crate) intercept: DenyList<EndpointPattern>,
 }
 
 impl Policy {
@@ -59,6 +61,7 @@ impl Policy {
                 enabled: Ruled::new(true, RuleRef::no_opinion()),
                 allowlist: AllowLists::any(),
                 denylist: DenyList::none(),
+                intercept: DenyList::none(),
             },
             bounds: BTreeMap::new(),
             degrade: BTreeMap::new(),
@@ -106,6 +109,7 @@ impl NetRules {
             enabled: self.enabled.min(&other.enabled),
             allowlist: self.allowlist.meet(&other.allowlist),
             denylist: self.denylist.meet(&other.denylist),
+            intercept: self.intercept.meet(&other.intercept),
         }
     }
 }

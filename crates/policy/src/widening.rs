@@ -148,7 +148,7 @@ impl Policy {
             Key::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
             Key::ToolsAsk => unless(self.tools.asked(), |tool| above.tools.covers(tool)),
             // Adding to what is denied is what a narrowing is for, and leaving it out takes nothing back.
-            Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::ToolsDeny => Vec::new(),
+            Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::NetIntercept | Key::ToolsDeny => Vec::new(),
             Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
                 value(larger(self.degrade.get(&key), above.degrade.get(&key)))
             }
@@ -182,7 +182,7 @@ impl Policy {
                 Key::ToolsAsk => {
                     wider.tools = more.tools.asked().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));
                 }
-                Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::ToolsDeny => {}
+                Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::NetIntercept | Key::ToolsDeny => {}
                 _ => {
                     wider.bounds.extend(more.bounds.clone());
                     wider.degrade.extend(more.degrade.clone());

@@ -29,6 +29,7 @@ const HOSTS: &[&str] = &[
     "*:80/**",
 ];
 const DENIED_HOSTS: &[&str] = &["*.example.org", "203.0.113.0/24", "a.example.org:443", "*a.example*", "2001:db8::/32"];
+const INTERCEPTED: &[&str] = &["a.example.org", "*.example.org:*", "*:80", "example.com:443", "203.0.113.7"];
 const PATHS: &[&str] = &["/usr", "/usr/lib", "/usr/lib/x", "/opt", "/etc/ssl", "/usr/bin"];
 const GLOBS: &[&str] = &["**/.env", "secrets/**", "src", "*.pem", ".git/hooks/**", "**/b"];
 const MODELS: &[&str] = &["*", "claude-*", "*-mini", "claude-sonnet-*", "gpt-5", "*4*"];
@@ -101,7 +102,7 @@ fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> 
 /// A policy text in which any key may be absent.
 fn text() -> impl Strategy<Value = String> {
     let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
-    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS));
+    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS), list(INTERCEPTED));
     let proc =
         (word(&["1", "0.5", "2.0"]), word(&["1GiB", "512MiB", "4GB"]), word(&["64", "256"]), word(&["30m", "10s"]));
     let degrade = (word(&["enforced", "rlimit", "none"]), word(&["enforced", "none"]));
@@ -113,7 +114,7 @@ fn text() -> impl Strategy<Value = String> {
                 "fs",
                 &[("workspace", fs.0), ("read", fs.1), ("write", fs.2), ("deny_read", fs.3), ("deny_write", fs.4)],
             ),
-            section("net", &[("enabled", net.0), ("allowlist", net.1), ("denylist", net.2)]),
+            section("net", &[("enabled", net.0), ("allowlist", net.1), ("denylist", net.2), ("intercept", net.3)]),
             section("proc", &[("cpus", proc.0), ("memory", proc.1), ("pids", proc.2), ("timeout", proc.3)]),
             section("degrade", &[("memory", degrade.0), ("landlock", degrade.1)]),
             section("env", &[("pass", env)]),
@@ -206,7 +207,8 @@ proptest! {
         let layers = [narrowing(&b), narrowing(&c)];
         let whole = effective(&Ceiling::built_in().unwrap(), &base(&a), &layers);
         let (fs, net) = (whole.fs(), whole.net());
-        let listed = narrowing(&format!("net:\n  enabled: {}\n  allowlist: {:?}\n  denylist: {:?}\n", net.enabled, net.allowlist, net.denylist));
+        let listed = format!("enabled: {}, allowlist: {:?}, denylist: {:?}", net.enabled, net.allowlist, net.denylist);
+        let listed = narrowing(&format!("net: {{{listed}, intercept: {:?}}}\n", net.intercept));
         for action in actions() {
             let decided = whole.decide(&action).is_allowed();
             match &action {
@@ -220,6 +222,26 @@ proptest! {
                 }
                 _ => {}
             }
+        }
+    }
+
+    #[test]
+    fn a_layer_that_has_tls_opened_lets_nothing_through_that_the_others_do_not_list(
+        texts in vec(text(), 1..3), hosts in list(INTERCEPTED)
+    ) {
+        let policies: Vec<_> = texts.iter().map(|text| narrowing(text)).collect();
+        let before = policies.iter().fold(Policy::unrestricted(), |all, layer| all.meet(layer.policy()));
+        let layer = narrowing(&section("net", &[("intercept", hosts)]));
+        prop_assert!(layer.widenings(&before).is_empty());
+        let after = before.meet(layer.policy());
+        prop_assert!(after.is_within(&before));
+        for action in actions() {
+            prop_assert!(verdict(&after, &action) <= verdict(&before, &action), "{action}");
+            let Action::Http { host, method, path, .. } = &action else { continue };
+            let over_tls = Action::http(method, &format!("https://{host}:80{path}")).unwrap();
+            // What passes through TLS that is opened is a request the rules list, or what passed unopened.
+            let listed = verdict(&before, &action).max(verdict(&before, &over_tls));
+            prop_assert!(verdict(&after, &over_tls) <= listed, "{over_tls}");
         }
     }
 
@@ -251,7 +273,7 @@ proptest! {
 
 fn is_about(action: &Action, ask: &str) -> bool {
     match action {
-        Action::Net { .. } | Action::Http { .. } => ask.starts_with("net"),
+        Action::Net { .. } | Action::Http { .. } | Action::Https { .. } => ask.starts_with("net"),
         Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
         Action::Model(_) => ask.starts_with("models"),
         // A line of several commands may be allowed by several entries above, each covering one of them.

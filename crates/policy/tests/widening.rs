@@ -58,6 +58,7 @@ fn less_or_the_same_is_never_refused() {
         "tools.deny=*",
         "fs.deny_read=**",
         "net.denylist=*",
+        "net.intercept=*:*",
         "degrade.memory=enforced",
         "env.pass=",
         "tools.allow=Bash",

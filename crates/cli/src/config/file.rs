@@ -37,6 +37,16 @@ pub(crate) struct ConfigFile {
     pub(crate) agents: AgentsSection,
     /// Where commands run.
     pub(crate) sandbox: SandboxSection,
+    /// The way to everything that is not a model.
+    pub(crate) egress: EgressSection,
+}
+
+/// The way to everything that is not a model.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EgressSection {
+    /// A file of certificates in PEM that are trusted beside the system's, where TLS is opened.
+    pub(crate) roots: Option<PathBuf>,
 }
 
 /// Where commands run. All but `backend` is for container engines.

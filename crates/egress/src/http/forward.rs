@@ -1,15 +1,9 @@
-//! One plain request to the host it names, and its answer back. One request a connection, on both sides.
+//! One request to the host it names, and its answer back. One request a connection, on both sides.
 
 use std::io;
 
 use policy::Endpoint;
-use tokio::{
-    io::{AsyncWrite, AsyncWriteExt as _},
-    net::{
-        TcpStream,
-        tcp::{ReadHalf, WriteHalf},
-    },
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
     answer::Answer,
@@ -35,14 +29,13 @@ pub(crate) enum ForwardError {
 
 /// Sends `request` to `upstream` and passes the answer on.
 pub(crate) async fn forward(
-    client: &mut Client<'_>,
-    upstream: &mut TcpStream,
+    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
+    upstream: impl AsyncRead + AsyncWrite,
     (request, framing): (&Request, Framing),
     endpoint: &Endpoint,
     (limits, traffic): (&Limits, &Traffic),
 ) -> Result<(), ForwardError> {
-    let (reader, mut up_sink) = upstream.split();
-    let mut up_source = Source::new(reader);
+    let Client { source: mut up_source, sink: mut up_sink } = Client::new(tokio::io::split(upstream));
     let head = request.origin_head(endpoint, framing);
     let Client { source, sink } = client;
     let sending = async {
@@ -65,8 +58,8 @@ pub(crate) async fn forward(
 }
 
 async fn answer(
-    source: &mut Source<ReadHalf<'_>>,
-    sink: &mut WriteHalf<'_>,
+    source: &mut Source<impl AsyncRead + Unpin>,
+    sink: &mut (impl AsyncWrite + Unpin),
     request: &Request,
     (limits, traffic): (&Limits, &Traffic),
 ) -> Result<(), ForwardError> {

@@ -6,17 +6,17 @@ use std::{
     time::Duration,
 };
 
-use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Authority, Egress, Identity, Limits, LivePolicy};
 use policy::{Base, Ceiling, Effective, Source};
 use protocol::{SessionId, TurnId};
 use serde_json::Value;
 use store::{Journal, MemoryJournal, SystemClock};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::world::World;
+use crate::{origin::Trust, world::World};
 
 /// Waits for what must happen soon; a test that would wait for ever fails instead.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -40,6 +40,7 @@ pub(crate) struct Sandbox {
     pub(crate) world: Arc<World>,
     pub(crate) policy: LivePolicy,
     pub(crate) egress: Egress,
+    pub(crate) authority: Option<Arc<Authority>>,
     journal: Arc<dyn Journal>,
     attachment: Attachment,
 }
@@ -50,17 +51,28 @@ impl Sandbox {
     }
 
     pub(crate) fn limited(policy: Effective, limits: Limits) -> Self {
+        Self::begun(policy, limits, None)
+    }
+
+    /// A session whose TLS is opened, on a host that trusts `root`.
+    pub(crate) fn opening(policy: Effective, root: &Trust) -> Self {
+        let authority = Authority::new(root.host_trust()).unwrap();
+        Self::begun(policy, Limits::default(), Some(Arc::new(authority)))
+    }
+
+    fn begun(policy: Effective, limits: Limits, authority: Option<Arc<Authority>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
         let session = SessionId::new("s1").unwrap();
         let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
         let policy = LivePolicy::new(policy);
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
-        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), limits };
+        let kept = authority.clone();
+        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), authority, limits };
         let world = Arc::new(World::default());
         let egress = Egress::new(world.clone());
         let attachment = egress.attach(listener, identity).unwrap();
-        Self { proxy, world, policy, egress, journal, attachment }
+        Self { proxy, world, policy, egress, authority: kept, journal, attachment }
     }
 
     /// A connection from inside.
@@ -119,7 +131,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) async fn read(mut stream: TcpStream) -> Self {
+    pub(crate) async fn read(mut stream: impl AsyncRead + Unpin) -> Self {
         let mut bytes = Vec::new();
         // A reset is an end too; what came before it counts.
         let _ = soon(stream.read_to_end(&mut bytes)).await;

@@ -95,6 +95,11 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::DeniedHost>>")]
     pub(crate) denylist: Option<Texts>,
+    /// Hosts whose TLS is opened by the proxy, so that the methods and paths of each request are seen and judged, and
+    /// nothing but HTTP goes through. Without a port, 443 is meant. The certificate is trusted in this sandbox alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<shape::InterceptedHost>>")]
+    pub(crate) intercept: Option<Texts>,
 }
 
 /// What processes may use.

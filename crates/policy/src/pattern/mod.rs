@@ -16,7 +16,7 @@ mod wildcard;
 use std::fmt;
 
 pub use endpoint::Endpoint;
-pub(crate) use endpoint::{DEFAULT_PORT, Denied, split_port};
+pub(crate) use endpoint::{DEFAULT_PORT, Denied, EndpointPattern, split_port};
 pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};

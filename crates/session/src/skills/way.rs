@@ -31,6 +31,8 @@ impl Way {
             session,
             turn: Arc::new(|| None),
             policy: LivePolicy::new((*policy).clone()),
+            // The host fetches by its own trust, and goes where nobody has TLS opened.
+            authority: None,
             limits: Limits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })

@@ -1,0 +1,52 @@
+//! TLS that is opened: what programs inside make of it, each by its own TLS library.
+
+use crate::place::{Place, Ran};
+
+/// A request that the policy refuses, which is heard only by who believes the proxy.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("curl", "curl -s -o /dev/null -w '%{http_code}' https://api.example.com/v2"),
+    (
+        "openssl",
+        "printf 'GET /v2 HTTP/1.1\\r\\nHost: api.example.com\\r\\n\\r\\n' | openssl s_client -quiet -verify_return_error \
+         -proxy 127.0.0.1:18081 -connect api.example.com:443 -servername api.example.com 2>/dev/null",
+    ),
+    ("git", "git ls-remote https://api.example.com/v2 2>&1"),
+];
+const POLICY: &str = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools: {allow: [\"*\"]}\n\
+                      proc: {memory: 512MiB, nofile: 1024, timeout: 30s}\n\
+                      net: {enabled: true, allowlist: [\"GET api.example.com/v1/**\"], intercept: [api.example.com]}\n";
+
+/// Runs a line where TLS to one host is opened.
+fn shell(place: &Place, line: &str) -> Ran {
+    let policy = place.data().with_file_name("opened.yaml");
+    std::fs::write(&policy, POLICY).unwrap();
+    place.run(&["exec", &format!("--policy={}", policy.display()), "--", "bash", "-c", line])
+}
+
+#[test]
+fn programs_inside_trust_the_proxy_and_hear_its_refusal() {
+    let place = Place::new();
+    for (program, line) in PROGRAMS {
+        let ran = shell(&place, line);
+        assert!(ran.out.contains("403"), "{program}: {} {}", ran.out, ran.people);
+        // By the roots of the machine alone the same program believes nobody.
+        let alone = shell(&place, &format!("unset ${{!SSL_@}} ${{!CURL_@}} ${{!GIT_@}}; {line}"));
+        assert!(!alone.out.contains("403"), "{program}: {}", alone.out);
+    }
+}
+
+#[test]
+fn what_is_trusted_inside_cannot_be_changed_there_and_is_in_no_other_sandbox() {
+    let place = Place::new();
+    let ran = shell(&place, "grep -c BEGIN $SSL_CERT_FILE; cat $SSL_CERT_FILE; echo x >> $SSL_CERT_FILE || echo kept");
+    assert!(ran.out.ends_with("kept\n") && !ran.out.contains("PRIVATE KEY"), "{} {}", ran.out, ran.people);
+    let (first, second) = (own(&place), own(&place));
+    assert!(first.contains("BEGIN CERTIFICATE") && first != second, "{first}");
+    let without = place.run(&["exec", "--policy=open", "--", "bash", "-c", "echo $SSL_CERT_FILE; ls /viv"]);
+    assert_eq!((without.code, without.out.as_str()), (2, "\n"));
+}
+
+/// The certificate behind those of the machine: the authority's own.
+fn own(place: &Place) -> String {
+    shell(place, "tac $SSL_CERT_FILE | sed '/BEGIN/q' | tac").out
+}
