@@ -43,8 +43,8 @@ impl Attachment {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
         let gate = Gate::new(identity.policy, internet, identity.limits);
-        let Identity { session, turn, authority, .. } = identity;
-        let desk = Arc::new(Desk { session, turn, gate, recorder, authority });
+        let Identity { session, turn, outfit, .. } = identity;
+        let desk = Arc::new(Desk { session, turn, gate, recorder, outfit });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);
         tasks.spawn_on(accept(listener, desk, closing.clone()), &runtime);

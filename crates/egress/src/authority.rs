@@ -40,15 +40,9 @@ pub struct Trust {
     pub client: Arc<ClientConfig>,
 }
 
-/// Finds out whom this host trusts; asked when TLS is opened for the first time.
-pub type TrustSource = Arc<dyn Fn() -> io::Result<Trust> + Send + Sync>;
-
 /// Why no certificate could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// It is not known whom this host trusts.
-    #[error("it cannot be found out which certificates this host trusts")]
-    Trust(#[source] io::Error),
     /// A key or a certificate could not be made.
     #[error("a certificate cannot be made")]
     Certificate(#[from] rcgen::Error),

@@ -18,6 +18,7 @@ use crate::{
     gate::{Gate, Question},
     http::{self, ForwardError, Request, Scheme, Target},
     identity::TurnSource,
+    outfit::Outfit,
     pump::Cut,
     recorder::Recorder,
     refusal::Refusal,
@@ -36,7 +37,7 @@ pub(crate) struct Desk {
     pub(crate) turn: TurnSource,
     pub(crate) gate: Gate,
     pub(crate) recorder: Recorder,
-    pub(crate) authority: Option<Arc<Authority>>,
+    pub(crate) outfit: Outfit,
 }
 
 /// A tunnel that may stand.
@@ -161,7 +162,7 @@ impl Desk {
             return self.open(attempt, question).await.map(|(stream, endpoint)| Tunnel::Carried(stream, endpoint));
         }
         let (endpoint, rule) = self.gate.decide_opening(question)?;
-        let authority = self.authority.clone().ok_or_else(|| {
+        let authority = self.outfit.authority.clone().ok_or_else(|| {
             let rule = format!("TLS to `{endpoint}` is opened (net.intercept), and this session began without that");
             Refusal::built_in(rule, "begin a new session with this policy")
         })?;
@@ -235,12 +236,13 @@ impl Desk {
     ) -> Result<Answered, Refusal> {
         let framing = request.framing()?;
         let (upstream, endpoint) = self.open(attempt, question).await?;
+        let dressed = self.dress(request, &endpoint)?;
         let upstream = match question.request.as_ref().map(|asked| asked.scheme) {
             Some(Scheme::Https) => Either::Right(self.speak_tls(upstream, &endpoint.host).await?),
             Some(Scheme::Http) | None => Either::Left(upstream),
         };
         let traffic = attempt.traffic();
-        let forwarded = http::forward(client, upstream, (request, framing), &endpoint, (&self.gate.limits, &traffic));
+        let forwarded = http::forward(client, upstream, (dressed, framing), &endpoint, (&self.gate.limits, &traffic));
         match self.gate.guard(question, &traffic, forwarded).await {
             Ok(Ok(())) => return Ok(Answered::Whole),
             Ok(Err(ForwardError::Request(what))) => return Err(Refusal::Malformed(what)),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use protocol::{SessionId, TurnId};
 use store::Journal;
 
-use crate::{authority::Authority, live::LivePolicy};
+use crate::{live::LivePolicy, outfit::Outfit};
 
 /// Tells which turn is running; asked at the start of each attempt.
 pub type TurnSource = Arc<dyn Fn() -> Option<TurnId> + Send + Sync>;
@@ -21,8 +21,8 @@ pub struct Identity {
     pub turn: TurnSource,
     /// What it may reach, now.
     pub policy: LivePolicy,
-    /// Whose certificates open its TLS; none: where the policy has it opened, nothing passes.
-    pub authority: Option<Arc<Authority>>,
+    /// What it was given of the host.
+    pub outfit: Outfit,
     /// What it may use of the proxy.
     pub limits: Limits,
 }

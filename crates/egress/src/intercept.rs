@@ -60,7 +60,7 @@ impl Desk {
 
     /// Speaks TLS to the host itself, which must be who it should be.
     pub(crate) async fn speak_tls(&self, stream: TcpStream, host: &Host) -> Result<TlsStream<TcpStream>, Refusal> {
-        let Some(authority) = &self.authority else {
+        let Some(authority) = &self.outfit.authority else {
             return Err(Refusal::Unreachable("TLS is not opened in this session".to_owned()));
         };
         match timeout(self.gate.limits.connect_timeout, authority.connect(host, stream)).await {

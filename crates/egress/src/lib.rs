@@ -14,9 +14,11 @@ mod environment;
 mod gate;
 mod http;
 mod identity;
+mod inject;
 mod intercept;
 mod internet;
 mod live;
+mod outfit;
 mod pump;
 mod recorder;
 mod refusal;
@@ -35,11 +37,12 @@ use policy::Effective;
 use totals::Counters;
 
 pub use attachment::Attachment;
-pub use authority::{Authority, AuthorityError, CERTIFICATES, Trust, TrustSource};
+pub use authority::{Authority, AuthorityError, CERTIFICATES, Trust};
 pub use environment::{proxy_environment, trust_environment};
 pub use identity::{Identity, Limits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live::LivePolicy;
+pub use outfit::{CredentialSource, Outfit, OutfitError, TrustSource};
 pub use totals::Totals;
 
 /// The egress proxy of a host: serves the listeners of all its sessions.
@@ -48,6 +51,7 @@ pub struct Egress {
     internet: Arc<dyn Internet>,
     counters: Arc<Counters>,
     trust: Option<TrustSource>,
+    credentials: Option<CredentialSource>,
     /// What `trust` found out, once.
     trusted: Arc<OnceLock<Trust>>,
 }
@@ -55,7 +59,7 @@ pub struct Egress {
 impl Egress {
     /// A proxy that serves nobody yet and reaches the world through `internet`.
     pub fn new(internet: Arc<dyn Internet>) -> Self {
-        Self { internet, counters: Arc::default(), trust: None, trusted: Arc::default() }
+        Self { internet, counters: Arc::default(), trust: None, credentials: None, trusted: Arc::default() }
     }
 
     /// With whom to trust where TLS is opened; without it no session can have that.
@@ -65,18 +69,30 @@ impl Egress {
         self
     }
 
-    /// The authority of a new session; none where its policy has no TLS opened.
-    pub fn authority(&self, policy: &Effective) -> Result<Option<Arc<Authority>>, AuthorityError> {
-        if policy.net().intercept.is_empty() {
-            return Ok(None);
+    /// With credentials that it may set in headers; without them no policy can ask for one.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: CredentialSource) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// What a new session is given: an authority where its policy has TLS opened, and the credentials it names.
+    pub fn outfit(&self, policy: &Effective) -> Result<Outfit, OutfitError> {
+        let mut outfit = Outfit::default();
+        if !policy.net().intercept.is_empty() {
+            outfit.authority = Some(Arc::new(Authority::new(self.trust()?)?));
         }
-        if self.trusted.get().is_none() {
-            let unknown = || Err(io::Error::other("the proxy was not told whom to trust"));
-            let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(AuthorityError::Trust)?;
-            let _ = self.trusted.set(trust);
+        let none: CredentialSource = Arc::new(|_| Err("the proxy was given none".to_owned()));
+        outfit.with_credentials(policy, self.credentials.as_ref().unwrap_or(&none))
+    }
+
+    fn trust(&self) -> Result<Trust, OutfitError> {
+        if let Some(trust) = self.trusted.get() {
+            return Ok(trust.clone());
         }
-        let trust = self.trusted.get().cloned();
-        trust.map(|trust| Authority::new(trust).map(Arc::new)).transpose()
+        let unknown = || Err(io::Error::other("the proxy was not told whom to trust"));
+        let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(OutfitError::Trust)?;
+        Ok(self.trusted.get_or_init(|| trust).clone())
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.

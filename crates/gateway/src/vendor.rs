@@ -10,9 +10,10 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
 
+use secret::Veil;
+
 use crate::{
     endpoint::Endpoint,
-    secret::Veil,
     splice,
     translate::{Translation, estimate_tokens},
     upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},

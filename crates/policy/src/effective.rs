@@ -1,6 +1,6 @@
 //! What a session may do, after all layers met: plain values for those who enforce it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
 use crate::document::{Means, WorkspaceMode};
 use crate::key::Key;
-use crate::pattern::{Endpoint, Pattern};
+use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
 use crate::policy::Policy;
 use crate::trust::hash;
 
@@ -64,6 +64,8 @@ pub struct Net {
     pub denylist: Vec<String>,
     /// Where TLS is opened and each request judged.
     pub intercept: Vec<String>,
+    /// Names of the credentials that the proxy sets in headers.
+    pub credentials: BTreeSet<String>,
 }
 
 impl Net {
@@ -167,6 +169,19 @@ impl Effective {
         self.policy.net.intercepting(endpoint).is_some()
     }
 
+    /// The headers that the proxy sets on requests to `endpoint`, each once.
+    pub fn injections(&self, endpoint: &Endpoint) -> Vec<Injection> {
+        let mut found: Vec<Injection> =
+            self.injected().filter(|entry| entry.matches(endpoint)).map(|entry| entry.injection).collect();
+        found.sort();
+        found.dedup_by(|later, first| later.header == first.header);
+        found
+    }
+
+    fn injected(&self) -> impl Iterator<Item = InjectPattern> {
+        self.policy.net.inject.flatten().unwrap_or_default().into_iter().map(|entry| entry.value)
+    }
+
     /// Whether some request to a host whose TLS is opened may pass, and by which rule.
     pub fn decide_opening(&self, host: &str, port: u16) -> Decision {
         self.policy.net.decide_opening(host, port)
@@ -202,6 +217,7 @@ impl Effective {
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
             denylist: net.denylist.entries().iter().map(|entry| entry.value.to_string()).collect(),
             intercept: net.intercept.entries().iter().map(show).collect(),
+            credentials: self.injected().map(|entry| entry.injection.credential).collect(),
         }
     }
 

@@ -46,6 +46,8 @@ fn sentence(policy: &Policy, key: Key) -> Option<String> {
         Key::NetAllowlist => return network_on(policy, &value),
         Key::NetDenylist => denied(policy, &value)?,
         Key::NetIntercept => intercepted(policy, &value)?,
+        Key::NetInject => named(&value, "The proxy adds to its requests, and it never sees,", ".")
+            .filter(|_| policy.net.enabled.value)?,
         Key::ProcCpus => format!("It uses at most {shown} processors."),
         Key::ProcMemory => format!("Its processes use at most {shown} of memory together."),
         Key::ProcPids => format!("It has at most {shown} processes and threads at once."),

@@ -120,6 +120,7 @@ impl Policy {
             Key::NetAllowlist => Value::flat(&self.net.allowlist),
             Key::NetDenylist => Value::deny(&self.net.denylist),
             Key::NetIntercept => Value::deny(&self.net.intercept),
+            Key::NetInject => Value::flat(&self.net.inject),
             Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
                 Value::one(self.degrade.get(&key))
             }

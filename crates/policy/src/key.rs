@@ -44,6 +44,8 @@ keys! {
     NetDenylist = "net.denylist";
     /// Where TLS is opened, so that each request is judged.
     NetIntercept = "net.intercept";
+    /// Headers with credentials that the proxy sets.
+    NetInject = "net.inject";
     /// Processors.
     ProcCpus = "proc.cpus";
     /// Memory of all processes together.

@@ -12,7 +12,7 @@
 //! | `fs.read`, `fs.write` | nothing | no opinion |
 //! | `fs.deny_read`, `fs.deny_write` | what is secret, or run by others, in any repository | nothing more |
 //! | `net.enabled` | `false` | no opinion |
-//! | `net.allowlist` | nothing | no opinion |
+//! | `net.allowlist`, `net.inject` | nothing | no opinion |
 //! | `net.denylist`, `net.intercept` | the ceiling's | nothing more |
 //! | `proc.*` | small: half a processor, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
 //! | `degrade.*` | `enforced` | no opinion |
@@ -63,7 +63,7 @@ pub use finding::{Finding, PolicyError};
 pub use grant::{Grant, GrantContext, GrantScope};
 pub use key::{Key, UnknownKey};
 pub use layer::{Base, Ceiling, Narrowing, effective, narrow};
-pub use pattern::{Endpoint, Host, HostError};
+pub use pattern::{Endpoint, Host, HostError, Injection};
 pub use policy::Policy;
 pub use preset::{Preset, UnknownPreset};
 pub use rule::{LayerName, RuleRef, Ruled};

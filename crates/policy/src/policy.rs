@@ -11,7 +11,9 @@ use crate::deny::DenyList;
 use crate::document::{Means, WorkspaceMode};
 use crate::gate::Gates;
 use crate::key::Key;
-use crate::pattern::{Denied, EndpointPattern, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName};
+use crate::pattern::{
+    Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName,
+};
 use crate::rule::{RuleRef, Ruled};
 
 /// What a document means.
@@ -44,6 +46,7 @@ pub(crate) struct NetRules {
     pub(crate) denylist: DenyList<Denied>,
     /// Where nothing passes that nobody looks into. Like a denial, it only takes away.
     pub(crate) intercept: DenyList<EndpointPattern>,
+    pub(crate) inject: AllowLists<InjectPattern>,
 }
 
 impl Policy {
@@ -62,6 +65,7 @@ impl Policy {
                 allowlist: AllowLists::any(),
                 denylist: DenyList::none(),
                 intercept: DenyList::none(),
+                inject: AllowLists::any(),
             },
             bounds: BTreeMap::new(),
             degrade: BTreeMap::new(),
@@ -110,6 +114,7 @@ impl NetRules {
             allowlist: self.allowlist.meet(&other.allowlist),
             denylist: self.denylist.meet(&other.denylist),
             intercept: self.intercept.meet(&other.intercept),
+            inject: self.inject.meet(&other.inject),
         }
     }
 }

@@ -143,6 +143,7 @@ impl Policy {
             }
             Key::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
             Key::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
+            Key::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
             Key::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
             Key::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
             Key::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
@@ -171,6 +172,10 @@ impl Policy {
                 Key::NetAllowlist => {
                     let hosts = more.net.allowlist.entries();
                     wider.net.allowlist = hosts.fold(wider.net.allowlist, |all, one| all.widened(one));
+                }
+                Key::NetInject => {
+                    let headers = more.net.inject.entries();
+                    wider.net.inject = headers.fold(wider.net.inject, |all, one| all.widened(one));
                 }
                 Key::EnvPass => wider.env = more.env.entries().fold(wider.env, |all, one| all.widened(one)),
                 Key::ModelsAllow => {

@@ -1,7 +1,7 @@
 //! The laws the meet of policies must keep, on policies written as text.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
-use policy::{Action, Base, Ceiling, Narrowing, Policy, Source, Verdict, effective};
+use policy::{Action, Base, Ceiling, Endpoint, Narrowing, Policy, Source, Verdict, effective};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -30,6 +30,12 @@ const HOSTS: &[&str] = &[
 ];
 const DENIED_HOSTS: &[&str] = &["*.example.org", "203.0.113.0/24", "a.example.org:443", "*a.example*", "2001:db8::/32"];
 const INTERCEPTED: &[&str] = &["a.example.org", "*.example.org:*", "*:80", "example.com:443", "203.0.113.7"];
+const INJECTED: &[&str] = &[
+    "a.example.org:80 Authorization=Bearer {one}",
+    "*.example.org:80 authorization=Bearer {one}",
+    "b.example.com:80 X-Key={two}",
+    "*.a.example.org:8080 X-Key={two}",
+];
 const PATHS: &[&str] = &["/usr", "/usr/lib", "/usr/lib/x", "/opt", "/etc/ssl", "/usr/bin"];
 const GLOBS: &[&str] = &["**/.env", "secrets/**", "src", "*.pem", ".git/hooks/**", "**/b"];
 const MODELS: &[&str] = &["*", "claude-*", "*-mini", "claude-sonnet-*", "gpt-5", "*4*"];
@@ -102,7 +108,7 @@ fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> 
 /// A policy text in which any key may be absent.
 fn text() -> impl Strategy<Value = String> {
     let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
-    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS), list(INTERCEPTED));
+    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS), list(INTERCEPTED), list(INJECTED));
     let proc =
         (word(&["1", "0.5", "2.0"]), word(&["1GiB", "512MiB", "4GB"]), word(&["64", "256"]), word(&["30m", "10s"]));
     let degrade = (word(&["enforced", "rlimit", "none"]), word(&["enforced", "none"]));
@@ -114,7 +120,16 @@ fn text() -> impl Strategy<Value = String> {
                 "fs",
                 &[("workspace", fs.0), ("read", fs.1), ("write", fs.2), ("deny_read", fs.3), ("deny_write", fs.4)],
             ),
-            section("net", &[("enabled", net.0), ("allowlist", net.1), ("denylist", net.2), ("intercept", net.3)]),
+            section(
+                "net",
+                &[
+                    ("enabled", net.0),
+                    ("allowlist", net.1),
+                    ("denylist", net.2),
+                    ("intercept", net.3),
+                    ("inject", net.4),
+                ],
+            ),
             section("proc", &[("cpus", proc.0), ("memory", proc.1), ("pids", proc.2), ("timeout", proc.3)]),
             section("degrade", &[("memory", degrade.0), ("landlock", degrade.1)]),
             section("env", &[("pass", env)]),
@@ -199,6 +214,12 @@ proptest! {
             prop_assert!(whole.degrade().landlock <= fewer.degrade().landlock);
             prop_assert!(whole.env_pass().iter().all(|name| fewer.env_pass().contains(name)));
             prop_assert!(!whole.net().enabled || fewer.net().enabled);
+            prop_assert!(whole.net().credentials.is_subset(&fewer.net().credentials));
+            for host in ["a.example.org:80", "b.a.example.org:8080", "b.example.com:80"] {
+                let endpoint: Endpoint = host.parse().unwrap();
+                let wide = fewer.injections(&endpoint);
+                prop_assert!(whole.injections(&endpoint).iter().all(|header| wide.contains(header)), "{host}");
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use agents::PlacedFile;
-use egress::{Authority, CERTIFICATES, LivePolicy};
+use egress::{CERTIFICATES, LivePolicy, Outfit};
 use gateway::{Identity, SessionToken};
 use policy::Effective;
 use sandbox::{EGRESS_PORT, Port, Sandbox, SandboxError};
@@ -21,25 +21,24 @@ use crate::recorder::Recorder;
 pub(crate) struct Keys {
     /// What its agent shows to the gateway.
     pub(crate) token: String,
-    /// Whose certificates it trusts, where its TLS is opened.
-    authority: Option<Arc<Authority>>,
+    /// What the proxy is given for it.
+    outfit: Outfit,
 }
 
 impl Keys {
     /// New ones, for a sandbox of `plan` that is still to be made.
     pub(crate) fn make(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
-        let authority = host.egress.authority(&plan.policy);
-        let authority = authority.map_err(|error| {
-            let step = "make the certificate authority of the session (net.intercept)".to_owned();
+        let outfit = host.egress.outfit(&plan.policy).map_err(|error| {
+            let step = "give the egress proxy what the policy asks for".to_owned();
             SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
         })?;
         let (_, token) = SessionToken::issue();
-        Ok(Self { token, authority })
+        Ok(Self { token, outfit })
     }
 
     /// What is placed in the sandbox.
     pub(crate) fn files(&self) -> Option<PlacedFile> {
-        let authority = self.authority.as_ref()?;
+        let authority = self.outfit.authority.as_ref()?;
         Some(PlacedFile { path: CERTIFICATES.to_owned(), content: authority.bundle() })
     }
 }
@@ -65,8 +64,8 @@ impl Doors {
         keys: &Keys,
     ) -> Result<Self, SessionError> {
         let models = attach_models(host, plan, recorder, sandbox, &keys.token)?;
-        let egress = attach_egress(host, plan, recorder, sandbox, keys.authority.clone())?;
-        Ok(Self { models, egress, is_opened: keys.authority.is_some() })
+        let egress = attach_egress(host, plan, recorder, sandbox, keys.outfit.clone())?;
+        Ok(Self { models, egress, is_opened: keys.outfit.authority.is_some() })
     }
 
     /// The variables by which a program inside finds the way to everything but models.
@@ -134,7 +133,7 @@ fn attach_egress(
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-    authority: Option<Arc<Authority>>,
+    outfit: Outfit,
 ) -> Result<Option<(egress::Attachment, LivePolicy)>, SessionError> {
     let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
     let turn = recorder.turn.clone();
@@ -144,7 +143,7 @@ fn attach_egress(
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
-        authority,
+        outfit,
         limits: egress::Limits::default(),
     };
     let attached = host.egress.attach(listener, identity);

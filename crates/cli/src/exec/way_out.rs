@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::policy::Effective;
-use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy, Outfit};
 use protocol::{Code, EventBody, SessionId};
 use sandbox::{EGRESS_PORT, Port, Sandbox};
 use serde_json::{Value, json};
@@ -19,27 +19,27 @@ use crate::world;
 /// The way out of a sandbox that is still to be made.
 pub(super) struct Way {
     egress: Egress,
-    authority: Option<Arc<Authority>>,
+    outfit: Outfit,
 }
 
 impl Way {
     /// The way that `policy` lets a command take.
     pub(super) fn of(config: &Config, policy: &Effective) -> Result<Self, Failure> {
         let egress = world::egress(config)?;
-        let authority = egress.authority(policy).map_err(|error| Failure::of(Code::SandboxCreateError, &error))?;
-        Ok(Self { egress, authority })
+        let outfit = egress.outfit(policy).map_err(|error| Failure::of(Code::SandboxCreateError, &error))?;
+        Ok(Self { egress, outfit })
     }
 
     /// What is placed in the sandbox.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let bundle = |authority: &Arc<Authority>| (CERTIFICATES.into(), authority.bundle().into_bytes());
-        self.authority.iter().map(bundle).collect()
+        self.outfit.authority.iter().map(bundle).collect()
     }
 
     /// Where programs look for the proxy, and whom they trust.
     pub(super) fn environment(&self) -> BTreeMap<String, String> {
         let mut variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
-        if self.authority.is_some() {
+        if self.outfit.authority.is_some() {
             variables.extend(egress::trust_environment(CERTIFICATES));
         }
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -63,7 +63,7 @@ impl WayOut {
             journal: journal.clone(),
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
-            authority: way.authority.clone(),
+            outfit: way.outfit.clone(),
             limits: Limits::default(),
         };
         let attached = way.egress.attach(listener, identity);

@@ -50,3 +50,24 @@ fn what_is_trusted_inside_cannot_be_changed_there_and_is_in_no_other_sandbox() {
 fn own(place: &Place) -> String {
     shell(place, "tac $SSL_CERT_FILE | sed '/BEGIN/q' | tac").out
 }
+
+#[test]
+fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
+    let place = Place::new();
+    let policy = place.data().with_file_name("injected.yaml");
+    let inject = "  inject: [\"mirror.example.com:80 X-Key={mirror}\"]\n";
+    let text = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools: {allow: [\"*\"]}\nnet:\n  enabled: true\n";
+    std::fs::write(&policy, format!("{text}{inject}")).unwrap();
+    let chosen = format!("--policy={}", policy.display());
+    let ran = place.run(&["exec", &chosen, "--", "true"]);
+    assert_eq!(ran.code, 125, "{}", ran.people);
+    assert!(ran.people.contains("there is no credential `mirror` to inject (net.inject)"), "{}", ran.people);
+
+    std::fs::create_dir_all(place.data()).unwrap();
+    std::fs::write(place.data().join("viv.toml"), "[credentials.mirror]\nkey_file = \"mirror.key\"\n").unwrap();
+    std::fs::write(place.data().join("mirror.key"), "canary-77aa31\n").unwrap();
+    let search =
+        "env; cat /proc/*/environ /proc/*/cmdline; find / -xdev -type f -size -64k -path '/[^usd]*' -exec cat {} +";
+    let ran = place.run(&["--json", "exec", &chosen, "--", "bash", "-c", &format!("{search}; echo looked")]);
+    assert!(ran.out.contains("looked") && !ran.out.contains("canary-77aa31"), "{}", ran.out);
+}

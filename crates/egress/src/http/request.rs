@@ -103,16 +103,20 @@ impl Request {
     }
 
     /// The head for the host itself: origin form, what is end to end, and nothing after this request.
-    pub(crate) fn origin_head(&self, endpoint: &Endpoint, framing: Framing) -> Vec<u8> {
+    ///
+    /// The headers of `set` stand in place of the client's own.
+    pub(crate) fn origin_head(&self, endpoint: &Endpoint, framing: Framing, set: &[(String, Vec<u8>)]) -> Vec<u8> {
         let Target::Resource { path, scheme, .. } = &self.target else { return Vec::new() };
         let is_usual = endpoint.port == scheme.usual_port();
         let host = if is_usual { endpoint.host.to_string() } else { endpoint.to_string() };
         let mut bytes = format!("{} {path} HTTP/1.1\r\nhost: {host}\r\n", self.method).into_bytes();
         let end_to_end = head::end_to_end(&self.headers);
-        head::write(
-            &mut bytes,
-            end_to_end.filter(|header| !["host", "content-length"].contains(&header.name.as_str())),
-        );
+        let is_ours =
+            |name: &str| ["host", "content-length"].contains(&name) || set.iter().any(|(ours, _)| ours == name);
+        head::write(&mut bytes, end_to_end.filter(|header| !is_ours(&header.name)));
+        for (name, value) in set {
+            bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+        }
         match framing {
             Framing::Length(length) if length > 0 || head::values(&self.headers, "content-length").count() > 0 => {
                 bytes.extend_from_slice(format!("content-length: {length}\r\n").as_bytes());
@@ -169,7 +173,7 @@ mod tests {
             head.extend(b"\r\n");
             let Ok(request) = Request::parse(&head, 100) else { return Ok(()) };
             let Ok(framing) = request.framing() else { return Ok(()) };
-            let passed = request.origin_head(&endpoint(), framing);
+            let passed = request.origin_head(&endpoint(), framing, &[]);
 
             let mut parsed_lines = [httparse::EMPTY_HEADER; 100];
             let mut parsed = httparse::Request::new(&mut parsed_lines);

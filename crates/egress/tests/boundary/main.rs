@@ -6,6 +6,7 @@ mod attack_hosts;
 mod attack_requests;
 mod attack_tunnels;
 mod denial;
+mod inject;
 mod intercept;
 mod origin;
 mod passing;

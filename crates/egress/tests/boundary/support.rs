@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use egress::{Attachment, Authority, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Authority, CredentialSource, Egress, Identity, Limits, LivePolicy, Outfit};
 use policy::{Base, Ceiling, Effective, Source};
 use protocol::{SessionId, TurnId};
+use secret::Secret;
 use serde_json::Value;
 use store::{Journal, MemoryJournal, SystemClock};
 use tokio::{
@@ -51,28 +52,40 @@ impl Sandbox {
     }
 
     pub(crate) fn limited(policy: Effective, limits: Limits) -> Self {
-        Self::begun(policy, limits, None)
+        Self::begun(policy, limits, Outfit::default())
     }
 
     /// A session whose TLS is opened, on a host that trusts `root`.
     pub(crate) fn opening(policy: Effective, root: &Trust) -> Self {
-        let authority = Authority::new(root.host_trust()).unwrap();
-        Self::begun(policy, Limits::default(), Some(Arc::new(authority)))
+        Self::given(policy, root, &[])
     }
 
-    fn begun(policy: Effective, limits: Limits, authority: Option<Arc<Authority>>) -> Self {
+    /// The same, on a host with these credentials.
+    pub(crate) fn given(policy: Effective, root: &Trust, credentials: &[(&'static str, &'static str)]) -> Self {
+        let trust = root.host_trust();
+        let known = credentials.to_vec();
+        let find: CredentialSource = Arc::new(move |name| {
+            let found = known.iter().find(|(known, _)| *known == name);
+            found.map(|(_, secret)| Secret::new(secret)).ok_or_else(|| "it is not configured".to_owned())
+        });
+        let egress = Egress::default().trusting(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
+        let outfit = egress.outfit(&policy).unwrap();
+        Self::begun(policy, Limits::default(), outfit)
+    }
+
+    fn begun(policy: Effective, limits: Limits, outfit: Outfit) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
         let session = SessionId::new("s1").unwrap();
         let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
         let policy = LivePolicy::new(policy);
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
-        let kept = authority.clone();
-        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), authority, limits };
+        let authority = outfit.authority.clone();
+        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, limits };
         let world = Arc::new(World::default());
         let egress = Egress::new(world.clone());
         let attachment = egress.attach(listener, identity).unwrap();
-        Self { proxy, world, policy, egress, authority: kept, journal, attachment }
+        Self { proxy, world, policy, egress, authority, journal, attachment }
     }
 
     /// A connection from inside.

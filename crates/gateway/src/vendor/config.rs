@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, io};
 
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-use crate::{endpoint::Endpoint, secret::Secret, wire::Timeouts};
+use secret::Secret;
+
+use crate::{endpoint::Endpoint, wire::Timeouts};
 
 /// Whose API an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

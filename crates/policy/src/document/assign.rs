@@ -23,6 +23,7 @@ impl Document {
             Key::NetAllowlist => document.net = Some(Net { allowlist: list(), ..Net::default() }),
             Key::NetDenylist => document.net = Some(Net { denylist: list(), ..Net::default() }),
             Key::NetIntercept => document.net = Some(Net { intercept: list(), ..Net::default() }),
+            Key::NetInject => document.net = Some(Net { inject: list(), ..Net::default() }),
             Key::ProcCpus => document.proc = Some(Proc { cpus: one(), ..Proc::default() }),
             Key::ProcMemory => document.proc = Some(Proc { memory: one(), ..Proc::default() }),
             Key::ProcPids => document.proc = Some(Proc { pids: one(), ..Proc::default() }),

@@ -87,7 +87,8 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<Written<bool>>,
     /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. Methods before a host and a path
-    /// after it let those requests through alone, where requests are seen: over plain HTTP. An empty list is closed.
+    /// after it let those requests through alone, where requests are seen: over plain HTTP, and where TLS is opened. An
+    /// empty list is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::AllowedHost>>")]
     pub(crate) allowlist: Option<Texts>,
@@ -100,6 +101,11 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::InterceptedHost>>")]
     pub(crate) intercept: Option<Texts>,
+    /// Headers that the proxy sets on requests to a host, with a credential of the host's configuration that is never
+    /// inside. The host's TLS must be opened, or plain HTTP spoken on the port. Without a port, 443 is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<shape::InjectedHeader>>")]
+    pub(crate) inject: Option<Texts>,
 }
 
 /// What processes may use.

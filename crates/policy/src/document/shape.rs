@@ -52,6 +52,10 @@ shapes! {
         "title": "host[:port] pattern", "type": "string", "minLength": 1,
         "examples": ["api.example.com:443", "*.example.org"]
     };
+    InjectedHeader = {
+        "title": "header of a host", "type": "string", "minLength": 1,
+        "examples": ["api.example.com:443 Authorization=Bearer {github}"]
+    };
     VariableName = {
         "title": "variable name", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["LANG"]
     };

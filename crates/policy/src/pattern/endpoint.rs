@@ -102,6 +102,18 @@ impl EndpointPattern {
     }
 }
 
+impl EndpointPattern {
+    /// Whether it is about one host or the names below one, and one port.
+    pub(crate) fn is_for_a_host(&self) -> bool {
+        self.host != HostPattern::AnyName && self.port != Port::Any
+    }
+
+    /// Whether TLS is what everybody speaks on its port.
+    pub(crate) fn is_usually_tls(&self) -> bool {
+        self.port == Port::One(DEFAULT_PORT)
+    }
+}
+
 fn refuse_urls(text: &str) -> Result<(), BadValue> {
     let Some((_, rest)) = text.split_once("://") else { return Ok(()) };
     let host = rest.split('/').next().unwrap_or(rest);

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Egress, Identity, Limits, LivePolicy, Outfit};
 use policy::{Action, Effective, Verdict};
 use protocol::SessionId;
 use store::{MemoryJournal, SystemClock};
@@ -32,7 +32,7 @@ impl Way {
             turn: Arc::new(|| None),
             policy: LivePolicy::new((*policy).clone()),
             // The host fetches by its own trust, and goes where nobody has TLS opened.
-            authority: None,
+            outfit: Outfit::default(),
             limits: Limits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })

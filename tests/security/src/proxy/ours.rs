@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::{Egress, Identity, Internet, Limits, LivePolicy};
+use egress::{Egress, Identity, Internet, Limits, LivePolicy, Outfit};
 use policy::{Base, Ceiling, Source};
 use protocol::SessionId;
 use store::{MemoryJournal, SystemClock};
@@ -41,7 +41,7 @@ pub(super) fn serve(listener: TcpListener, text: &str) {
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy),
         // A client that says nothing is given up soon, so that it can be seen.
-        authority: None,
+        outfit: Outfit::default(),
         limits: Limits { head_timeout: Duration::from_millis(500), ..Limits::default() },
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
