@@ -48,6 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy::effective(&Ceiling::built_in()?, &base, &[])),
         outfit: Outfit::default(),
+        names: None,
         limits: Limits::default(),
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

@@ -13,6 +13,7 @@ use crate::{
     gate::Gate,
     identity::Identity,
     internet::Internet,
+    names::Names,
     recorder::Recorder,
     totals::Counters,
 };
@@ -43,10 +44,14 @@ impl Attachment {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
         let gate = Gate::new(identity.policy, internet, identity.limits);
-        let Identity { session, turn, outfit, .. } = identity;
+        let Identity { session, turn, outfit, names, .. } = identity;
+        let names = names.map(Names::new).transpose()?;
         let desk = Arc::new(Desk { session, turn, gate, recorder, outfit });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);
+        if let Some(names) = names {
+            tasks.spawn_on(names.serve(desk.clone(), closing.clone()), &runtime);
+        }
         tasks.spawn_on(accept(listener, desk, closing.clone()), &runtime);
         Ok(Self { closing, tasks })
     }

@@ -18,6 +18,7 @@ mod inject;
 mod intercept;
 mod internet;
 mod live;
+mod names;
 mod outfit;
 mod pump;
 mod recorder;
@@ -42,6 +43,7 @@ pub use environment::{proxy_environment, trust_environment};
 pub use identity::{Identity, Limits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live::LivePolicy;
+pub use names::NameSockets;
 pub use outfit::{CredentialSource, Outfit, OutfitError, TrustSource};
 pub use totals::Totals;
 

@@ -97,6 +97,9 @@ impl Compiler<'_> {
         if let Some(list) = &net.intercept {
             policy.net.intercept = DenyList::new(self.entries(Key::NetIntercept, list, EndpointPattern::parse));
         }
+        if let Some(dns) = &net.dns {
+            policy.net.dns = self.ruled(Key::NetDns, dns.value, dns.place);
+        }
         if let Some(list) = &net.inject {
             policy.net.inject = self.allow(Key::NetInject, list, InjectPattern::parse);
             self.injections(list, &policy.net);

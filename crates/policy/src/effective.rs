@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::decision::{Action, Decision};
 use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
-use crate::document::{Means, WorkspaceMode};
+use crate::document::{Means, NameService, WorkspaceMode};
 use crate::key::Key;
 use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
 use crate::policy::Policy;
@@ -66,6 +66,8 @@ pub struct Net {
     pub intercept: Vec<String>,
     /// Names of the credentials that the proxy sets in headers.
     pub credentials: BTreeSet<String>,
+    /// Whether names are answered inside.
+    pub dns: NameService,
 }
 
 impl Net {
@@ -169,6 +171,11 @@ impl Effective {
         self.policy.net.intercepting(endpoint).is_some()
     }
 
+    /// Whether a name may be known inside: some port of it may be reached.
+    pub fn decide_name(&self, name: &str) -> Decision {
+        self.policy.net.decide_name(name)
+    }
+
     /// The headers that the proxy sets on requests to `endpoint`, each once.
     pub fn injections(&self, endpoint: &Endpoint) -> Vec<Injection> {
         let mut found: Vec<Injection> =
@@ -218,6 +225,7 @@ impl Effective {
             denylist: net.denylist.entries().iter().map(|entry| entry.value.to_string()).collect(),
             intercept: net.intercept.entries().iter().map(show).collect(),
             credentials: self.injected().map(|entry| entry.injection.credential).collect(),
+            dns: if net.enabled.value { net.dns.value } else { NameService::None },
         }
     }
 

@@ -119,6 +119,25 @@ impl NetRules {
         }
     }
 
+    /// Whether a name may be known: every list names it on some port, and nothing denies it on all of them.
+    pub(crate) fn decide_name(&self, name: &str) -> Decision {
+        let host = match name.parse::<Host>() {
+            Ok(host @ Host::Name(_)) => host,
+            Ok(Host::Address(_)) => return Decision::deny(RuleRef::built_in("an address is no name")),
+            Err(error) => return Decision::deny(RuleRef::built_in(error.to_string())),
+        };
+        if let Some(entry) = self.denylist.find(|denied| denied.denies_all_of(&host)) {
+            return Decision::deny(entry.rule.clone());
+        }
+        if !self.enabled.value {
+            return Decision::deny(self.enabled.rule.clone());
+        }
+        match self.allowlist.find(|pattern| pattern.names_host(&host)) {
+            Ok(entry) => self.allowed(entry),
+            Err(list) => Decision::deny(list.rule().clone()).with_help(format!("add \"{host}\" under `net.allowlist`")),
+        }
+    }
+
     /// The entry by which TLS to `endpoint` is opened.
     pub(crate) fn intercepting(&self, endpoint: &Endpoint) -> Option<&Ruled<EndpointPattern>> {
         self.intercept.find(|pattern| pattern.matches(endpoint))

@@ -46,6 +46,8 @@ keys! {
     NetIntercept = "net.intercept";
     /// Headers with credentials that the proxy sets.
     NetInject = "net.inject";
+    /// Whether names are answered inside.
+    NetDns = "net.dns";
     /// Processors.
     ProcCpus = "proc.cpus";
     /// Memory of all processes together.

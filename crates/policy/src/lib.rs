@@ -12,6 +12,7 @@
 //! | `fs.read`, `fs.write` | nothing | no opinion |
 //! | `fs.deny_read`, `fs.deny_write` | what is secret, or run by others, in any repository | nothing more |
 //! | `net.enabled` | `false` | no opinion |
+//! | `net.dns` | `none` | no opinion |
 //! | `net.allowlist`, `net.inject` | nothing | no opinion |
 //! | `net.denylist`, `net.intercept` | the ceiling's | nothing more |
 //! | `proc.*` | small: half a processor, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
@@ -56,7 +57,7 @@ pub use decision::{Action, Decision, Verdict};
 pub use denials::FileDenials;
 pub use deny::DenyGlobs;
 pub use diff::{Change, Direction, diff};
-pub use document::{Document, Means, WorkspaceMode};
+pub use document::{Document, Means, NameService, WorkspaceMode};
 pub use effective::{Degrade, Effective, Fs, Limits, Models, Net, ToolRules};
 pub use explain::{Sentence, explain};
 pub use finding::{Finding, PolicyError};

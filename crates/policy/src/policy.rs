@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::allow::AllowLists;
 use crate::deny::DenyList;
-use crate::document::{Means, WorkspaceMode};
+use crate::document::{Means, NameService, WorkspaceMode};
 use crate::gate::Gates;
 use crate::key::Key;
 use crate::pattern::{
@@ -47,6 +47,7 @@ pub(crate) struct NetRules {
     /// Where nothing passes that nobody looks into. Like a denial, it only takes away.
     pub(crate) intercept: DenyList<EndpointPattern>,
     pub(crate) inject: AllowLists<InjectPattern>,
+    pub(crate) dns: Ruled<NameService>,
 }
 
 impl Policy {
@@ -66,6 +67,7 @@ impl Policy {
                 denylist: DenyList::none(),
                 intercept: DenyList::none(),
                 inject: AllowLists::any(),
+                dns: Ruled::new(NameService::Stub, RuleRef::no_opinion()),
             },
             bounds: BTreeMap::new(),
             degrade: BTreeMap::new(),
@@ -115,6 +117,7 @@ impl NetRules {
             denylist: self.denylist.meet(&other.denylist),
             intercept: self.intercept.meet(&other.intercept),
             inject: self.inject.meet(&other.inject),
+            dns: self.dns.min(&other.dns),
         }
     }
 }

@@ -138,6 +138,7 @@ impl Policy {
         match key {
             Key::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
             Key::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
+            Key::NetDns => value(self.net.dns.value > above.net.dns.value),
             Key::FsRead => {
                 unless(self.fs.read.entries(), |path| above.fs.read.covers(path) || above.fs.write.covers(path))
             }
@@ -165,6 +166,7 @@ impl Policy {
             match key {
                 Key::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
                 Key::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
+                Key::NetDns => wider.net.dns = more.net.dns.clone(),
                 Key::FsRead => wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one)),
                 Key::FsWrite => {
                     wider.fs.write = more.fs.write.entries().fold(wider.fs.write, |all, one| all.widened(one));

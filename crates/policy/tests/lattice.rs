@@ -108,7 +108,14 @@ fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> 
 /// A policy text in which any key may be absent.
 fn text() -> impl Strategy<Value = String> {
     let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
-    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS), list(INTERCEPTED), list(INJECTED));
+    let net = (
+        word(&["true", "false"]),
+        list(HOSTS),
+        list(DENIED_HOSTS),
+        list(INTERCEPTED),
+        list(INJECTED),
+        word(&["none", "stub"]),
+    );
     let proc =
         (word(&["1", "0.5", "2.0"]), word(&["1GiB", "512MiB", "4GB"]), word(&["64", "256"]), word(&["30m", "10s"]));
     let degrade = (word(&["enforced", "rlimit", "none"]), word(&["enforced", "none"]));
@@ -128,6 +135,7 @@ fn text() -> impl Strategy<Value = String> {
                     ("denylist", net.2),
                     ("intercept", net.3),
                     ("inject", net.4),
+                    ("dns", net.5),
                 ],
             ),
             section("proc", &[("cpus", proc.0), ("memory", proc.1), ("pids", proc.2), ("timeout", proc.3)]),
@@ -215,6 +223,10 @@ proptest! {
             prop_assert!(whole.env_pass().iter().all(|name| fewer.env_pass().contains(name)));
             prop_assert!(!whole.net().enabled || fewer.net().enabled);
             prop_assert!(whole.net().credentials.is_subset(&fewer.net().credentials));
+            prop_assert!(whole.net().dns <= fewer.net().dns);
+            for name in ["a.example.org", "x.example.org", "b.example.com", "other.example.net"] {
+                prop_assert!(whole.decide_name(name).allowed <= fewer.decide_name(name).allowed, "{name}");
+            }
             for host in ["a.example.org:80", "b.a.example.org:8080", "b.example.com:80"] {
                 let endpoint: Endpoint = host.parse().unwrap();
                 let wide = fewer.injections(&endpoint);

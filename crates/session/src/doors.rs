@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use agents::PlacedFile;
-use egress::{CERTIFICATES, LivePolicy, Outfit};
+use egress::{CERTIFICATES, LivePolicy, NameSockets, Outfit};
 use gateway::{Identity, SessionToken};
 use policy::Effective;
 use sandbox::{EGRESS_PORT, Port, Sandbox, SandboxError};
@@ -144,6 +144,7 @@ fn attach_egress(
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
         outfit,
+        names: sandbox.take_names().map(|(streams, datagrams)| NameSockets { datagrams, streams }),
         limits: egress::Limits::default(),
     };
     let attached = host.egress.attach(listener, identity);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::policy::Effective;
-use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy, Outfit};
+use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
 use protocol::{Code, EventBody, SessionId};
 use sandbox::{EGRESS_PORT, Port, Sandbox};
 use serde_json::{Value, json};
@@ -64,6 +64,7 @@ impl WayOut {
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
             outfit: way.outfit.clone(),
+            names: sandbox.take_names().map(|(streams, datagrams)| NameSockets { datagrams, streams }),
             limits: Limits::default(),
         };
         let attached = way.egress.attach(listener, identity);

@@ -3,6 +3,7 @@
 
 mod http;
 mod journal;
+mod names;
 mod opened_tls;
 mod place;
 mod processes;

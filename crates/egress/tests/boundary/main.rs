@@ -8,6 +8,7 @@ mod attack_tunnels;
 mod denial;
 mod inject;
 mod intercept;
+mod names;
 mod origin;
 mod passing;
 mod requests_by_rule;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use egress::{Attachment, Authority, CredentialSource, Egress, Identity, Limits, LivePolicy, Outfit};
+use egress::{Attachment, Authority, CredentialSource, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
 use policy::{Base, Ceiling, Effective, Source};
 use protocol::{SessionId, TurnId};
 use secret::Secret;
@@ -73,7 +73,20 @@ impl Sandbox {
         Self::begun(policy, Limits::default(), outfit)
     }
 
+    /// One whose names are answered, and where they are asked for.
+    pub(crate) fn answering(policy: Effective) -> (Self, SocketAddr) {
+        let streams = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = streams.local_addr().unwrap();
+        let datagrams = std::net::UdpSocket::bind(address).unwrap();
+        let names = NameSockets { datagrams, streams };
+        (Self::born(policy, Limits::default(), Outfit::default(), Some(names)), address)
+    }
+
     fn begun(policy: Effective, limits: Limits, outfit: Outfit) -> Self {
+        Self::born(policy, limits, outfit, None)
+    }
+
+    fn born(policy: Effective, limits: Limits, outfit: Outfit, names: Option<NameSockets>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
         let session = SessionId::new("s1").unwrap();
@@ -81,7 +94,8 @@ impl Sandbox {
         let policy = LivePolicy::new(policy);
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
         let authority = outfit.authority.clone();
-        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, limits };
+        let identity =
+            Identity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, names, limits };
         let world = Arc::new(World::default());
         let egress = Egress::new(world.clone());
         let attachment = egress.attach(listener, identity).unwrap();

@@ -12,7 +12,7 @@ mod shape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use mode::{Means, WorkspaceMode};
+pub use mode::{Means, NameService, WorkspaceMode};
 
 use crate::source::Written;
 
@@ -106,6 +106,10 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::InjectedHeader>>")]
     pub(crate) inject: Option<Texts>,
+    /// `stub`: a server inside gives every name of `allowlist` one address that leads nowhere, for programs that look a
+    /// name up before they speak to the proxy. It asks nobody, so no name leaves the host by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dns: Option<Written<NameService>>,
 }
 
 /// What processes may use.

@@ -108,6 +108,11 @@ impl EndpointPattern {
         self.host != HostPattern::AnyName && self.port != Port::Any
     }
 
+    /// Whether it is about `host`, on some port.
+    pub(crate) fn names_host(&self, host: &Host) -> bool {
+        self.host.covers(&HostPattern::Exactly(host.clone()))
+    }
+
     /// Whether TLS is what everybody speaks on its port.
     pub(crate) fn is_usually_tls(&self) -> bool {
         self.port == Port::One(DEFAULT_PORT)
@@ -215,6 +220,13 @@ impl Denied {
                 (DeniedHost::Network(network), Host::Address(address)) => contains(network, *address),
                 _ => false,
             }
+    }
+}
+
+impl Denied {
+    /// Whether every port of `host` is denied.
+    pub(crate) fn denies_all_of(&self, host: &Host) -> bool {
+        self.port == Port::Any && self.matches(&Endpoint { host: host.clone(), port: DEFAULT_PORT })
     }
 }
 

@@ -33,6 +33,7 @@ impl Way {
             policy: LivePolicy::new((*policy).clone()),
             // The host fetches by its own trust, and goes where nobody has TLS opened.
             outfit: Outfit::default(),
+            names: None,
             limits: Limits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })

@@ -42,6 +42,7 @@ pub(super) fn serve(listener: TcpListener, text: &str) {
         policy: LivePolicy::new(policy),
         // A client that says nothing is given up soon, so that it can be seen.
         outfit: Outfit::default(),
+        names: None,
         limits: Limits { head_timeout: Duration::from_millis(500), ..Limits::default() },
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
