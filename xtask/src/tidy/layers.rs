@@ -52,7 +52,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "security",
         may_know: &[],
-        tests_may_know: &["protocol", "policy", "store", "jail", "sandbox", "egress"],
+        tests_may_know: &["protocol", "policy", "store", "secret", "jail", "sandbox", "egress"],
     },
     Layer {
         name: "conformance",
