@@ -108,8 +108,7 @@ impl Desk {
         mut client: Client<R, W>,
         request: &Request,
     ) -> io::Result<()> {
-        let question = request.question();
-        let mut attempt = self.attempt(&question, &request.method);
+        let (question, mut attempt) = self.asked(request);
         let tunnel = match request.framing() {
             Ok(_) => self.open_tunnel(&mut attempt, &question).await,
             Err(refusal) => Err(refusal),
@@ -148,6 +147,16 @@ impl Desk {
                 attempt.refuse(&refusal).await;
                 client.say(&Reply::of(&refusal).bytes()).await
             }
+        }
+    }
+
+    /// What a request asks of the policy, and the attempt that it is.
+    fn asked(&self, request: &Request) -> (Question, Attempt) {
+        let question = request.question();
+        let attempt = self.attempt(&question, &request.method);
+        match &request.target {
+            Target::Resource { path, .. } => (question, attempt.with_path(path)),
+            Target::Tunnel { .. } => (question, attempt),
         }
     }
 
@@ -212,11 +221,7 @@ impl Desk {
         mut client: Client<R, W>,
         request: &Request,
     ) -> io::Result<()> {
-        let question = request.question();
-        let mut attempt = self.attempt(&question, &request.method);
-        if let Target::Resource { path, .. } = &request.target {
-            attempt = attempt.with_path(path);
-        }
+        let (question, mut attempt) = self.asked(request);
         let refusal = match self.exchange(&mut client, request, &question, &mut attempt).await {
             Ok(Answered::Whole) => return client.farewell().await,
             Ok(Answered::Cut) => return Ok(()),

@@ -18,7 +18,7 @@ use rustix::process::{DumpableBehavior, Resource};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
-use crate::init::{self, HouseRules, InitReport};
+use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::plan::{EGRESS_PORT, MODEL_PORT, NAMES_PORT, ProcessLimits, WORKSPACE};
 use crate::seccomp::Filters;
 use crate::setup::{listen, name_sockets, silence_standard_streams};
@@ -79,7 +79,7 @@ pub fn serve_guest(socket: &Path) -> i32 {
     if sys::close_all_but(control.as_fd()).is_err() {
         return 1;
     }
-    let house = HouseRules { limits: order.process, filters: &filters };
+    let house = HouseRules { limits: order.process, stay: Stay::UntilLetGo, filters: &filters };
     i32::from(init::serve(&control, &house).is_err())
 }
 
