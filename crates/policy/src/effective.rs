@@ -16,6 +16,9 @@ use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
 use crate::policy::Policy;
 use crate::trust::hash;
 
+/// Keys that sessions of earlier versions did not have, with the value that says nothing.
+const LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none")];
+
 /// The policy of one session.
 ///
 /// Every getter is at least as strict as each layer that went in. A key no layer spoke of cannot occur,
@@ -291,7 +294,10 @@ impl Effective {
 
     /// A short name for exactly these values: equal for two sessions that may do the same.
     pub fn digest(&self) -> String {
-        let lines: String = self.values().iter().flat_map(|(key, value)| [key, "=", value.as_str(), "\n"]).collect();
+        // A key that came later is left out where it says nothing: sessions from before it are still the same.
+        let says_something = |(key, value): &(&str, String)| !LATER.contains(&(*key, value.as_str()));
+        let values = self.values().into_iter().filter(says_something);
+        let lines: String = values.flat_map(|(key, value)| [key.to_owned(), "=".into(), value, "\n".into()]).collect();
         format!("sha256:{}", hash(lines.as_bytes()))
     }
 

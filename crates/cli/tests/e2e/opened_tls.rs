@@ -71,3 +71,33 @@ fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
     let ran = place.run(&["--json", "exec", &chosen, "--", "bash", "-c", &format!("{search}; echo looked")]);
     assert!(ran.out.contains("looked") && !ran.out.contains("canary-77aa31"), "{}", ran.out);
 }
+
+#[test]
+fn what_a_session_is_refused_in_opened_tls_is_on_its_record_and_becomes_a_policy() {
+    let place = Place::new();
+    let parent = place.data().parent().unwrap().to_owned();
+    let more = "models: {allow: [\"*\"], budget_usd: 1.00, max_requests: 100}\ndegrade: {cpus: none, memory: rlimit, pids: rlimit}\n";
+    std::fs::write(parent.join("p.yaml"), format!("{POLICY}{more}")).unwrap();
+    let fetch = |path: &str| format!("curl -sS https://api.example.com{path}");
+    let task = format!(
+        "version: 1\nname: refused\nsandbox: {{policy: p.yaml}}\ncommands:\n  - run: [sh, -c, \"{}\"]\n    expect: {{contains: is not allowed}}\n",
+        fetch("/v2/x?token=t")
+    );
+    std::fs::write(parent.join("task.yaml"), task).unwrap();
+    let ran = place.run(&["task", parent.join("task.yaml").to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    // The same in the sandbox of an agent, which is another way to it.
+    let line = format!("/run {}", fetch("/v3"));
+    let policy = parent.join("p.yaml");
+    let ran = place.run(&["run", "mock", "--perms=allow", "--policy", policy.to_str().unwrap(), &line]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let log = place.run(&["policy", "log", "@last", "--denied"]).out;
+    assert!(log.contains("\tdenied\tapi.example.com:443\tGET /v3\t1\t"), "{log}");
+    let suggested = place.run(&["policy", "suggest", "@last"]).out;
+    std::fs::write(parent.join("suggested.yaml"), &suggested).unwrap();
+    let test = |path: &str| {
+        let url = format!("https://api.example.com{path}");
+        place.run(&["policy", "test", parent.join("suggested.yaml").to_str().unwrap(), "http", "GET", &url]).code
+    };
+    assert_eq!([test("/v1/a"), test("/v3"), test("/v2")], [0, 0, 5], "{suggested}");
+}
