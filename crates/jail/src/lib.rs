@@ -13,6 +13,7 @@ mod error;
 mod guard;
 mod guest;
 mod host_user;
+mod idle;
 mod init;
 mod jail;
 mod landlock_rules;
@@ -35,6 +36,7 @@ pub use cgroup_watch::CgroupWatch;
 pub use error::{JailError, Step};
 pub use guest::{Door, GuestOrder, serve_guest};
 pub use host_user::HostUser;
+pub use idle::give_back_what_the_start_needed;
 pub use jail::{Jail, Made, News};
 pub use landlock_rules::landlock_version;
 pub use plan::{

@@ -358,6 +358,20 @@ pub(crate) fn landlock_version() -> io::Result<c_long> {
     })
 }
 
+/// Has the allocator give back pages that hold nothing any more.
+pub(crate) fn trim_allocator() {
+    // SAFETY: only memory that nobody uses goes.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Lets go of the pages of code in `range`, which must be one mapping of a file that is never written through.
+pub(crate) fn forget_code(range: std::ops::Range<usize>) -> io::Result<()> {
+    let start = std::ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: nobody has written to the pages, so that they come back from the file as they were when they are used.
+    check(c_long::from(unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED) }))?;
+    Ok(())
+}
+
 /// Ends this process at once: no destructors, no exit handlers of the program it was cloned from.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: _exit touches no memory of ours.
