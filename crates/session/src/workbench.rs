@@ -122,7 +122,7 @@ impl Workbench {
         let sandbox = host.backend.create(spec).await?;
         let registered = async {
             equipment.put(&*sandbox, inside.skill_root).await?;
-            Self::register(host, seat, plan, &*sandbox, keys).await
+            Self::register(host, seat, plan, &*sandbox, keys)
         };
         match registered.await {
             Ok((doors, recorder)) => Ok((sandbox, doors, recorder)),
@@ -134,7 +134,7 @@ impl Workbench {
     }
 
     /// Puts the session, its sandbox and its task on record and opens the gateway for them.
-    async fn register(
+    fn register(
         host: &Arc<Host>,
         seat: &Arc<Seat>,
         plan: &Plan,
