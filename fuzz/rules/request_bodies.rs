@@ -42,6 +42,7 @@ impl Api {
             upstream: Arc::new(gateway::Scripted::demo().unwrap()),
             policy: Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[])),
             accounts: Accounts::default(),
+            egress: session::way_out(Vec::new()),
             timing: Timing::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

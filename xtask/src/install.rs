@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "git", reason: "tidy asks it which files are tracked" },
     Package { name: "iproute2", reason: "ip sets up the internet that attacks on the proxy are made in" },
     Package { name: "npm", reason: "the real agents come from it" },
+    Package { name: "openssl", reason: "speaks to a host whose TLS is opened, from inside" },
     Package { name: "podman", reason: "the sandbox tests start an engine of it too" },
     Package { name: "runc", reason: "runs the containers of both on a machine with either version of cgroups" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },

@@ -10,15 +10,16 @@ mod file;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gateway::Secret;
 use protocol::Code;
+use secret::Secret;
 
 use crate::backend::BackendName;
 use crate::failure::Failure;
 
 pub(crate) use credentials::{Credential, Form, Provider};
 pub(crate) use file::{
-    BudgetsSection, ConfigFile, ContentWord, DurabilityWord, Kind, PriceSection, SandboxSection, UpstreamSection,
+    BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, Kind, PriceSection, SandboxSection,
+    UpstreamSection,
 };
 
 /// What the environment and the configuration file say.
@@ -82,14 +83,24 @@ impl Config {
 
     /// The key of an upstream, wherever it is; none: it needs none.
     pub(crate) fn key(&self, name: &str, section: &UpstreamSection) -> Result<Option<Secret>, Failure> {
-        let UpstreamSection { key, key_file, key_command, key_env, .. } = section;
-        let at = |which: &str| format!("upstreams.{name}.{which}");
+        let UpstreamSection { key, key_file, key_command, key_env, .. } = section.clone();
+        let written = CredentialSection { key, key_file, key_command, key_env };
+        let at = format!("upstreams.{name}");
+        let found = self.credential(&at, &written)?;
+        match (found, section.key_found) {
+            (Some(_), true) => Err(self.wrong(&format!("{at}.key_found"), "a key stands here already")),
+            (None, true) => found_key(section.kind).map(Some).ok_or_else(|| {
+                self.wrong(&format!("{at}.key_found"), "this host has no key of this kind").help("viv credentials")
+            }),
+            (found, false) => Ok(found),
+        }
+    }
+
+    /// What the four keys below `at` say; none: none of them is there.
+    pub(crate) fn credential(&self, at: &str, section: &CredentialSection) -> Result<Option<Secret>, Failure> {
+        let CredentialSection { key, key_file, key_command, key_env } = section;
+        let at = |which: &str| format!("{at}.{which}");
         match (key, key_file, key_command, key_env) {
-            (None, None, None, None) if section.key_found => match found_key(section.kind) {
-                Some(key) => Ok(Some(key)),
-                None => Err(self.wrong(&at("key_found"), "this host has no key of this kind").help("viv credentials")),
-            },
-            _ if section.key_found => Err(self.wrong(&at("key_found"), "a key stands here already")),
             (None, None, None, None) => Ok(None),
             (Some(key), None, None, None) => Ok(Some(key.clone())),
             (None, Some(file), None, None) => {

@@ -19,7 +19,7 @@ use sandbox::{DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox
 use serde_json::json;
 
 use self::terminal::RawTerminal;
-use self::way_out::WayOut;
+use self::way_out::{Way, WayOut};
 use crate::args::ExecArguments;
 use crate::backend;
 use crate::config::Config;
@@ -56,11 +56,12 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
     let policy = Arc::new(choose(&Setting::of(config, json), arguments.policy.as_deref(), &arguments.narrow)?);
+    let way = Way::of(config, &policy)?;
     let spec = SandboxSpec {
         id: format!("exec-{}", std::process::id()),
         workspace,
         mounts: arguments.deps.iter().map(|deps| (deps.clone(), DEPENDENCIES.into())).collect(),
-        files: Vec::new(),
+        files: way.files(),
         policy: Arc::clone(&policy),
     };
     if arguments.tty && json {
@@ -68,9 +69,9 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
             .help("viv --json exec -- CMD"));
     }
     let limits = policy.limits();
-    let env = environment(&arguments)?;
+    let env = environment(&arguments, &way)?;
     let sandbox = backend::choose(config, spawner)?.create(spec).await?;
-    let way_out = WayOut::open(&*sandbox, &policy)?;
+    let way_out = WayOut::open(&way, &*sandbox, &policy)?;
     let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
     let exec = ExecSpec {
         command: arguments.command.clone(),
@@ -127,9 +128,9 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
     Ok((Some(directory), mode))
 }
 
-fn environment(arguments: &ExecArguments) -> Result<BTreeMap<String, String>, Failure> {
+fn environment(arguments: &ExecArguments, way: &Way) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
-    env.extend(WayOut::environment());
+    env.extend(way.environment());
     if arguments.tty {
         // What nearly every terminal of today is, and every program knows.
         env.insert("TERM".to_owned(), "xterm-256color".to_owned());

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
-    replay, run, serve, sessions, task, tokens, upstream, usage,
+    replay, run, serve, sessions, task, tokens, upstream, usage, world,
 };
 
 /// Carries out what was typed. `early` is a spawner that was started before that was known in full.
@@ -149,6 +149,7 @@ async fn open(
         mock_program: Some(program),
         backend,
         upstream,
+        egress: world::egress(config)?,
         policy,
         accounts: accounts(config)?,
         timing: Timing::default(),

@@ -39,6 +39,7 @@ mod tokens;
 mod typed;
 mod upstream;
 mod usage;
+mod world;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use egress::{Egress, Identity, Internet, Limits, LivePolicy};
+use egress::{Egress, Identity, Internet, Limits, LivePolicy, Outfit};
 use futures_util::future::BoxFuture;
 use policy::{Base, Ceiling, Source};
 use protocol::SessionId;
@@ -47,6 +47,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         journal: Arc::new(opened.journal),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy::effective(&Ceiling::built_in()?, &base, &[])),
+        outfit: Outfit::default(),
+        names: None,
         limits: Limits::default(),
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

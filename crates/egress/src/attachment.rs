@@ -9,10 +9,11 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    client::{self, Desk},
+    desk::{self, Desk},
     gate::Gate,
     identity::Identity,
     internet::Internet,
+    names::Names,
     recorder::Recorder,
     totals::Counters,
 };
@@ -43,9 +44,14 @@ impl Attachment {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
         let gate = Gate::new(identity.policy, internet, identity.limits);
-        let desk = Arc::new(Desk { session: identity.session, turn: identity.turn, gate, recorder });
+        let Identity { session, turn, outfit, names, .. } = identity;
+        let names = names.map(Names::new).transpose()?;
+        let desk = Arc::new(Desk { session, turn, gate, recorder, outfit });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);
+        if let Some(names) = names {
+            tasks.spawn_on(names.serve(desk.clone(), closing.clone()), &runtime);
+        }
         tasks.spawn_on(accept(listener, desk, closing.clone()), &runtime);
         Ok(Self { closing, tasks })
     }
@@ -92,7 +98,7 @@ async fn connection(stream: TcpStream, desk: Arc<Desk>) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    if let Err(error) = client::serve(stream, &desk).await {
+    if let Err(error) = desk::serve(stream, &desk).await {
         tracing::debug!(%error, session = %desk.session, "a connection ended badly");
     }
 }

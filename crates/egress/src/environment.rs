@@ -19,6 +19,23 @@ pub fn proxy_environment(address: SocketAddr) -> Vec<(&'static str, String)> {
     variables
 }
 
+/// What to set in a sandbox where `bundle` names the certificates to trust. Programs differ, so every name of it.
+pub fn trust_environment(bundle: &str) -> Vec<(&'static str, String)> {
+    let names = [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "PIP_CERT",
+        "GIT_SSL_CAINFO",
+        "CARGO_HTTP_CAINFO",
+        "NODE_EXTRA_CA_CERTS",
+        "NPM_CONFIG_CAFILE",
+        "DENO_CERT",
+        "AWS_CA_BUNDLE",
+    ];
+    names.into_iter().map(|name| (name, bundle.to_owned())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

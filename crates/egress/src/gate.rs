@@ -9,7 +9,7 @@ use std::{
 use policy::{Action, Endpoint, Host, RuleRef};
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
-use crate::{identity::Limits, internet::Internet, live::LivePolicy, refusal::Refusal};
+use crate::{http::Scheme, identity::Limits, internet::Internet, live::LivePolicy, refusal::Refusal};
 
 /// Addresses of one name that are tried.
 const TRIES: usize = 4;
@@ -19,8 +19,16 @@ const TRIES: usize = 4;
 pub(crate) struct Question {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Method and path, where they are seen.
-    pub(crate) request: Option<(String, String)>,
+    /// What is asked of the host, where that is seen.
+    pub(crate) request: Option<Asked>,
+}
+
+/// A request that is seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) scheme: Scheme,
+    pub(crate) method: String,
+    pub(crate) path: String,
 }
 
 impl Question {
@@ -29,12 +37,22 @@ impl Question {
         Self { host: host.to_owned(), port, request: None }
     }
 
+    /// The host, read as the policy reads it, so that it cannot be another one.
+    fn endpoint(&self) -> Result<Endpoint, Refusal> {
+        let host = self.host.parse::<Host>().map_err(|error| Refusal::Malformed(error.to_string()))?;
+        Ok(Endpoint { host, port: self.port })
+    }
+
     fn action(&self) -> Action {
         let (host, port) = (self.host.clone(), self.port);
         match &self.request {
             None => Action::Net { host, port },
-            Some((method, path)) => Action::Http { host, port, method: method.clone(), path: path.clone() },
+            Some(Asked { method, path, .. }) => Action::Http { host, port, method: method.clone(), path: path.clone() },
         }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.request.as_ref().is_some_and(|asked| asked.scheme == Scheme::Http)
     }
 }
 
@@ -59,9 +77,26 @@ impl Gate {
         if !decision.is_allowed() {
             return Err(Refusal::of(decision));
         }
-        // The policy read the text with the same parser, so this cannot be another host.
-        let host = question.host.parse::<Host>().map_err(|error| Refusal::Malformed(error.to_string()))?;
-        Ok((Endpoint { host, port: question.port }, decision.rule))
+        let endpoint = question.endpoint()?;
+        if question.is_plain() && self.policy.current().intercepts(&endpoint) {
+            let rule = format!("`{endpoint}` is spoken to in TLS that is opened (net.intercept), not in the clear");
+            return Err(Refusal::built_in(rule, format!("ask for `https://{endpoint}`")));
+        }
+        Ok((endpoint, decision.rule))
+    }
+
+    /// Whether TLS is opened in the tunnel that is asked for.
+    pub(crate) fn intercepts(&self, question: &Question) -> bool {
+        question.endpoint().is_ok_and(|endpoint| self.policy.current().intercepts(&endpoint))
+    }
+
+    /// Whether a tunnel in which TLS is opened may stand. Each request in it is decided on by itself.
+    pub(crate) fn decide_opening(&self, question: &Question) -> Result<(Endpoint, RuleRef), Refusal> {
+        let decision = self.policy.current().decide_opening(&question.host, question.port);
+        if !decision.is_allowed() {
+            return Err(Refusal::of(decision));
+        }
+        Ok((question.endpoint()?, decision.rule))
     }
 
     /// The addresses of an allowed host that may be called.

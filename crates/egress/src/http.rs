@@ -9,6 +9,5 @@ mod request;
 mod target;
 
 pub(crate) use forward::{ForwardError, forward};
-pub(crate) use framing::Framing;
 pub(crate) use request::Request;
-pub(crate) use target::Target;
+pub(crate) use target::{Scheme, Target};

@@ -5,13 +5,12 @@ use std::{sync::Arc, time::Duration};
 use protocol::{SessionId, TurnId};
 use store::Journal;
 
-use crate::live::LivePolicy;
+use crate::{live::LivePolicy, names::NameSockets, outfit::Outfit};
 
 /// Tells which turn is running; asked at the start of each attempt.
 pub type TurnSource = Arc<dyn Fn() -> Option<TurnId> + Send + Sync>;
 
 /// The session a listener belongs to. Nothing a client sends can change it.
-#[derive(Clone)]
 pub struct Identity {
     /// The session.
     pub session: SessionId,
@@ -21,6 +20,10 @@ pub struct Identity {
     pub turn: TurnSource,
     /// What it may reach, now.
     pub policy: LivePolicy,
+    /// What it was given of the host.
+    pub outfit: Outfit,
+    /// Where it asks for names, if it does.
+    pub names: Option<NameSockets>,
     /// What it may use of the proxy.
     pub limits: Limits,
 }

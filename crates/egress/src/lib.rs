@@ -7,13 +7,19 @@
 
 mod attachment;
 mod attempt;
+mod authority;
 mod client;
+mod desk;
 mod environment;
 mod gate;
 mod http;
 mod identity;
+mod inject;
+mod intercept;
 mod internet;
 mod live;
+mod names;
+mod outfit;
 mod pump;
 mod recorder;
 mod refusal;
@@ -23,15 +29,22 @@ mod tls;
 mod totals;
 mod tunnel;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
 
+use policy::Effective;
 use totals::Counters;
 
 pub use attachment::Attachment;
-pub use environment::proxy_environment;
+pub use authority::{Authority, AuthorityError, CERTIFICATES, Trust};
+pub use environment::{proxy_environment, trust_environment};
 pub use identity::{Identity, Limits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live::LivePolicy;
+pub use names::NameSockets;
+pub use outfit::{CredentialSource, Outfit, OutfitError, TrustSource};
 pub use totals::Totals;
 
 /// The egress proxy of a host: serves the listeners of all its sessions.
@@ -39,12 +52,49 @@ pub use totals::Totals;
 pub struct Egress {
     internet: Arc<dyn Internet>,
     counters: Arc<Counters>,
+    trust: Option<TrustSource>,
+    credentials: Option<CredentialSource>,
+    /// What `trust` found out, once.
+    trusted: Arc<OnceLock<Trust>>,
 }
 
 impl Egress {
     /// A proxy that serves nobody yet and reaches the world through `internet`.
     pub fn new(internet: Arc<dyn Internet>) -> Self {
-        Self { internet, counters: Arc::default() }
+        Self { internet, counters: Arc::default(), trust: None, credentials: None, trusted: Arc::default() }
+    }
+
+    /// With whom to trust where TLS is opened; without it no session can have that.
+    #[must_use]
+    pub fn trusting(mut self, trust: TrustSource) -> Self {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// With credentials that it may set in headers; without them no policy can ask for one.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: CredentialSource) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// What a new session is given: an authority where its policy has TLS opened, and the credentials it names.
+    pub fn outfit(&self, policy: &Effective) -> Result<Outfit, OutfitError> {
+        let mut outfit = Outfit::default();
+        if !policy.net().intercept.is_empty() {
+            outfit.authority = Some(Arc::new(Authority::new(self.trust()?)?));
+        }
+        let none: CredentialSource = Arc::new(|_| Err("the proxy was given none".to_owned()));
+        outfit.with_credentials(policy, self.credentials.as_ref().unwrap_or(&none))
+    }
+
+    fn trust(&self) -> Result<Trust, OutfitError> {
+        if let Some(trust) = self.trusted.get() {
+            return Ok(trust.clone());
+        }
+        let unknown = || Err(io::Error::other("the proxy was not told whom to trust"));
+        let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(OutfitError::Trust)?;
+        Ok(self.trusted.get_or_init(|| trust).clone())
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.

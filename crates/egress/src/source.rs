@@ -1,8 +1,12 @@
 //! Bytes as they come from a peer, with those that were read ahead.
 
-use std::io;
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 /// How much is read at a time while a head is being looked for.
 const STEP: usize = 8 << 10;
@@ -85,6 +89,15 @@ impl<R: AsyncRead + Unpin> Source<R> {
         let count = target.len().min(self.buffer.len());
         target[..count].copy_from_slice(&self.take(count));
         Ok(count)
+    }
+
+    /// The same, for those who speak a protocol on it.
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.buffer.is_empty() {
+            return Pin::new(&mut self.reader).poll_read(context, into);
+        }
+        into.put_slice(&self.take(into.remaining()));
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -36,7 +36,7 @@ impl From<io::Error> for TunnelError {
 
 /// Carries a client's TLS connection to `upstream`, if it is one for `endpoint`.
 pub(crate) async fn carry(
-    client: &mut Client<'_>,
+    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
     mut upstream: TcpStream,
     endpoint: &Endpoint,
     gate: &Gate,
@@ -44,8 +44,8 @@ pub(crate) async fn carry(
 ) -> Result<(), TunnelError> {
     let (reader, mut up_sink) = upstream.split();
     let mut up_source = Source::new(reader);
-    let hello = timeout(gate.limits.head_timeout, hello_for(&mut client.source, endpoint));
-    let hello = hello.await.unwrap_or(Err(TunnelError::Refused(Refusal::TooSlow)))?;
+    let hello = first_hello(&mut client.source, endpoint, gate).await?;
+    let hello = client.source.take(hello);
     up_sink.write_all(&hello).await?;
     traffic.add_sent(hello.len());
 
@@ -63,13 +63,23 @@ pub(crate) async fn carry(
     tokio::try_join!(outward, inward).map(|_| ())
 }
 
-/// Takes the ClientHello that comes next, if it is for `endpoint`.
-async fn hello_for(source: &mut Source<impl AsyncRead + Unpin>, endpoint: &Endpoint) -> Result<Vec<u8>, TunnelError> {
+/// Waits for the ClientHello that a tunnel begins with, and returns its length, if it is for `endpoint`.
+pub(crate) async fn first_hello(
+    source: &mut Source<impl AsyncRead + Unpin>,
+    endpoint: &Endpoint,
+    gate: &Gate,
+) -> Result<usize, TunnelError> {
+    let hello = timeout(gate.limits.head_timeout, hello_for(source, endpoint));
+    hello.await.unwrap_or(Err(TunnelError::Refused(Refusal::TooSlow)))
+}
+
+/// Looks at the ClientHello that comes next: how long it is, if it is for `endpoint`.
+async fn hello_for(source: &mut Source<impl AsyncRead + Unpin>, endpoint: &Endpoint) -> Result<usize, TunnelError> {
     loop {
         match ClientHello::read(source.ahead()) {
             Ok(Some((hello, length))) => {
                 check(&hello, endpoint).map_err(TunnelError::Refused)?;
-                return Ok(source.take(length));
+                return Ok(length);
             }
             Ok(None) => {}
             Err(error) => return Err(TunnelError::Refused(refuse(error))),
@@ -94,7 +104,10 @@ async fn second_hello(
         let (bytes, last) = match next_record(source.ahead()) {
             Some(NextRecord::Other(length)) if source.has(length).await? => (source.take(length), false),
             Some(NextRecord::Other(_)) | None => return Ok(()),
-            Some(NextRecord::Handshake) => (hello_for(source, endpoint).await?, true),
+            Some(NextRecord::Handshake) => {
+                let length = hello_for(source, endpoint).await?;
+                (source.take(length), true)
+            }
         };
         sink.write_all(&bytes).await?;
         traffic.add_sent(bytes.len());

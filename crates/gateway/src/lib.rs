@@ -26,7 +26,6 @@ mod record;
 mod refusal;
 mod replay;
 mod scripted;
-mod secret;
 mod service;
 mod splice;
 mod syncs;
@@ -54,11 +53,10 @@ pub use price::{Bound, Origin, Price, PriceTableError, Prices, Rates};
 pub use reconcile::Reconciled;
 pub use replay::{Normal, NormalError, Replay, ReplayError};
 pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
-pub use secret::Secret;
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest};
-pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind};
-pub use wire::{Timeouts, trust};
+pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind, roots_in};
+pub use wire::{Timeouts, system_roots, trust};
 
 /// What the gateway of a host is made of.
 #[derive(Clone)]

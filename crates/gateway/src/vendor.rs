@@ -10,16 +10,17 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
 
+use secret::Veil;
+
 use crate::{
     endpoint::Endpoint,
-    secret::Veil,
     splice,
     translate::{Translation, estimate_tokens},
     upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
     wire::{Client, Connector, Origin, RequestHead},
 };
 
-pub use config::{VendorConfig, VendorError, VendorKind};
+pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
 
 /// An upstream over HTTP.
 pub struct Vendor {

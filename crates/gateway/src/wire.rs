@@ -9,8 +9,8 @@ mod connect;
 mod exchange;
 mod head;
 
-pub use connect::trust;
 pub(crate) use connect::{Connector, Origin};
+pub use connect::{system_roots, trust};
 pub(crate) use exchange::Client;
 pub use exchange::Timeouts;
 pub(crate) use head::RequestHead;

@@ -133,6 +133,7 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filt
     let Finished { models, egress, workspace, terminals, .. } = &finished;
     let mut fds = vec![models.as_fd(), egress.as_fd(), workspace.as_fd(), terminals.as_fd()];
     fds.extend(finished.upper.as_ref().map(AsFd::as_fd));
+    fds.extend(finished.names.iter().flat_map(|(streams, datagrams)| [streams.as_fd(), datagrams.as_fd()]));
     if wire::send(&control, &InitReport::Ready, &fds).is_err() {
         return 1;
     }

@@ -7,7 +7,7 @@
 //! Not here: anything an engine does, and any step that needs a capability.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
 use crate::init::{self, HouseRules, InitReport, Stay};
-use crate::plan::{EGRESS_PORT, MODEL_PORT, ProcessLimits, WORKSPACE};
+use crate::plan::{EGRESS_PORT, MODEL_PORT, NAMES_PORT, ProcessLimits, WORKSPACE};
 use crate::seccomp::Filters;
-use crate::setup::silence_standard_streams;
+use crate::setup::{listen, name_sockets, silence_standard_streams};
 use crate::{sys, wire};
 
 /// What the init is told when it has called.
@@ -29,6 +29,8 @@ use crate::{sys, wire};
 pub struct GuestOrder {
     /// Limits of each process.
     pub process: ProcessLimits,
+    /// Whether names are asked for inside.
+    pub names: bool,
 }
 
 /// Where the init of one sandbox calls: once, and nobody after it.
@@ -60,14 +62,16 @@ pub fn serve_guest(socket: &Path) -> i32 {
     let Ok(control) = call(socket) else { return 1 };
     let Ok(Some((order, _))) = wire::receive::<GuestOrder>(&control) else { return 1 };
     let filters = Filters::compile();
-    let opened = match prepare(&filters) {
+    let opened = match prepare(&filters, order.names) {
         Ok(opened) => opened,
         Err(failure) => {
             let _ = wire::send(&control, &InitReport::Failed(failure), &[]);
             return 1;
         }
     };
-    let fds = [opened.models.as_fd(), opened.egress.as_fd(), opened.workspace.as_fd(), opened.terminals.as_fd()];
+    let mut fds =
+        vec![opened.models.as_fd(), opened.egress.as_fd(), opened.workspace.as_fd(), opened.terminals.as_fd()];
+    fds.extend(opened.names.iter().flat_map(|(streams, datagrams)| [streams.as_fd(), datagrams.as_fd()]));
     if wire::send(&control, &InitReport::Ready, &fds).is_err() {
         return 1;
     }
@@ -89,16 +93,18 @@ fn call(socket: &Path) -> io::Result<OwnedFd> {
 struct Opened {
     models: TcpListener,
     egress: TcpListener,
+    names: Option<(TcpListener, UdpSocket)>,
     workspace: OwnedFd,
     terminals: OwnedFd,
 }
 
-fn prepare(filters: &Filters) -> Result<Opened, Failure> {
-    let listen = |port| TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+fn prepare(filters: &Filters, names: bool) -> Result<Opened, Failure> {
     let place = |path: &str| open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let opened = Opened {
         models: listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?,
         egress: listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?,
+        // Engines let every user inside bind a low port; one that does not cannot have this.
+        names: names.then(name_sockets).transpose().during(Step::BindListeners, NAMES_PORT)?,
         workspace: place(WORKSPACE).during(Step::MountWorkspace, WORKSPACE)?,
         terminals: place("/dev/pts").during(Step::MountDevices, "pts")?,
     };

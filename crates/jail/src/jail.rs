@@ -3,7 +3,7 @@
 //! Dropping a `Jail` kills everything in it. The kernel does the same when the host dies.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -35,6 +35,8 @@ pub struct Made {
     pub models: TcpListener,
     /// Accepts what connects to the egress port inside.
     pub egress: TcpListener,
+    /// Where names are asked for inside, if the plan has that.
+    pub names: Option<(TcpListener, UdpSocket)>,
     /// The workspace as it is seen inside; as long as it is held its mounts stay.
     pub workspace: OwnedFd,
     /// Its own instance of devpts, to make terminals in.
@@ -112,12 +114,16 @@ impl Jail {
         let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
         match report {
             Some((InitReport::Ready, mut fds)) if fds.len() >= 4 => {
+                // Behind the four that are always there: the upper layer, and the two sockets for names.
+                let names = (fds.len() >= 6).then(|| fds.split_off(fds.len() - 2));
+                let names = names.and_then(|fds| <[OwnedFd; 2]>::try_from(fds).ok());
+                let names = names.map(|[streams, datagrams]| (streams.into(), datagrams.into()));
                 let upper = (fds.len() == 5).then(|| fds.remove(4));
                 let terminals = fds.remove(3);
                 let workspace = fds.remove(2);
                 let egress = TcpListener::from(fds.remove(1));
                 let models = TcpListener::from(fds.remove(0));
-                Ok(Made { jail, models, egress, workspace, terminals, upper })
+                Ok(Made { jail, models, egress, names, workspace, terminals, upper })
             }
             Some((InitReport::Failed(failure), _)) => Err(failure.into()),
             _ => Err(JailError::Ended),

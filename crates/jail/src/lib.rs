@@ -40,7 +40,7 @@ pub use idle::give_back_what_the_start_needed;
 pub use jail::{Jail, Made, News};
 pub use landlock_rules::landlock_version;
 pub use plan::{
-    Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan, ProcessLimits, WORKSPACE,
+    Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, NAMES_PORT, Plan, ProcessLimits, WORKSPACE,
     WorkspacePlan,
 };
 pub use probe::{Probe, probe_kernel, probe_limits};

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const MODEL_PORT: u16 = 18080;
 /// Port inside the sandbox where everything else that is allowed is.
 pub const EGRESS_PORT: u16 = 18081;
+/// Port inside the sandbox where names are asked for, where they are.
+pub const NAMES_PORT: u16 = 53;
 /// The user inside; never host uid 0, whoever starts the sandbox.
 pub const INSIDE_UID: u32 = 1000;
 /// The group inside.
@@ -31,6 +33,8 @@ pub struct Plan {
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the root: path inside, and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Whether names are asked for inside, on port 53.
+    pub names: bool,
     /// What is at `/workspace`.
     pub workspace: WorkspacePlan,
     /// Bytes of everything that can be written: /tmp, home, shared memory and the workspace's layer together.

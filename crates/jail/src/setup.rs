@@ -4,7 +4,7 @@
 //! is a plan. Any failure ends the process; there is no half-made sandbox to go on with.
 
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::error::{During, Failure, Step};
 use crate::landlock_rules;
-use crate::plan::{EGRESS_PORT, INSIDE_GID, INSIDE_UID, MODEL_PORT, Plan};
+use crate::plan::{EGRESS_PORT, INSIDE_GID, INSIDE_UID, MODEL_PORT, NAMES_PORT, Plan};
 use crate::root::Root;
 use crate::seccomp::Filters;
 use crate::source::Sources;
@@ -43,6 +43,8 @@ pub(crate) struct Finished {
     pub(crate) models: TcpListener,
     /// Listens on the egress port inside.
     pub(crate) egress: TcpListener,
+    /// Where names are asked for, if they are.
+    pub(crate) names: Option<(TcpListener, UdpSocket)>,
     /// The workspace as it is seen inside.
     pub(crate) workspace: OwnedFd,
     /// Its own instance of devpts.
@@ -93,6 +95,8 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     drop(sources);
     root.enter()?;
 
+    let names = plan.names.then(name_sockets).transpose().during(Step::BindListeners, NAMES_PORT)?;
+
     silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
 
     // One and not zero: a host's handler of core dumps is given those of zero too, and runs as the host's root.
@@ -103,7 +107,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
     landlock_rules::restrict(plan).during(Step::Landlock, "")?;
     given.filters.install().during(Step::Seccomp, "")?;
-    Ok(Finished { models, egress, workspace, terminals, upper })
+    Ok(Finished { models, egress, names, workspace, terminals, upper })
 }
 
 /// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.
@@ -131,8 +135,13 @@ fn raise_loopback() -> io::Result<()> {
     sys::raise_loopback(socket.as_fd())
 }
 
-fn listen(port: u16) -> io::Result<TcpListener> {
+pub(crate) fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+}
+
+/// Where names are asked for: a port for which a capability is needed, which is still there.
+pub(crate) fn name_sockets() -> io::Result<(TcpListener, UdpSocket)> {
+    Ok((listen(NAMES_PORT)?, UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, NAMES_PORT))?))
 }
 
 /// The spawner's own streams are the host's: commands inside get theirs with each request.

@@ -64,6 +64,7 @@ fn plan(workspace: WorkspacePlan) -> Plan {
         binds,
         links,
         files: vec![("/etc/passwd".into(), passwd.into())],
+        names: false,
         workspace,
         disk_bytes: 16 << 20,
         disk_inodes: 10_000,

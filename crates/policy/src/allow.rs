@@ -77,14 +77,19 @@ impl<P: Pattern> AllowLists<P> {
 
     /// The entry that allows `subject`, or the list that does not. `None`: no list has an opinion.
     pub(crate) fn decide(&self, subject: &P::Subject) -> Result<Option<&Ruled<P>>, &AllowList<P>> {
-        let mut allowed = None;
+        self.find(|pattern| pattern.matches(subject))
+    }
+
+    /// Like `decide`, for anything an entry `names` rather than matches.
+    pub(crate) fn find(&self, names: impl Fn(&P) -> bool) -> Result<Option<&Ruled<P>>, &AllowList<P>> {
+        let mut found = None;
         for list in &self.lists {
-            match list.entries.iter().find(|entry| entry.value.matches(subject)) {
-                Some(entry) => allowed = allowed.or(Some(entry)),
+            match list.entries.iter().find(|entry| names(&entry.value)) {
+                Some(entry) => found = found.or(Some(entry)),
                 None => return Err(list),
             }
         }
-        Ok(allowed)
+        Ok(found)
     }
 
     /// Whether everything `pattern` matches is surely allowed.

@@ -9,8 +9,11 @@ use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
 use crate::finding::{Finding, PolicyError, blot};
 use crate::gate::{Gate, Gates};
 use crate::key::Key;
-use crate::pattern::{Denied, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern, VariableName};
-use crate::policy::Policy;
+use crate::pattern::{
+    Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern,
+    VariableName,
+};
+use crate::policy::{NetRules, Policy};
 use crate::rule::{LayerName, RuleRef, Ruled};
 use crate::source::{Place, Source, Written};
 use crate::value::BadValue;
@@ -90,6 +93,38 @@ impl Compiler<'_> {
         }
         if let Some(list) = &net.denylist {
             policy.net.denylist = DenyList::new(self.entries(Key::NetDenylist, list, Denied::parse));
+        }
+        if let Some(list) = &net.intercept {
+            policy.net.intercept = DenyList::new(self.entries(Key::NetIntercept, list, EndpointPattern::parse));
+        }
+        if let Some(dns) = &net.dns {
+            policy.net.dns = self.ruled(Key::NetDns, dns.value, dns.place);
+        }
+        if let Some(list) = &net.inject {
+            policy.net.inject = self.allow(Key::NetInject, list, InjectPattern::parse);
+            self.injections(list, &policy.net);
+        }
+    }
+
+    /// A header is set in one way, and only where requests are seen: what could never happen is a mistake.
+    fn injections(&mut self, list: &Texts, net: &NetRules) {
+        let parsed: Vec<_> = list
+            .value
+            .iter()
+            .filter_map(|written| Some((InjectPattern::parse(&written.value).ok()?, written)))
+            .collect();
+        for (number, (entry, written)) in parsed.iter().enumerate() {
+            if let Some((other, _)) = parsed[..number].iter().find(|(other, _)| entry.contradicts(other)) {
+                let bad = BadValue::new(format!("`{entry}` and `{other}` set one header of one host"));
+                self.wrong(bad.with_help("keep one of the two"), written.place);
+            }
+            let opened = net.intercept.find(|pattern| pattern.covers(&entry.endpoint)).is_some();
+            // Other layers may open what a narrowing speaks of; a base stands for itself.
+            if self.layer == LayerName::Base && entry.endpoint.is_usually_tls() && !opened {
+                let bad = BadValue::new(format!("`{entry}` is injected into TLS that is not opened"));
+                let help = format!("add \"{}\" under `net.intercept`, or name the port of plain HTTP", entry.endpoint);
+                self.wrong(bad.with_help(help), written.place);
+            }
         }
     }
 

@@ -21,7 +21,7 @@ pub enum Action {
         /// Port.
         port: u16,
     },
-    /// Ask a host for something where the request is seen: plain HTTP.
+    /// Ask a host for something where the request is seen: plain HTTP, or TLS that is opened.
     Http {
         /// Name or address, unparsed.
         host: String,
@@ -30,6 +30,17 @@ pub enum Action {
         /// Method, in capital letters.
         method: String,
         /// Path, as it was written; a query is no part of the decision.
+        path: String,
+    },
+    /// Ask a host for something over TLS. The request is seen where the policy has TLS opened; else it is a connection.
+    Https {
+        /// Name or address, unparsed.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Method, in capital letters.
+        method: String,
+        /// Path, as it was written.
         path: String,
     },
     /// Read a path as seen inside; a relative one is in the workspace.
@@ -58,15 +69,24 @@ impl Action {
         Ok(Self::Net { host: host.to_owned(), port })
     }
 
-    /// A plain request as `METHOD` and `http://HOST[:PORT]/PATH`; without a port, 80. Path and host are read when they
-    /// are decided on.
+    /// A request as `METHOD` and `http[s]://HOST[:PORT]/PATH`; without a port, the usual one. Path and host are read
+    /// when they are decided on.
     pub fn http(method: &str, url: &str) -> Result<Self, HostError> {
-        let rest = url.strip_prefix("http://").ok_or(HostError::Character)?;
+        let (usual, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (HTTP_PORT, rest),
+            (None, Some(rest)) => (DEFAULT_PORT, rest),
+            (None, None) => return Err(HostError::Character),
+        };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (host, port) = split_port(&rest[..end]);
-        let port = port.map_or(Ok(HTTP_PORT), parse_port)?;
+        let port = port.map_or(Ok(usual), parse_port)?;
         let path = if rest[end..].starts_with('/') { rest[end..].to_owned() } else { format!("/{}", &rest[end..]) };
-        Ok(Self::Http { host: host.to_owned(), port, method: method.to_owned(), path })
+        let (host, method) = (host.to_owned(), method.to_owned());
+        Ok(if url.starts_with("https") {
+            Self::Https { host, port, method, path }
+        } else {
+            Self::Http { host, port, method, path }
+        })
     }
 }
 
@@ -75,6 +95,7 @@ impl fmt::Display for Action {
         match self {
             Self::Net { host, port } => write!(f, "net {host}:{port}"),
             Self::Http { host, port, method, path } => write!(f, "http {method} {host}:{port}{path}"),
+            Self::Https { host, port, method, path } => write!(f, "https {method} {host}:{port}{path}"),
             Self::Read(path) => write!(f, "read {}", path.display()),
             Self::Write(path) => write!(f, "write {}", path.display()),
             Self::Exec(argv) => write!(f, "exec {}", argv.join(" ")),

@@ -1,6 +1,6 @@
 //! What a session may do, after all layers met: plain values for those who enforce it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,11 +11,14 @@ use serde::Serialize;
 use crate::decision::{Action, Decision};
 use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
-use crate::document::{Means, WorkspaceMode};
+use crate::document::{Means, NameService, WorkspaceMode};
 use crate::key::Key;
-use crate::pattern::Pattern;
+use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
 use crate::policy::Policy;
 use crate::trust::hash;
+
+/// Keys that sessions of earlier versions did not have, with the value that says nothing.
+const LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none")];
 
 /// The policy of one session.
 ///
@@ -65,6 +68,12 @@ pub struct Net {
     pub allowlist: Vec<String>,
     /// What is never reached.
     pub denylist: Vec<String>,
+    /// Where TLS is opened and each request judged.
+    pub intercept: Vec<String>,
+    /// Names of the credentials that the proxy sets in headers.
+    pub credentials: BTreeSet<String>,
+    /// Whether names are answered inside.
+    pub dns: NameService,
 }
 
 impl Net {
@@ -164,6 +173,34 @@ impl Effective {
         self.policy.decide_address(address, port)
     }
 
+    /// Whether a tunnel to `endpoint` is opened, so that each request in it is judged.
+    pub fn intercepts(&self, endpoint: &Endpoint) -> bool {
+        self.policy.net.intercepting(endpoint).is_some()
+    }
+
+    /// Whether a name may be known inside: some port of it may be reached.
+    pub fn decide_name(&self, name: &str) -> Decision {
+        self.policy.net.decide_name(name)
+    }
+
+    /// The headers that the proxy sets on requests to `endpoint`, each once.
+    pub fn injections(&self, endpoint: &Endpoint) -> Vec<Injection> {
+        let mut found: Vec<Injection> =
+            self.injected().filter(|entry| entry.matches(endpoint)).map(|entry| entry.injection).collect();
+        found.sort();
+        found.dedup_by(|later, first| later.header == first.header);
+        found
+    }
+
+    fn injected(&self) -> impl Iterator<Item = InjectPattern> {
+        self.policy.net.inject.flatten().unwrap_or_default().into_iter().map(|entry| entry.value)
+    }
+
+    /// Whether some request to a host whose TLS is opened may pass, and by which rule.
+    pub fn decide_opening(&self, host: &str, port: u16) -> Decision {
+        self.policy.net.decide_opening(host, port)
+    }
+
     /// Files.
     pub fn fs(&self) -> Fs {
         let fs = &self.policy.fs;
@@ -193,6 +230,9 @@ impl Effective {
             enabled: net.enabled.value,
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
             denylist: net.denylist.entries().iter().map(|entry| entry.value.to_string()).collect(),
+            intercept: net.intercept.entries().iter().map(show).collect(),
+            credentials: self.injected().map(|entry| entry.injection.credential).collect(),
+            dns: if net.enabled.value { net.dns.value } else { NameService::None },
         }
     }
 
@@ -259,8 +299,10 @@ impl Effective {
     /// A short name for exactly these values: equal for two sessions that may do the same.
     pub fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
-            let values = self.values();
-            let lines: String = values.iter().flat_map(|(key, value)| [key, "=", value.as_str(), "\n"]).collect();
+            // A key that came later is left out where it says nothing: sessions from before it are still the same.
+            let says_something = |(key, value): &(&str, String)| !LATER.contains(&(*key, value.as_str()));
+            let values = self.values().into_iter().filter(says_something);
+            let lines: String = values.map(|(key, value)| format!("{key}={value}\n")).collect();
             format!("sha256:{}", hash(lines.as_bytes()))
         })
     }

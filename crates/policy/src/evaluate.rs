@@ -5,9 +5,12 @@ use std::path::Path;
 
 use crate::decision::{Action, Decision, Verdict};
 use crate::document::WorkspaceMode;
-use crate::pattern::{Endpoint, Host, Location, Reach, Request, RequestPath, SHELL, ToolCall, locate};
+use crate::pattern::{
+    Endpoint, EndpointPattern, Host, HostError, Location, Pattern as _, Reach, ReachPattern, Request, RequestPath,
+    SHELL, ToolCall, locate,
+};
 use crate::policy::{FsRules, NetRules, Policy};
-use crate::rule::{LayerName, RuleRef};
+use crate::rule::{LayerName, RuleRef, Ruled};
 
 /// Where a program named without a slash is looked for inside.
 const SEARCH_PATH: [&str; 6] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -20,6 +23,11 @@ impl Policy {
             Action::Http { host, port, method, path } => {
                 let request = Request { method: method.clone(), path: RequestPath::read(path) };
                 self.net.decide(host, *port, Some(request))
+            }
+            Action::Https { host, port, method, path } => {
+                let seen = self.net.opens(host, *port);
+                let request = Request { method: method.clone(), path: RequestPath::read(path) };
+                self.net.decide(host, *port, seen.then_some(request))
             }
             Action::Read(path) => self.fs.decide_read(path),
             Action::Write(path) => self.fs.decide_write(path),
@@ -81,30 +89,88 @@ fn best(decisions: impl Iterator<Item = Decision>) -> Option<Decision> {
 
 impl NetRules {
     fn decide(&self, host: &str, port: u16, request: Option<Request>) -> Decision {
-        let host: Host = match host.parse() {
-            Ok(host) => host,
+        let endpoint = match self.admit(host, port) {
+            Ok(endpoint) => endpoint,
+            Err(denied) => return denied,
+        };
+        if let Some(entry) = self.intercepting(&endpoint).filter(|_| request.is_none()) {
+            return Decision::deny(entry.rule.clone()).with_help(
+                "its TLS is opened and each request judged: speak HTTPS through the proxy, and trust its certificate",
+            );
+        }
+        let reach = Reach { endpoint, request };
+        match self.allowlist.decide(&reach) {
+            Ok(entry) => self.allowed(entry),
+            Err(list) => Decision::deny(list.rule().clone()).with_help(self.missing(&reach)),
+        }
+    }
+
+    /// Whether some request to a host whose TLS is opened may pass; each of them is then decided on by itself.
+    pub(crate) fn decide_opening(&self, host: &str, port: u16) -> Decision {
+        let endpoint = match self.admit(host, port) {
+            Ok(endpoint) => endpoint,
+            Err(denied) => return denied,
+        };
+        match self.allowlist.find(|pattern| pattern.names(&endpoint)) {
+            Ok(entry) => self.allowed(entry),
+            Err(list) => {
+                Decision::deny(list.rule().clone()).with_help(format!("add \"{endpoint}\" under `net.allowlist`"))
+            }
+        }
+    }
+
+    /// Whether a name may be known: every list names it on some port, and nothing denies it on all of them.
+    pub(crate) fn decide_name(&self, name: &str) -> Decision {
+        let host = match name.parse::<Host>() {
+            Ok(host @ Host::Name(_)) => host,
+            Ok(Host::Address(_)) => return Decision::deny(RuleRef::built_in("an address is no name")),
             Err(error) => return Decision::deny(RuleRef::built_in(error.to_string())),
         };
+        if let Some(entry) = self.denylist.find(|denied| denied.denies_all_of(&host)) {
+            return Decision::deny(entry.rule.clone());
+        }
+        if !self.enabled.value {
+            return Decision::deny(self.enabled.rule.clone());
+        }
+        match self.allowlist.find(|pattern| pattern.names_host(&host)) {
+            Ok(entry) => self.allowed(entry),
+            Err(list) => Decision::deny(list.rule().clone()).with_help(format!("add \"{host}\" under `net.allowlist`")),
+        }
+    }
+
+    /// The entry by which TLS to `endpoint` is opened.
+    pub(crate) fn intercepting(&self, endpoint: &Endpoint) -> Option<&Ruled<EndpointPattern>> {
+        self.intercept.find(|pattern| pattern.matches(endpoint))
+    }
+
+    fn opens(&self, host: &str, port: u16) -> bool {
+        host.parse().is_ok_and(|host| self.intercepting(&Endpoint { host, port }).is_some())
+    }
+
+    fn allowed(&self, entry: Option<&Ruled<ReachPattern>>) -> Decision {
+        Decision::allow(entry.map_or_else(|| self.enabled.rule.clone(), |entry| entry.rule.clone()))
+    }
+
+    /// The host, if it can be read, nothing denies it by name, and there is a network at all.
+    fn admit(&self, host: &str, port: u16) -> Result<Endpoint, Decision> {
+        let host: Host =
+            host.parse().map_err(|error: HostError| Decision::deny(RuleRef::built_in(error.to_string())))?;
         if port == 0 {
-            return Decision::deny(RuleRef::built_in("a port is a number from 1 to 65535"));
+            return Err(Decision::deny(RuleRef::built_in("a port is a number from 1 to 65535")));
         }
         let endpoint = Endpoint { host, port };
         if let Some(entry) = self.denylist.find(|denied| denied.matches(&endpoint)) {
             let denied = Decision::deny(entry.rule.clone());
-            return match entry.rule.layer {
+            return Err(match entry.rule.layer {
                 LayerName::Ceiling => denied.with_help("no policy can allow it; models are called through the gateway"),
                 _ => denied,
-            };
+            });
         }
         if !self.enabled.value {
-            return Decision::deny(self.enabled.rule.clone())
-                .with_help(format!("set `net.enabled: true` and add \"{endpoint}\" under `net.allowlist`"));
+            return Err(Decision::deny(self.enabled.rule.clone())
+                .with_help(format!("set `net.enabled: true` and add \"{endpoint}\" under `net.allowlist`")));
         }
-        let reach = Reach { endpoint, request };
-        match self.allowlist.decide(&reach) {
-            Ok(entry) => Decision::allow(entry.map_or_else(|| self.enabled.rule.clone(), |entry| entry.rule.clone())),
-            Err(list) => Decision::deny(list.rule().clone()).with_help(self.missing(&reach)),
-        }
+        Ok(endpoint)
     }
 
     /// What would have to stand under `net.allowlist`.
@@ -118,7 +184,7 @@ impl NetRules {
                 format!("add the path, or \"{method} {endpoint}\", under `net.allowlist`")
             }
             None if named => format!(
-                "methods and paths are not seen in a tunnel: use plain HTTP, or add \"{endpoint}\" under `net.allowlist`"
+                "methods and paths are not seen in a tunnel: add \"{endpoint}\" under `net.intercept`, or under `net.allowlist`"
             ),
             _ => format!("add \"{endpoint}\" under `net.allowlist`"),
         }

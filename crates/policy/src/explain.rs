@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::document::{Means, WorkspaceMode};
+use crate::document::{Means, NameService, WorkspaceMode};
 use crate::effective::Effective;
 use crate::inspect::{Value, texts};
 use crate::key::Key;
@@ -45,6 +45,10 @@ fn sentence(policy: &Policy, key: Key) -> Option<String> {
         Key::NetEnabled => return network_off(policy),
         Key::NetAllowlist => return network_on(policy, &value),
         Key::NetDenylist => denied(policy, &value)?,
+        Key::NetIntercept => intercepted(policy, &value)?,
+        Key::NetInject => named(&value, "The proxy adds to its requests, and it never sees,", ".")
+            .filter(|_| policy.net.enabled.value)?,
+        Key::NetDns => return names(policy),
         Key::ProcCpus => format!("It uses at most {shown} processors."),
         Key::ProcMemory => format!("Its processes use at most {shown} of memory together."),
         Key::ProcPids => format!("It has at most {shown} processes and threads at once."),
@@ -123,6 +127,16 @@ fn denied(policy: &Policy, value: &Value) -> Option<String> {
     let built_in = format!("model vendors' own addresses, metadata services and private networks ({ceiling} rules)");
     let named: Vec<&str> = texts(&own).into_iter().chain((ceiling > 0).then_some(built_in.as_str())).collect();
     (!named.is_empty()).then(|| format!("It never reaches {}.", named.join(", ")))
+}
+
+fn names(policy: &Policy) -> Option<String> {
+    let answered = policy.net.enabled.value && policy.net.dns.value == NameService::Stub;
+    answered.then(|| "Names it may reach are answered inside, with an address that leads nowhere.".to_owned())
+}
+
+fn intercepted(policy: &Policy, value: &Value) -> Option<String> {
+    let after = " is opened by the proxy: each request is judged, and only HTTP passes.";
+    named(value, "Its TLS to", after).filter(|_| policy.net.enabled.value)
 }
 
 fn landlock(policy: &Policy) -> Option<String> {

@@ -119,6 +119,9 @@ impl Policy {
             Key::NetEnabled => Value::One(Item::of(&self.net.enabled)),
             Key::NetAllowlist => Value::flat(&self.net.allowlist),
             Key::NetDenylist => Value::deny(&self.net.denylist),
+            Key::NetIntercept => Value::deny(&self.net.intercept),
+            Key::NetInject => Value::flat(&self.net.inject),
+            Key::NetDns => Value::One(Item::of(&self.net.dns)),
             Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
                 Value::one(self.degrade.get(&key))
             }

@@ -42,6 +42,12 @@ keys! {
     NetAllowlist = "net.allowlist";
     /// What can never be reached.
     NetDenylist = "net.denylist";
+    /// Where TLS is opened, so that each request is judged.
+    NetIntercept = "net.intercept";
+    /// Headers with credentials that the proxy sets.
+    NetInject = "net.inject";
+    /// Whether names are answered inside.
+    NetDns = "net.dns";
     /// Processors.
     ProcCpus = "proc.cpus";
     /// Memory of all processes together.

@@ -12,8 +12,9 @@
 //! | `fs.read`, `fs.write` | nothing | no opinion |
 //! | `fs.deny_read`, `fs.deny_write` | what is secret, or run by others, in any repository | nothing more |
 //! | `net.enabled` | `false` | no opinion |
-//! | `net.allowlist` | nothing | no opinion |
-//! | `net.denylist` | the ceiling's | nothing more |
+//! | `net.dns` | `none` | no opinion |
+//! | `net.allowlist`, `net.inject` | nothing | no opinion |
+//! | `net.denylist`, `net.intercept` | the ceiling's | nothing more |
 //! | `proc.*` | small: half a processor, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
 //! | `degrade.*` | `enforced` | no opinion |
 //! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |
@@ -56,14 +57,14 @@ pub use decision::{Action, Decision, Verdict};
 pub use denials::FileDenials;
 pub use deny::DenyGlobs;
 pub use diff::{Change, Direction, diff};
-pub use document::{Document, Means, WorkspaceMode};
+pub use document::{Document, Means, NameService, WorkspaceMode};
 pub use effective::{Degrade, Effective, Fs, Limits, Models, Net, ToolRules};
 pub use explain::{Sentence, explain};
 pub use finding::{Finding, PolicyError};
 pub use grant::{Grant, GrantContext, GrantScope};
 pub use key::{Key, UnknownKey};
 pub use layer::{Base, Ceiling, Narrowing, effective, narrow};
-pub use pattern::{Endpoint, Host, HostError};
+pub use pattern::{Endpoint, Host, HostError, Injection};
 pub use policy::Policy;
 pub use preset::{Preset, UnknownPreset};
 pub use rule::{LayerName, RuleRef, Ruled};

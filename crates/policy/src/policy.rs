@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use crate::allow::AllowLists;
 use crate::deny::DenyList;
-use crate::document::{Means, WorkspaceMode};
+use crate::document::{Means, NameService, WorkspaceMode};
 use crate::gate::Gates;
 use crate::key::Key;
-use crate::pattern::{Denied, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName};
+use crate::pattern::{
+    Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName,
+};
 use crate::rule::{RuleRef, Ruled};
 
 /// What a document means.
@@ -42,6 +44,10 @@ pub(crate) struct NetRules {
     pub(crate) enabled: Ruled<bool>,
     pub(crate) allowlist: AllowLists<ReachPattern>,
     pub(crate) denylist: DenyList<Denied>,
+    /// Where nothing passes that nobody looks into. Like a denial, it only takes away.
+    pub(crate) intercept: DenyList<EndpointPattern>,
+    pub(crate) inject: AllowLists<InjectPattern>,
+    pub(crate) dns: Ruled<NameService>,
 }
 
 impl Policy {
@@ -59,6 +65,9 @@ impl Policy {
                 enabled: Ruled::new(true, RuleRef::no_opinion()),
                 allowlist: AllowLists::any(),
                 denylist: DenyList::none(),
+                intercept: DenyList::none(),
+                inject: AllowLists::any(),
+                dns: Ruled::new(NameService::Stub, RuleRef::no_opinion()),
             },
             bounds: BTreeMap::new(),
             degrade: BTreeMap::new(),
@@ -106,6 +115,9 @@ impl NetRules {
             enabled: self.enabled.min(&other.enabled),
             allowlist: self.allowlist.meet(&other.allowlist),
             denylist: self.denylist.meet(&other.denylist),
+            intercept: self.intercept.meet(&other.intercept),
+            inject: self.inject.meet(&other.inject),
+            dns: self.dns.min(&other.dns),
         }
     }
 }

@@ -138,17 +138,19 @@ impl Policy {
         match key {
             Key::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
             Key::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
+            Key::NetDns => value(self.net.dns.value > above.net.dns.value),
             Key::FsRead => {
                 unless(self.fs.read.entries(), |path| above.fs.read.covers(path) || above.fs.write.covers(path))
             }
             Key::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
             Key::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
+            Key::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
             Key::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
             Key::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
             Key::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
             Key::ToolsAsk => unless(self.tools.asked(), |tool| above.tools.covers(tool)),
             // Adding to what is denied is what a narrowing is for, and leaving it out takes nothing back.
-            Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::ToolsDeny => Vec::new(),
+            Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::NetIntercept | Key::ToolsDeny => Vec::new(),
             Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
                 value(larger(self.degrade.get(&key), above.degrade.get(&key)))
             }
@@ -164,6 +166,7 @@ impl Policy {
             match key {
                 Key::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
                 Key::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
+                Key::NetDns => wider.net.dns = more.net.dns.clone(),
                 Key::FsRead => wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one)),
                 Key::FsWrite => {
                     wider.fs.write = more.fs.write.entries().fold(wider.fs.write, |all, one| all.widened(one));
@@ -171,6 +174,10 @@ impl Policy {
                 Key::NetAllowlist => {
                     let hosts = more.net.allowlist.entries();
                     wider.net.allowlist = hosts.fold(wider.net.allowlist, |all, one| all.widened(one));
+                }
+                Key::NetInject => {
+                    let headers = more.net.inject.entries();
+                    wider.net.inject = headers.fold(wider.net.inject, |all, one| all.widened(one));
                 }
                 Key::EnvPass => wider.env = more.env.entries().fold(wider.env, |all, one| all.widened(one)),
                 Key::ModelsAllow => {
@@ -182,7 +189,7 @@ impl Policy {
                 Key::ToolsAsk => {
                     wider.tools = more.tools.asked().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));
                 }
-                Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::ToolsDeny => {}
+                Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::NetIntercept | Key::ToolsDeny => {}
                 _ => {
                     wider.bounds.extend(more.bounds.clone());
                     wider.degrade.extend(more.degrade.clone());

@@ -80,6 +80,30 @@ fn connections_are_decided_by_host_and_port() {
 }
 
 #[test]
+fn where_tls_is_opened_requests_are_judged_and_tunnels_are_not_let_through() {
+    let policy = "net:\n  enabled: true\n  allowlist: [\"GET api.example.com/v1/**\", \"*.example.org\"]\n  \
+                  intercept: [api.example.com, files.example.org, other.example.com]\n";
+    let session = session(policy);
+    let https = |method: &str, url: &str| session.decide(&Action::http(method, url).unwrap());
+    assert!(https("GET", "https://api.example.com/v1/x").is_allowed());
+    for (method, path) in [("POST", "/v1/x"), ("GET", "/v2"), ("GET", "/v1/../v2"), ("GET", "/v1/%2e%2e/v2")] {
+        let decision = https(method, &format!("https://api.example.com{path}"));
+        assert_eq!(decision.rule.text, "net.allowlist has 2 entries, none match", "{method} {path}");
+    }
+    assert!(https("DELETE", "https://files.example.org/x").is_allowed());
+    assert!(https("DELETE", "https://pages.example.org/x").is_allowed());
+    for host in ["api.example.com", "files.example.org"] {
+        let decision = session.decide(&net(host, 443));
+        assert_eq!(decision.rule.text, format!("net.intercept: \"{host}:443\""), "{host}");
+        assert!(session.decide_opening(host, 443).is_allowed(), "{host}");
+    }
+    assert!(session.decide(&net("pages.example.org", 443)).is_allowed());
+    for host in ["other.example.com", "api.openai.com", "a..b"] {
+        assert!(!session.decide_opening(host, 443).is_allowed(), "{host}");
+    }
+}
+
+#[test]
 fn nothing_passes_the_built_in_ceiling() {
     let open =
         "net:\n  enabled: true\n  allowlist: [\"*:*\", \"169.254.169.254:80\", \"10.0.0.5:443\", \"[fd00::1]:443\"]\n";

@@ -1,7 +1,7 @@
 //! The laws the meet of policies must keep, on policies written as text.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
-use policy::{Action, Base, Ceiling, Narrowing, Policy, Source, Verdict, effective};
+use policy::{Action, Base, Ceiling, Endpoint, Narrowing, Policy, Source, Verdict, effective};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -29,6 +29,13 @@ const HOSTS: &[&str] = &[
     "*:80/**",
 ];
 const DENIED_HOSTS: &[&str] = &["*.example.org", "203.0.113.0/24", "a.example.org:443", "*a.example*", "2001:db8::/32"];
+const INTERCEPTED: &[&str] = &["a.example.org", "*.example.org:*", "*:80", "example.com:443", "203.0.113.7"];
+const INJECTED: &[&str] = &[
+    "a.example.org:80 Authorization=Bearer {one}",
+    "*.example.org:80 authorization=Bearer {one}",
+    "b.example.com:80 X-Key={two}",
+    "*.a.example.org:8080 X-Key={two}",
+];
 const PATHS: &[&str] = &["/usr", "/usr/lib", "/usr/lib/x", "/opt", "/etc/ssl", "/usr/bin"];
 const GLOBS: &[&str] = &["**/.env", "secrets/**", "src", "*.pem", ".git/hooks/**", "**/b"];
 const MODELS: &[&str] = &["*", "claude-*", "*-mini", "claude-sonnet-*", "gpt-5", "*4*"];
@@ -101,7 +108,14 @@ fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> 
 /// A policy text in which any key may be absent.
 fn text() -> impl Strategy<Value = String> {
     let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
-    let net = (word(&["true", "false"]), list(HOSTS), list(DENIED_HOSTS));
+    let net = (
+        word(&["true", "false"]),
+        list(HOSTS),
+        list(DENIED_HOSTS),
+        list(INTERCEPTED),
+        list(INJECTED),
+        word(&["none", "stub"]),
+    );
     let proc =
         (word(&["1", "0.5", "2.0"]), word(&["1GiB", "512MiB", "4GB"]), word(&["64", "256"]), word(&["30m", "10s"]));
     let degrade = (word(&["enforced", "rlimit", "none"]), word(&["enforced", "none"]));
@@ -113,7 +127,17 @@ fn text() -> impl Strategy<Value = String> {
                 "fs",
                 &[("workspace", fs.0), ("read", fs.1), ("write", fs.2), ("deny_read", fs.3), ("deny_write", fs.4)],
             ),
-            section("net", &[("enabled", net.0), ("allowlist", net.1), ("denylist", net.2)]),
+            section(
+                "net",
+                &[
+                    ("enabled", net.0),
+                    ("allowlist", net.1),
+                    ("denylist", net.2),
+                    ("intercept", net.3),
+                    ("inject", net.4),
+                    ("dns", net.5),
+                ],
+            ),
             section("proc", &[("cpus", proc.0), ("memory", proc.1), ("pids", proc.2), ("timeout", proc.3)]),
             section("degrade", &[("memory", degrade.0), ("landlock", degrade.1)]),
             section("env", &[("pass", env)]),
@@ -198,6 +222,16 @@ proptest! {
             prop_assert!(whole.degrade().landlock <= fewer.degrade().landlock);
             prop_assert!(whole.env_pass().iter().all(|name| fewer.env_pass().contains(name)));
             prop_assert!(!whole.net().enabled || fewer.net().enabled);
+            prop_assert!(whole.net().credentials.is_subset(&fewer.net().credentials));
+            prop_assert!(whole.net().dns <= fewer.net().dns);
+            for name in ["a.example.org", "x.example.org", "b.example.com", "other.example.net"] {
+                prop_assert!(whole.decide_name(name).allowed <= fewer.decide_name(name).allowed, "{name}");
+            }
+            for host in ["a.example.org:80", "b.a.example.org:8080", "b.example.com:80"] {
+                let endpoint: Endpoint = host.parse().unwrap();
+                let wide = fewer.injections(&endpoint);
+                prop_assert!(whole.injections(&endpoint).iter().all(|header| wide.contains(header)), "{host}");
+            }
         }
     }
 
@@ -206,7 +240,8 @@ proptest! {
         let layers = [narrowing(&b), narrowing(&c)];
         let whole = effective(&Ceiling::built_in().unwrap(), &base(&a), &layers);
         let (fs, net) = (whole.fs(), whole.net());
-        let listed = narrowing(&format!("net:\n  enabled: {}\n  allowlist: {:?}\n  denylist: {:?}\n", net.enabled, net.allowlist, net.denylist));
+        let listed = format!("enabled: {}, allowlist: {:?}, denylist: {:?}", net.enabled, net.allowlist, net.denylist);
+        let listed = narrowing(&format!("net: {{{listed}, intercept: {:?}}}\n", net.intercept));
         for action in actions() {
             let decided = whole.decide(&action).is_allowed();
             match &action {
@@ -220,6 +255,26 @@ proptest! {
                 }
                 _ => {}
             }
+        }
+    }
+
+    #[test]
+    fn a_layer_that_has_tls_opened_lets_nothing_through_that_the_others_do_not_list(
+        texts in vec(text(), 1..3), hosts in list(INTERCEPTED)
+    ) {
+        let policies: Vec<_> = texts.iter().map(|text| narrowing(text)).collect();
+        let before = policies.iter().fold(Policy::unrestricted(), |all, layer| all.meet(layer.policy()));
+        let layer = narrowing(&section("net", &[("intercept", hosts)]));
+        prop_assert!(layer.widenings(&before).is_empty());
+        let after = before.meet(layer.policy());
+        prop_assert!(after.is_within(&before));
+        for action in actions() {
+            prop_assert!(verdict(&after, &action) <= verdict(&before, &action), "{action}");
+            let Action::Http { host, method, path, .. } = &action else { continue };
+            let over_tls = Action::http(method, &format!("https://{host}:80{path}")).unwrap();
+            // What passes through TLS that is opened is a request the rules list, or what passed unopened.
+            let listed = verdict(&before, &action).max(verdict(&before, &over_tls));
+            prop_assert!(verdict(&after, &over_tls) <= listed, "{over_tls}");
         }
     }
 
@@ -251,7 +306,7 @@ proptest! {
 
 fn is_about(action: &Action, ask: &str) -> bool {
     match action {
-        Action::Net { .. } | Action::Http { .. } => ask.starts_with("net"),
+        Action::Net { .. } | Action::Http { .. } | Action::Https { .. } => ask.starts_with("net"),
         Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
         Action::Model(_) => ask.starts_with("models"),
         // A line of several commands may be allowed by several entries above, each covering one of them.

@@ -46,6 +46,10 @@ complaints! {
     wrong_means: "degrade: {disk: rlimit}\n";
     host_with_a_user: "net:\n  allowlist: [\"user@example.com:443\"]\n";
     host_as_a_url: "net:\n  allowlist: [\"https://example.com/x\"]\n";
+    injected_into_tls_that_is_not_opened: "net:\n  inject: [\"a.example.com Authorization=Bearer {one}\"]\n";
+    injected_twice: "net:\n  inject: [\"*.example.com:80 x-key={one}\", \"a.example.com:80 X-Key={two}\"]\n";
+    injected_where_it_is_no_credential: "net:\n  inject: [\"a.example.com:80 Host={one}\", \"*:80 X-Key={one}\"]\n";
+    injected_without_a_name: "net:\n  inject: [\"a.example.com:80 X-Key=sk-123\", \"a.example.com:80 X-Key={a}{b}\"]\n";
     host_with_a_trailing_dot: "net:\n  allowlist: [\"example.com.:443\"]\n";
     host_in_unicode: "net:\n  allowlist: [\"bücher.example:443\"]\n";
     host_with_a_star_inside: "net:\n  allowlist: [\"api-*.example.com:443\"]\n";

@@ -150,12 +150,16 @@ async fn pump(
             Some(filter) => into.to.write_all(&filter(&buffer[..count])).await,
             None => into.to.write_all(&buffer[..count]).await,
         };
+        // Our own stdout keeps the end of a line until there is one: a prompt would never be seen.
+        let written = match written {
+            Ok(()) => into.to.flush().await,
+            failed => failed,
+        };
         heard.send_modify(|heard| *heard = Heard { last: Instant::now(), waiting: heard.waiting - 1 });
         if written.is_err() {
             return;
         }
     }
-    let _ = into.to.flush().await;
 }
 
 async fn aftermath(ended: &mut watch::Receiver<bool>) {

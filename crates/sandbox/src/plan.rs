@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jail::{Bind, Plan, ProcessLimits, WorkspacePlan};
-use policy::{DenyGlobs, WorkspaceMode};
+use policy::{DenyGlobs, NameService, WorkspaceMode};
 
 use crate::system::System;
 use crate::{SandboxError, SandboxSpec, masks};
@@ -27,12 +27,16 @@ pub(crate) fn plan(
     for (source, target) in &spec.mounts {
         system.binds.push(Bind { source: canonical(source)?, target: target.clone(), writable: false });
     }
+    if spec.policy.net().dns == NameService::Stub {
+        system.ask_for_names();
+    }
     system.files.extend(spec.files.iter().cloned());
     Ok(Plan {
         id: spec.id.clone(),
         binds: system.binds,
         links: system.links,
         files: system.files,
+        names: spec.policy.net().dns == NameService::Stub,
         workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),

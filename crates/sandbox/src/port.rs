@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub trait Sandbox: Send + Sync {
     fn id(&self) -> &str;
     /// A listener on one of the two ports inside; `None` once taken, or where there is none.
     fn take_listener(&self, port: Port) -> Option<TcpListener>;
+    /// What is asked for names inside, by stream and by datagram; `None` once taken, or where nobody is asked.
+    fn take_names(&self) -> Option<(TcpListener, UdpSocket)>;
     /// Starts a command.
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process>;
     /// The files of its workspace.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-use jail::{JailError, Step};
+use jail::{JailError, NAMES_PORT, Step};
 use rustix::io::Errno;
 
 use crate::SandboxError;
@@ -17,6 +17,14 @@ pub(crate) fn explain(error: JailError) -> SandboxError {
             no_namespaces(&source)
         }
         JailError::Setup { step: Step::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
+        JailError::Setup { step: Step::BindListeners, subject, source } if subject == NAMES_PORT.to_string() => {
+            SandboxError::Unavailable {
+                missing: format!(
+                    "`net.dns: stub` needs port {NAMES_PORT} inside, which cannot be bound here ({source})"
+                ),
+                fix: "set `net.dns: none`, or run in another backend".to_owned(),
+            }
+        }
         JailError::Setup { step: Step::BindListeners, subject, source } => match subject.parse() {
             Ok(port) => SandboxError::Bind { address: (Ipv4Addr::LOCALHOST, port).into(), source },
             Err(_) => SandboxError::Create { step: Step::BindListeners.to_string(), source },

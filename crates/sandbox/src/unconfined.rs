@@ -9,7 +9,7 @@ mod group;
 mod names;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -172,6 +172,10 @@ impl Sandbox for Open {
             Port::Models => lock(&self.model).take(),
             Port::Egress => None,
         }
+    }
+
+    fn take_names(&self) -> Option<(TcpListener, UdpSocket)> {
+        None
     }
 
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {

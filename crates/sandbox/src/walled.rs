@@ -7,7 +7,7 @@ mod commands;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,6 +67,7 @@ pub(crate) struct Walled {
     remains: Left,
     models: Mutex<Option<TcpListener>>,
     egress: Mutex<Option<TcpListener>>,
+    names: Mutex<Option<(TcpListener, UdpSocket)>>,
     files: FilesOnDisk,
     /// Where its terminals are made.
     terminals: Mutex<Option<Arc<OwnedFd>>>,
@@ -93,6 +94,7 @@ impl Walled {
             remains: Arc::new(Mutex::new(Some(built.remains))),
             models: Mutex::new(Some(built.made.models)),
             egress: Mutex::new(Some(built.made.egress)),
+            names: Mutex::new(built.made.names),
             files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
             terminals: Mutex::new(Some(Arc::new(built.made.terminals))),
             layers: built.layers,
@@ -195,6 +197,10 @@ impl Sandbox for Walled {
             Port::Models => lock(&self.models).take(),
             Port::Egress => lock(&self.egress).take(),
         }
+    }
+
+    fn take_names(&self) -> Option<(TcpListener, UdpSocket)> {
+        lock(&self.names).take()
     }
 
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {

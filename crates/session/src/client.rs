@@ -74,7 +74,8 @@ use terms::Terms;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gateway::{Secret, Vendor, VendorConfig, VendorKind};
+/// use gateway::{Vendor, VendorConfig, VendorKind};
+/// use secret::Secret;
 /// use session::{AgentClient, Failure, GoalError, Permissions};
 ///
 /// let mut vendor = VendorConfig::new("mine", VendorKind::OpenaiCompatible, "https://models.example.com/v1");

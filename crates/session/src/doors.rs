@@ -1,10 +1,12 @@
 //! The two ways out of a sandbox: to models, and to everything else that is allowed.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use egress::LivePolicy;
+use agents::PlacedFile;
+use egress::{CERTIFICATES, LivePolicy, NameSockets, Outfit};
 use gateway::{Identity, SessionToken};
 use policy::Effective;
 use sandbox::{EGRESS_PORT, Port, Sandbox, SandboxError};
@@ -15,6 +17,32 @@ use crate::host::Host;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 
+/// What is made for one sandbox, so that its ways out are known to be its own.
+pub(crate) struct Keys {
+    /// What its agent shows to the gateway.
+    pub(crate) token: String,
+    /// What the proxy is given for it.
+    outfit: Outfit,
+}
+
+impl Keys {
+    /// New ones, for a sandbox of `plan` that is still to be made.
+    pub(crate) fn make(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
+        let outfit = host.egress.outfit(&plan.policy).map_err(|error| {
+            let step = "give the egress proxy what the policy asks for".to_owned();
+            SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
+        })?;
+        let (_, token) = SessionToken::issue();
+        Ok(Self { token, outfit })
+    }
+
+    /// What is placed in the sandbox.
+    pub(crate) fn files(&self) -> Option<PlacedFile> {
+        let authority = self.outfit.authority.as_ref()?;
+        Some(PlacedFile { path: CERTIFICATES.to_owned(), content: authority.bundle() })
+    }
+}
+
 /// The two ways out of a sandbox, while somebody serves them.
 #[derive(Default)]
 pub(crate) struct Doors {
@@ -22,6 +50,8 @@ pub(crate) struct Doors {
     models: Option<gateway::Attachment>,
     /// To everything else that is allowed, and what that is now.
     egress: Option<(egress::Attachment, LivePolicy)>,
+    /// Whether TLS is opened in the second.
+    is_opened: bool,
 }
 
 impl Doors {
@@ -31,11 +61,11 @@ impl Doors {
         plan: &Plan,
         recorder: &Recorder,
         sandbox: &dyn Sandbox,
-        token: &str,
+        keys: &Keys,
     ) -> Result<Self, SessionError> {
-        let models = attach_models(host, plan, recorder, sandbox, token)?;
-        let egress = attach_egress(host, plan, recorder, sandbox)?;
-        Ok(Self { models, egress })
+        let models = attach_models(host, plan, recorder, sandbox, &keys.token)?;
+        let egress = attach_egress(host, plan, recorder, sandbox, keys.outfit.clone())?;
+        Ok(Self { models, egress, is_opened: keys.outfit.authority.is_some() })
     }
 
     /// The variables by which a program inside finds the way to everything but models.
@@ -43,7 +73,10 @@ impl Doors {
         if self.egress.is_none() {
             return BTreeMap::new();
         }
-        let variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        let mut variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        if self.is_opened {
+            variables.extend(egress::trust_environment(CERTIFICATES));
+        }
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
@@ -100,6 +133,7 @@ fn attach_egress(
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
+    outfit: Outfit,
 ) -> Result<Option<(egress::Attachment, LivePolicy)>, SessionError> {
     let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
     let turn = recorder.turn.clone();
@@ -109,6 +143,8 @@ fn attach_egress(
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
+        outfit,
+        names: sandbox.take_names().map(|(streams, datagrams)| NameSockets { datagrams, streams }),
         limits: egress::Limits::default(),
     };
     let attached = host.egress.attach(listener, identity);
@@ -126,6 +162,6 @@ fn budgets(policy: &Effective) -> Vec<Limit> {
     ]
 }
 
-fn not_served(port: &str, source: std::io::Error) -> SessionError {
+fn not_served(port: &str, source: io::Error) -> SessionError {
     SessionError::Sandbox(SandboxError::Create { step: format!("serve {port}"), source })
 }

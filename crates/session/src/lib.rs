@@ -53,7 +53,7 @@ pub use pending::{PendingRequest, Request};
 pub use replay::{Origin, Recording, Replayed, Rerun, RerunError, Stage, compare};
 pub use roster::{Enlisted, Roster};
 pub use sessions::{Page, Parts, Sessions};
-pub use setup::{Accounts, Setup};
+pub use setup::{Accounts, Setup, way_out};
 pub use skills::SkillError;
 pub use timing::Timing;
 pub use workbench::{ArtifactError, Task, Workbench};

@@ -195,8 +195,8 @@ impl Plan {
         });
         let mut keys = sandbox.effective();
         if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
-            let policy::Net { enabled, allowlist, .. } = now.net();
-            net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist}));
+            let policy::Net { enabled, allowlist, intercept, .. } = now.net();
+            net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept}));
         }
         PolicyEffective { backend: host.backend.name().to_owned(), keys, sentences: sentences.collect() }
     }

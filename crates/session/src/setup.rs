@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agents::MockAgent;
-use egress::Egress;
+use egress::{Egress, Trust};
 use gateway::{Gateway, GatewayConfig, Limits, Prices, Upstream};
 use policy::Effective;
+use rustls_pki_types::CertificateDer;
 use sandbox::Backend;
 use store::{DataDir, Durability, Limit, SqliteLedger, SystemClock};
 
@@ -50,8 +51,18 @@ pub struct Setup {
     pub policy: Arc<Effective>,
     /// How calls are counted.
     pub accounts: Accounts,
+    /// The way to everything else; see [`way_out`].
+    pub egress: Egress,
     /// How long a session waits for what.
     pub timing: Timing,
+}
+
+/// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
+pub fn way_out(extra_roots: Vec<CertificateDer<'static>>) -> Egress {
+    Egress::default().trusting(Arc::new(move || {
+        let client = Arc::new(gateway::trust(&extra_roots)?);
+        Ok(Trust { roots: gateway::system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
+    }))
 }
 
 impl Setup {
@@ -71,7 +82,7 @@ impl Setup {
             backend: self.backend,
             gateway: self.accounts.gateway(&directory)?,
             directory,
-            egress: Egress::default(),
+            egress: self.egress,
             upstream: self.upstream,
             limits,
             policy: self.policy,

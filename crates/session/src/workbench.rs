@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gateway::SessionToken;
 use protocol::{
     EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
@@ -21,7 +20,7 @@ use store::{Journal, SessionChange};
 
 use crate::SessionError;
 use crate::actor::summary;
-use crate::doors::Doors;
+use crate::doors::{Doors, Keys};
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
@@ -94,11 +93,12 @@ pub struct Workbench {
 
 impl Workbench {
     pub(crate) async fn open(host: &Arc<Host>, plan: Plan) -> Result<Self, SessionError> {
-        let (_, token) = SessionToken::issue();
-        let mut inside = Inside::of(host, &plan, &token)?;
+        let keys = Keys::make(host, &plan)?;
+        let mut inside = Inside::of(host, &plan, &keys.token)?;
+        inside.files.extend(keys.files());
         let (seat, commands) = Seat::new(plan.id.clone());
         host.sit(&seat)?;
-        let made = Self::make(host, &seat, &plan, &mut inside, &token).await;
+        let made = Self::make(host, &seat, &plan, &mut inside, &keys).await;
         let (sandbox, doors, recorder) = made.inspect_err(|_| {
             seat.depart(Departure::NotMade);
             host.leave(&seat);
@@ -114,7 +114,7 @@ impl Workbench {
         seat: &Arc<Seat>,
         plan: &Plan,
         inside: &mut Inside,
-        token: &str,
+        keys: &Keys,
     ) -> Result<(Box<dyn Sandbox>, Doors, Recorder), SessionError> {
         let equipment = Equipment::fetch(host, plan).await?;
         inside.mounts.extend(equipment.mounts());
@@ -122,7 +122,7 @@ impl Workbench {
         let sandbox = host.backend.create(spec).await?;
         let registered = async {
             equipment.put(&*sandbox, inside.skill_root).await?;
-            Self::register(host, seat, plan, &*sandbox, token).await
+            Self::register(host, seat, plan, &*sandbox, keys)
         };
         match registered.await {
             Ok((doors, recorder)) => Ok((sandbox, doors, recorder)),
@@ -134,12 +134,12 @@ impl Workbench {
     }
 
     /// Puts the session, its sandbox and its task on record and opens the gateway for them.
-    async fn register(
+    fn register(
         host: &Arc<Host>,
         seat: &Arc<Seat>,
         plan: &Plan,
         sandbox: &dyn Sandbox,
-        token: &str,
+        keys: &Keys,
     ) -> Result<(Doors, Recorder), SessionError> {
         let journal = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()))?;
         // The seat is new, so nothing was set before.
@@ -151,7 +151,7 @@ impl Workbench {
             sandbox_id: sandbox.id().to_owned(),
             task_name: plan.options.task_name.clone(),
         }))?;
-        let doors = Doors::open(host, plan, &recorder, sandbox, token)?;
+        let doors = Doors::open(host, plan, &recorder, sandbox, keys)?;
         recorder.daemon(EventBody::SessionStarted(plan.started()))?;
         Ok((doors, recorder))
     }

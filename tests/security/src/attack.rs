@@ -101,6 +101,8 @@ pub(crate) enum Walls {
     Strict,
     /// A tenth of a processor, and nothing weaker.
     Slow,
+    /// As usual, with a name server inside.
+    Named,
 }
 
 /// How it is shown that an attack works where nothing stops it.
@@ -143,6 +145,8 @@ pub(crate) type Harm = fn(&Scene, Option<&Layers>) -> Option<String>;
 pub(crate) enum Careless {
     /// Behind a proxy that has no rule.
     Proxy,
+    /// Before a name server that passes every question on.
+    Names,
     /// Where no proxy is needed: in the network of the hosts it is after.
     NoProxy,
 }
@@ -215,6 +219,7 @@ impl Attack {
         match self.act {
             Act::Program { control, .. } => control.title(),
             Act::Proxied { control: Careless::Proxy, .. } => "through a proxy without rules".into(),
+            Act::Proxied { control: Careless::Names, .. } => "by a name server that passes every question on".into(),
             Act::Proxied { control: Careless::NoProxy, .. } => "in the network of the hosts themselves".into(),
             Act::Scenario { control, .. } => control.to_owned(),
         }

@@ -163,16 +163,17 @@ pub(crate) fn policy(walls: Walls) -> Arc<Effective> {
     let mode = if walls == Walls::Bound { "bind" } else { "overlay" };
     let cpus = if walls == Walls::Slow { "0.1" } else { "2.0" };
     let degrade = match walls {
-        Walls::Usual | Walls::Bound => "{cpus: none, memory: rlimit, pids: rlimit}",
+        Walls::Usual | Walls::Bound | Walls::Named => "{cpus: none, memory: rlimit, pids: rlimit}",
         Walls::Strict | Walls::Slow => "{}",
     };
+    let net = if walls == Walls::Named { "{enabled: true, dns: stub}" } else { "{}" };
     let text = format!(
         "version: 1\n\
          fs:\n  workspace: {mode}\n  read: [/usr, /lib, /lib64, /bin, /sbin, /etc/alternatives, /etc/ld.so.cache]\n  \
          deny_read: [\"**/.env\"]\n  \
          deny_write: [\".git/hooks/**\", \".git/config\", \".vscode/**\", \".mcp.json\", \".claude/**\"]\n\
          proc: {{cpus: {cpus}, memory: {MEMORY_BYTES}, pids: {PIDS}, timeout: 1m, output: 1MiB, disk: {DISK_BYTES}, nofile: {NOFILE}}}\n\
-         degrade: {degrade}\n"
+         degrade: {degrade}\nnet: {net}\n"
     );
     let base = Base::read(&Source::new("attack", text)).expect("policy");
     Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))

@@ -24,17 +24,18 @@ const fn layer(name: &'static str, may_know: &'static [&'static str]) -> Layer {
 const LAYERS: &[Layer] = &[
     layer("protocol", &[]),
     layer("policy", &["protocol"]),
+    layer("secret", &[]),
     layer("agents", &["protocol"]),
     layer("mock", &["protocol", "agents"]),
     layer("store", &["protocol"]),
     layer("jail", &[]),
     layer("sandbox", &["protocol", "policy", "jail"]),
-    layer("gateway", &["protocol", "policy", "store"]),
-    layer("egress", &["protocol", "policy", "store"]),
+    layer("gateway", &["protocol", "policy", "store", "secret"]),
+    layer("egress", &["protocol", "policy", "store", "secret"]),
     Layer {
         name: "session",
         may_know: &["protocol", "policy", "agents", "store", "sandbox", "gateway", "egress"],
-        tests_may_know: &["mock"],
+        tests_may_know: &["mock", "secret"],
     },
     Layer {
         name: "server",
@@ -43,12 +44,15 @@ const LAYERS: &[Layer] = &[
     },
     layer(
         "cli",
-        &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
+        &[
+            "protocol", "policy", "agents", "mock", "store", "secret", "jail", "sandbox", "gateway", "egress",
+            "session", "server",
+        ],
     ),
     Layer {
         name: "security",
         may_know: &[],
-        tests_may_know: &["protocol", "policy", "store", "jail", "sandbox", "egress"],
+        tests_may_know: &["protocol", "policy", "store", "secret", "jail", "sandbox", "egress"],
     },
     Layer {
         name: "conformance",

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gateway::Secret;
+use secret::Secret;
 use serde_json::Value;
 
 /// Whose API a credential opens.

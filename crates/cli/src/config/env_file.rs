@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use gateway::Secret;
 use protocol::Code;
+use secret::Secret;
 
 use super::file::{Kind, UpstreamSection};
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gateway::Secret;
+use secret::Secret;
 use serde::{Deserialize, Deserializer};
 
 use crate::backend::BackendName;
@@ -37,6 +37,33 @@ pub(crate) struct ConfigFile {
     pub(crate) agents: AgentsSection,
     /// Where commands run.
     pub(crate) sandbox: SandboxSection,
+    /// The way to everything that is not a model.
+    pub(crate) egress: EgressSection,
+    /// What `net.inject` of a policy may name.
+    pub(crate) credentials: BTreeMap<String, CredentialSection>,
+}
+
+/// A credential that the proxy sets in headers, and nobody inside sees. One of the four says where it is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CredentialSection {
+    /// Written here.
+    #[serde(deserialize_with = "secret")]
+    pub(crate) key: Option<Secret>,
+    /// A file with nothing else in it.
+    pub(crate) key_file: Option<PathBuf>,
+    /// A shell command that prints it.
+    pub(crate) key_command: Option<String>,
+    /// The environment variable that holds it.
+    pub(crate) key_env: Option<String>,
+}
+
+/// The way to everything that is not a model.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EgressSection {
+    /// A file of certificates in PEM that are trusted beside the system's, where TLS is opened.
+    pub(crate) roots: Option<PathBuf>,
 }
 
 /// Where commands run. All but `backend` is for container engines.

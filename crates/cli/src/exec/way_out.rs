@@ -2,16 +2,49 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::policy::Effective;
-use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
 use protocol::{Code, EventBody, SessionId};
 use sandbox::{EGRESS_PORT, Port, Sandbox};
 use serde_json::{Value, json};
 use store::{Journal, MemoryJournal, SystemClock};
 
+use crate::config::Config;
 use crate::failure::Failure;
+use crate::world;
+
+/// The way out of a sandbox that is still to be made.
+pub(super) struct Way {
+    egress: Egress,
+    outfit: Outfit,
+}
+
+impl Way {
+    /// The way that `policy` lets a command take.
+    pub(super) fn of(config: &Config, policy: &Effective) -> Result<Self, Failure> {
+        let egress = world::egress(config)?;
+        let outfit = egress.outfit(policy).map_err(|error| Failure::of(Code::SandboxCreateError, &error))?;
+        Ok(Self { egress, outfit })
+    }
+
+    /// What is placed in the sandbox.
+    pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let bundle = |authority: &Arc<Authority>| (CERTIFICATES.into(), authority.bundle().into_bytes());
+        self.outfit.authority.iter().map(bundle).collect()
+    }
+
+    /// Where programs look for the proxy, and whom they trust.
+    pub(super) fn environment(&self) -> BTreeMap<String, String> {
+        let mut variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        if self.outfit.authority.is_some() {
+            variables.extend(egress::trust_environment(CERTIFICATES));
+        }
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
 
 /// The way out of a sandbox for as long as its command runs.
 pub(super) struct WayOut {
@@ -21,7 +54,7 @@ pub(super) struct WayOut {
 
 impl WayOut {
     /// Serves the proxy's port inside, where a backend has one.
-    pub(super) fn open(sandbox: &dyn Sandbox, policy: &Effective) -> Result<Option<Self>, Failure> {
+    pub(super) fn open(way: &Way, sandbox: &dyn Sandbox, policy: &Effective) -> Result<Option<Self>, Failure> {
         let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
         let session = SessionId::new(sandbox.id()).map_err(|error| Failure::of(Code::Internal, &error))?;
         let journal = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
@@ -30,17 +63,13 @@ impl WayOut {
             journal: journal.clone(),
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
+            outfit: way.outfit.clone(),
+            names: sandbox.take_names().map(|(streams, datagrams)| NameSockets { datagrams, streams }),
             limits: Limits::default(),
         };
-        let attached = Egress::default().attach(listener, identity);
+        let attached = way.egress.attach(listener, identity);
         let attachment = attached.map_err(|error| Failure::of(Code::ProxyBindError, &error))?;
         Ok(Some(Self { attachment, journal }))
-    }
-
-    /// Where programs look for it.
-    pub(super) fn environment() -> BTreeMap<String, String> {
-        let address = (Ipv4Addr::LOCALHOST, EGRESS_PORT).into();
-        egress::proxy_environment(address).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Ends it; what it refused, in order.

@@ -31,6 +31,15 @@ pub(crate) struct Proposed {
     pub(crate) rule: String,
 }
 
+/// What held for a session, in the words of a policy.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// What it could reach.
+    pub(crate) allowed: Vec<String>,
+    /// Where its TLS was opened, without which no request there is seen.
+    pub(crate) intercepted: Vec<String>,
+}
+
 /// What a session was refused, host by host.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
@@ -112,7 +121,7 @@ fn net_section(entry: &str) -> String {
 }
 
 /// The policy as text: what was allowed, then what was refused, each with how often and how it was asked for.
-pub(crate) fn text(session: &str, allowed: &[String], proposals: &[Proposed]) -> String {
+pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> String {
     let mut text =
         format!("# What session {} was refused, as a policy that would have allowed it.\n", comment(session));
     text += "# It is made of what the agent asked for, so read each entry and keep what you mean to allow. `net:` belongs\n";
@@ -121,11 +130,15 @@ pub(crate) fn text(session: &str, allowed: &[String], proposals: &[Proposed]) ->
     if possible.is_empty() {
         text += "# Nothing was refused that a policy can allow.\nversion: 1\n";
     } else {
-        text += "version: 1\nnet:\n  enabled: true\n  allowlist:\n";
-        if !allowed.is_empty() {
+        text += "version: 1\nnet:\n  enabled: true\n";
+        if !before.intercepted.is_empty() {
+            let _ = writeln!(text, "  intercept: {:?}", before.intercepted);
+        }
+        text += "  allowlist:\n";
+        if !before.allowed.is_empty() {
             text += "    # allowed before\n";
         }
-        for entry in allowed {
+        for entry in &before.allowed {
             let _ = writeln!(text, "    - {entry:?}");
         }
     }
@@ -181,7 +194,11 @@ mod tests {
         for connection in connections {
             refused.add(connection);
         }
-        let text = text("s1", &["kept.example.com:443".to_owned()], &refused.proposals(&ceiling));
+        let before = Before {
+            allowed: vec!["kept.example.com:443".to_owned()],
+            intercepted: vec!["api.example.com:443".to_owned()],
+        };
+        let text = text("s1", &before, &refused.proposals(&ceiling));
         let policy = compiled(&ceiling, &text).unwrap_or_else(|error| panic!("{text}: {error}"));
         (text, policy)
     }
@@ -195,6 +212,7 @@ mod tests {
             denied("b.example.com", 80, "GET", Some("/files/x")),
             denied("b.example.com", 80, "GET", Some("/a/../b")),
             denied("api.openai.com", 443, "CONNECT", None),
+            denied("api.example.com", 443, "GET", Some("/v1/x")),
         ]);
         let allowed = |action: &Action| policy.decide(action).is_allowed();
         assert!(
@@ -202,6 +220,8 @@ mod tests {
         );
         assert!(allowed(&Action::http("GET", "http://b.example.com/files/x").unwrap()));
         assert!(!allowed(&Action::net("api.openai.com:443").unwrap()));
+        assert!(allowed(&Action::http("GET", "https://api.example.com/v1/x").unwrap()));
+        assert!(!allowed(&Action::http("GET", "https://api.example.com/v2").unwrap()));
         insta::assert_snapshot!(text);
     }
 

@@ -27,11 +27,11 @@ enum Question {
         /// HOST:PORT; 443 without a port
         endpoint: String,
     },
-    /// Ask a host for something over plain HTTP, where methods and paths are seen
+    /// Ask a host for something; methods and paths are seen over plain HTTP, and where TLS is opened
     Http {
         /// The method
         method: String,
-        /// http://HOST[:PORT]/PATH
+        /// http[s]://HOST[:PORT]/PATH
         url: String,
     },
     /// Read a path as seen inside; a relative one is in the workspace

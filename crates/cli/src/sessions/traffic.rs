@@ -11,7 +11,7 @@ use super::watch::{Part, show, walk};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::proposal::{Refused, text};
+use crate::policy::proposal::{Before, Refused, text};
 use crate::policy::{LogArgs, Setting, load};
 use crate::table::{Table, print, print_json};
 use crate::timeline::{Timeline, clean};
@@ -98,18 +98,18 @@ fn row(event: &Event, connection: &Connection, denied: bool) -> [String; 8] {
 pub(crate) async fn suggest(reference: &str, config: &Config, setting: &Setting) -> Result<ExitCode, Failure> {
     let book = Book::open(reference, config)?;
     let mut refused = Refused::default();
-    let mut allowed = Vec::new();
+    let mut before = Before::default();
     let each = |event: &Event| -> Result<bool, Failure> {
         match &event.draft.body {
             EventBody::EgressDenied(connection) => refused.add(connection),
-            EventBody::PolicyEffective(policy) => allowed = allowlist(policy),
+            EventBody::PolicyEffective(policy) => before = known(policy),
             _ => {}
         }
         Ok(true)
     };
     book.walk(false, each).await?;
     let proposals = refused.proposals(&load::ceiling(setting)?);
-    let policy = text(book.session.as_str(), &allowed, &proposals);
+    let policy = text(book.session.as_str(), &before, &proposals);
     if setting.json {
         print_json(&json!({"session_id": book.session, "policy": policy, "refused": proposals}))?;
     } else {
@@ -118,8 +118,11 @@ pub(crate) async fn suggest(reference: &str, config: &Config, setting: &Setting)
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a session could reach.
-fn allowlist(policy: &PolicyEffective) -> Vec<String> {
-    let entries = policy.keys["net"]["value"]["allowlist"].as_array();
-    entries.into_iter().flatten().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
+/// What a session could reach, and where its TLS was opened.
+fn known(policy: &PolicyEffective) -> Before {
+    let list = |name: &str| {
+        let entries = policy.keys["net"]["value"][name].as_array();
+        entries.into_iter().flatten().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
+    };
+    Before { allowed: list("allowlist"), intercepted: list("intercept") }
 }

@@ -3,6 +3,8 @@
 
 mod http;
 mod journal;
+mod names;
+mod opened_tls;
 mod place;
 mod processes;
 mod server;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use bytes::Bytes;
+use secret::Veil;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::framing::Framing;
@@ -38,6 +40,8 @@ pub(crate) struct Relay<'a, R, W> {
     pub(crate) way: Way,
     /// Whether it is written in chunks; else as it is.
     pub(crate) in_chunks: bool,
+    /// Over what must not be in it.
+    pub(crate) veils: &'a mut [Veil],
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
@@ -58,6 +62,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
                     return Err(BodyError::Malformed("a chunk is longer than it said"));
                 }
             },
+        }
+        for number in 0..self.veils.len() {
+            let held = self.veils[number].finish();
+            let rest = self.veils[number + 1..].iter_mut().fold(held, |bytes, veil| veil.pass(bytes));
+            self.write(&rest).await?;
         }
         if self.in_chunks {
             self.sink.write_all(b"0\r\n\r\n").await.map_err(BodyError::Write)?;
@@ -80,15 +89,27 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.way.count(self.traffic, bytes.len());
-        let written = if self.in_chunks {
+        let count = bytes.len();
+        self.way.count(self.traffic, count);
+        if self.veils.is_empty() {
+            self.write(bytes).await?;
+        } else {
+            let bytes = Bytes::copy_from_slice(bytes);
+            let covered = self.veils.iter_mut().fold(bytes, |bytes, veil| veil.pass(bytes));
+            self.write(&covered).await?;
+        }
+        Ok(count)
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
+        // An empty chunk would be the last one.
+        let written = if self.in_chunks && !bytes.is_empty() {
             let framed = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
             self.sink.write_all(&framed).await
         } else {
             self.sink.write_all(bytes).await
         };
-        written.map_err(BodyError::Write)?;
-        Ok(bytes.len())
+        written.map_err(BodyError::Write)
     }
 
     async fn chunk_length(&mut self) -> Result<u64, BodyError> {
@@ -143,7 +164,8 @@ mod tests {
     async fn relay(body: &[u8], framing: Framing, in_chunks: bool) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
         let (mut source, mut sink) = (Source::new(body), Vec::new());
         let traffic = Traffic::default();
-        let relay = Relay { source: &mut source, sink: &mut sink, traffic: &traffic, way: Way::Out, in_chunks };
+        let relay =
+            Relay { source: &mut source, sink: &mut sink, traffic: &traffic, way: Way::Out, in_chunks, veils: &mut [] };
         relay.run(framing).await?;
         source.fill().await.unwrap();
         let left = source.ahead().to_vec();

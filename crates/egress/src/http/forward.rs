@@ -1,15 +1,10 @@
-//! One plain request to the host it names, and its answer back. One request a connection, on both sides.
+//! One request to the host it names, and its answer back. One request a connection, on both sides.
 
 use std::io;
 
 use policy::Endpoint;
-use tokio::{
-    io::{AsyncWrite, AsyncWriteExt as _},
-    net::{
-        TcpStream,
-        tcp::{ReadHalf, WriteHalf},
-    },
-};
+use secret::Veil;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
     answer::Answer,
@@ -17,7 +12,7 @@ use super::{
     framing::Framing,
     request::Request,
 };
-use crate::{attempt::Traffic, client::Client, identity::Limits, pump::Way, source::Source};
+use crate::{attempt::Traffic, client::Client, identity::Limits, inject::Dressed, pump::Way, source::Source};
 
 /// Interim answers before the real one.
 const INTERIM_ANSWERS: usize = 8;
@@ -35,22 +30,22 @@ pub(crate) enum ForwardError {
 
 /// Sends `request` to `upstream` and passes the answer on.
 pub(crate) async fn forward(
-    client: &mut Client<'_>,
-    upstream: &mut TcpStream,
-    (request, framing): (&Request, Framing),
+    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
+    upstream: impl AsyncRead + AsyncWrite,
+    (dressed, framing): (Dressed<'_>, Framing),
     endpoint: &Endpoint,
     (limits, traffic): (&Limits, &Traffic),
 ) -> Result<(), ForwardError> {
-    let (reader, mut up_sink) = upstream.split();
-    let mut up_source = Source::new(reader);
-    let head = request.origin_head(endpoint, framing);
+    let Client { source: mut up_source, sink: mut up_sink } = Client::new(tokio::io::split(upstream));
+    let Dressed { request, headers, mut veils } = dressed;
+    let head = request.origin_head(endpoint, framing, &headers);
     let Client { source, sink } = client;
     let sending = async {
         let sent = async {
             up_sink.write_all(&head).await.map_err(BodyError::Write)?;
             traffic.add_sent(head.len());
             let in_chunks = framing == Framing::Chunked;
-            Relay { source, sink: &mut up_sink, traffic, way: Way::Out, in_chunks }.run(framing).await
+            Relay { source, sink: &mut up_sink, traffic, way: Way::Out, in_chunks, veils: &mut [] }.run(framing).await
         };
         match sent.await {
             // A host may answer and close before it has read everything: its answer counts.
@@ -60,14 +55,14 @@ pub(crate) async fn forward(
     };
     tokio::select! {
         error = sending => Err(ForwardError::Request(error.to_string())),
-        answered = answer(&mut up_source, sink, request, (limits, traffic)) => answered,
+        answered = answer(&mut up_source, sink, (request, &mut veils), (limits, traffic)) => answered,
     }
 }
 
 async fn answer(
-    source: &mut Source<ReadHalf<'_>>,
-    sink: &mut WriteHalf<'_>,
-    request: &Request,
+    source: &mut Source<impl AsyncRead + Unpin>,
+    sink: &mut (impl AsyncWrite + Unpin),
+    (request, veils): (&Request, &mut [Veil]),
     (limits, traffic): (&Limits, &Traffic),
 ) -> Result<(), ForwardError> {
     let refused = |what: &dyn std::fmt::Display| ForwardError::Answer(format!("its answer cannot be read: {what}"));
@@ -83,16 +78,25 @@ async fn answer(
         let in_chunks = framing == Framing::Chunked && request.minor_version == 1;
         if answer.is_interim() {
             if request.minor_version == 1 {
-                write(sink, &answer.client_head(false)).await?;
+                write(sink, &veiled(veils, answer.client_head(false))).await?;
             }
             continue;
         }
-        write(sink, &answer.client_head(in_chunks)).await?;
-        let relay = Relay { source, sink, traffic, way: Way::In, in_chunks };
+        write(sink, &veiled(veils, answer.client_head(in_chunks))).await?;
+        let relay = Relay { source, sink, traffic, way: Way::In, in_chunks, veils };
         relay.run(framing).await.map_err(|error| ForwardError::Broken(error.to_string()))?;
         return sink.shutdown().await.map_err(broken);
     }
     Err(refused(&"it never ends"))
+}
+
+/// A whole head, without what must not be in it.
+fn veiled(veils: &mut [Veil], head: Vec<u8>) -> Vec<u8> {
+    veils.iter_mut().fold(head, |head, veil| {
+        let mut covered = veil.pass(head.into()).to_vec();
+        covered.extend(veil.finish());
+        covered
+    })
 }
 
 async fn write(sink: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), ForwardError> {

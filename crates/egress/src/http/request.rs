@@ -7,7 +7,10 @@ use super::{
     head::{self, Header},
     target::Target,
 };
-use crate::{gate::Question, refusal::Refusal};
+use crate::{
+    gate::{Asked, Question},
+    refusal::Refusal,
+};
 
 /// A request whose target is known; whether its headers make sense is asked with [`Request::framing`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +24,19 @@ pub(crate) struct Request {
 impl Request {
     /// Reads a head that ends with its empty line.
     pub(crate) fn parse(bytes: &[u8], header_lines: usize) -> Result<Self, Refusal> {
+        Self::read(bytes, header_lines, Target::parse)
+    }
+
+    /// The same, in a tunnel to `endpoint` that was opened.
+    pub(crate) fn parse_inside(bytes: &[u8], header_lines: usize, endpoint: &Endpoint) -> Result<Self, Refusal> {
+        Self::read(bytes, header_lines, |method, target| Target::parse_inside(method, target, endpoint))
+    }
+
+    fn read(
+        bytes: &[u8],
+        header_lines: usize,
+        target_of: impl Fn(&str, &str) -> Result<Target, String>,
+    ) -> Result<Self, Refusal> {
         head::check_line_ends(bytes)?;
         let mut lines = vec![httparse::EMPTY_HEADER; header_lines];
         let mut parsed = httparse::Request::new(&mut lines);
@@ -37,7 +53,7 @@ impl Request {
         if !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
             return Err(Refusal::Malformed("a method is written in capital letters".to_owned()));
         }
-        let target = Target::parse(method, target).map_err(Refusal::Malformed)?;
+        let target = target_of(method, target).map_err(Refusal::Malformed)?;
         Ok(Self { method: method.to_owned(), target, minor_version, headers: head::headers(parsed.headers) })
     }
 
@@ -74,9 +90,9 @@ impl Request {
         let (host, port) = (self.target.host(), self.target.port());
         match &self.target {
             Target::Tunnel { .. } => Question::tunnel(host, port),
-            Target::Resource { path, .. } => {
-                let request = Some((self.method.clone(), path.clone()));
-                Question { host: host.to_owned(), port, request }
+            Target::Resource { path, scheme, .. } => {
+                let request = Asked { scheme: *scheme, method: self.method.clone(), path: path.clone() };
+                Question { host: host.to_owned(), port, request: Some(request) }
             }
         }
     }
@@ -87,18 +103,20 @@ impl Request {
     }
 
     /// The head for the host itself: origin form, what is end to end, and nothing after this request.
-    pub(crate) fn origin_head(&self, endpoint: &Endpoint, framing: Framing) -> Vec<u8> {
-        let Target::Resource { path, .. } = &self.target else { return Vec::new() };
-        let host = match endpoint.port {
-            80 => endpoint.host.to_string(),
-            _ => endpoint.to_string(),
-        };
+    ///
+    /// The headers of `set` stand in place of the client's own.
+    pub(crate) fn origin_head(&self, endpoint: &Endpoint, framing: Framing, set: &[(String, Vec<u8>)]) -> Vec<u8> {
+        let Target::Resource { path, scheme, .. } = &self.target else { return Vec::new() };
+        let is_usual = endpoint.port == scheme.usual_port();
+        let host = if is_usual { endpoint.host.to_string() } else { endpoint.to_string() };
         let mut bytes = format!("{} {path} HTTP/1.1\r\nhost: {host}\r\n", self.method).into_bytes();
         let end_to_end = head::end_to_end(&self.headers);
-        head::write(
-            &mut bytes,
-            end_to_end.filter(|header| !["host", "content-length"].contains(&header.name.as_str())),
-        );
+        let is_ours =
+            |name: &str| ["host", "content-length"].contains(&name) || set.iter().any(|(ours, _)| ours == name);
+        head::write(&mut bytes, end_to_end.filter(|header| !is_ours(&header.name)));
+        for (name, value) in set {
+            bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+        }
         match framing {
             Framing::Length(length) if length > 0 || head::values(&self.headers, "content-length").count() > 0 => {
                 bytes.extend_from_slice(format!("content-length: {length}\r\n").as_bytes());
@@ -155,7 +173,7 @@ mod tests {
             head.extend(b"\r\n");
             let Ok(request) = Request::parse(&head, 100) else { return Ok(()) };
             let Ok(framing) = request.framing() else { return Ok(()) };
-            let passed = request.origin_head(&endpoint(), framing);
+            let passed = request.origin_head(&endpoint(), framing, &[]);
 
             let mut parsed_lines = [httparse::EMPTY_HEADER; 100];
             let mut parsed = httparse::Request::new(&mut parsed_lines);

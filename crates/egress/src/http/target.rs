@@ -1,22 +1,39 @@
 //! What a request asks for: the two forms a proxy is spoken to in.
 
-use policy::Host;
+use policy::{Endpoint, Host};
 
 /// The target of a request, its host as it was written: reading it strictly is part of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `CONNECT host:port`.
     Tunnel { host: String, port: u16 },
-    /// `GET http://host[:port]/path`.
-    Resource { host: String, port: u16, path: String },
+    /// `GET http://host[:port]/path`, or `GET /path` in TLS that was opened.
+    Resource { scheme: Scheme, host: String, port: u16, path: String },
+}
+
+/// How a resource is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// In the clear.
+    Http,
+    /// In TLS that was opened.
+    Https,
+}
+
+impl Scheme {
+    /// The port that is meant where none is named.
+    pub(crate) fn usual_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
 }
 
 impl Target {
     /// Reads a target; the error says what is wrong with it.
     pub(crate) fn parse(method: &str, text: &str) -> Result<Self, String> {
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("a target is made of printable ASCII characters".to_owned());
-        }
+        check_characters(text)?;
         if method == "CONNECT" {
             let (host, port) = split_authority(text)?;
             let port = port.ok_or("CONNECT needs host and port")?;
@@ -28,13 +45,20 @@ impl Target {
         if !scheme.eq_ignore_ascii_case("http") {
             return Err("only `http://` targets are fetched; for HTTPS use CONNECT".to_owned());
         }
-        if rest.contains('#') {
-            return Err("a target has no fragment".to_owned());
-        }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (host, port) = split_authority(&rest[..end])?;
         let path = if rest[end..].starts_with('/') { rest[end..].to_owned() } else { format!("/{}", &rest[end..]) };
-        Ok(Self::Resource { host: host.to_owned(), port: port.unwrap_or(80), path })
+        Ok(Self::Resource { scheme: Scheme::Http, host: host.to_owned(), port: port.unwrap_or(80), path })
+    }
+
+    /// Reads the target of a request in a tunnel to `endpoint` that was opened: a path, and nothing else.
+    pub(crate) fn parse_inside(method: &str, text: &str, endpoint: &Endpoint) -> Result<Self, String> {
+        check_characters(text)?;
+        if method == "CONNECT" || !text.starts_with('/') {
+            return Err("in a tunnel that was opened a target is a path, as in `GET /path`".to_owned());
+        }
+        let (host, path) = (endpoint.host.to_string(), text.to_owned());
+        Ok(Self::Resource { scheme: Scheme::Https, host, port: endpoint.port, path })
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -54,7 +78,7 @@ impl Target {
         let Ok((host, port)) = split_authority(header) else { return false };
         let usual = match self {
             Self::Tunnel { port, .. } => *port,
-            Self::Resource { .. } => 80,
+            Self::Resource { scheme, .. } => scheme.usual_port(),
         };
         let same_host = match (host.parse::<Host>(), self.host().parse::<Host>()) {
             (Ok(named), Ok(asked)) => named == asked,
@@ -63,6 +87,16 @@ impl Target {
         };
         same_host && port.unwrap_or(usual) == self.port()
     }
+}
+
+fn check_characters(text: &str) -> Result<(), String> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("a target is made of printable ASCII characters".to_owned());
+    }
+    if text.contains('#') {
+        return Err("a target has no fragment".to_owned());
+    }
+    Ok(())
 }
 
 /// Cuts `host[:port]`. The host may still be none; the port is one.
@@ -94,7 +128,7 @@ mod tests {
         let parsed = Target::parse(method, text).ok();
         let parts = parsed.as_ref().map(|target| match target {
             Target::Tunnel { host, port } => (host.as_str(), *port, ""),
-            Target::Resource { host, port, path } => (host.as_str(), *port, path.as_str()),
+            Target::Resource { host, port, path, .. } => (host.as_str(), *port, path.as_str()),
         });
         assert_eq!(parts, expected, "{method} {text}");
     }

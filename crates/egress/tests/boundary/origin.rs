@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     sync::watch,
 };
@@ -47,7 +47,7 @@ pub(crate) async fn http(world: &World, address: &str, answer: &str) -> Seen {
 }
 
 /// Reads a head and the body it announces; what comes after it is not waited for.
-async fn read_request(stream: &mut TcpStream) -> Vec<u8> {
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !is_whole(&bytes) {
         let mut piece = [0; 4096];
@@ -87,6 +87,21 @@ pub(crate) async fn echo(world: &World, address: &str) {
 
 /// A TLS host that sends back whatever it is sent, and a client's trust in it.
 pub(crate) async fn tls(world: &World, address: &str, name: &str, provider: rustls::crypto::CryptoProvider) -> Trust {
+    let (acceptor, trust) = certified(name, provider);
+    let listener = world.host(address).await;
+    world.run(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let (mut reader, mut writer) = tokio::io::split(stream);
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+            let _ = writer.shutdown().await;
+        }
+    });
+    trust
+}
+
+/// A server that proves to be `name`, to those who trust it.
+pub(crate) fn certified(name: &str, provider: rustls::crypto::CryptoProvider) -> (TlsAcceptor, Trust) {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
@@ -96,27 +111,60 @@ pub(crate) async fn tls(world: &World, address: &str, name: &str, provider: rust
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key)
         .unwrap();
-    let (listener, acceptor) = (world.host(address).await, TlsAcceptor::from(Arc::new(config)));
+    (TlsAcceptor::from(Arc::new(config)), Trust(certificate.der().clone()))
+}
+
+/// A host of HTTPS that gives every request the same answer and closes.
+pub(crate) async fn https(world: &World, address: &str, acceptor: TlsAcceptor, answer: &str) -> Seen {
+    let (listener, seen, answer) = (world.host(address).await, Seen::new(), answer.to_owned());
+    let kept = seen.clone();
     world.run(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let Ok(stream) = acceptor.accept(stream).await else { continue };
-            let (mut reader, mut writer) = tokio::io::split(stream);
-            let _ = tokio::io::copy(&mut reader, &mut writer).await;
-            let _ = writer.shutdown().await;
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let request = read_request(&mut stream).await;
+            kept.add(request);
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
         }
     });
-    Trust(certificate.der().clone())
+    seen
 }
 
 /// The certificate a client trusts.
 pub(crate) struct Trust(CertificateDer<'static>);
 
 impl Trust {
-    /// Speaks TLS on a connection that leads to `name`.
-    pub(crate) async fn speak(&self, stream: TcpStream, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+    /// Trust in a certificate that was found somewhere.
+    pub(crate) fn of(certificate: &CertificateDer<'static>) -> Self {
+        Self(certificate.clone())
+    }
+
+    /// The trust of a whole host, as the proxy is told about it.
+    pub(crate) fn host_trust(&self) -> egress::Trust {
+        egress::Trust { roots: vec![self.0.clone()], client: Arc::new(self.client(&[b"http/1.1"])) }
+    }
+
+    fn client(&self, protocols: &[&[u8]]) -> rustls::ClientConfig {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.0.clone()).unwrap();
-        let config = client_config().with_root_certificates(roots).with_no_client_auth();
+        let mut config = client_config().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        config
+    }
+
+    /// Speaks TLS on a connection that leads to `name`.
+    pub(crate) async fn speak(&self, stream: TcpStream, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+        self.speak_for(stream, name, &[]).await
+    }
+
+    /// The same, for one of these protocols.
+    pub(crate) async fn speak_for(
+        &self,
+        stream: TcpStream,
+        name: &str,
+        protocols: &[&[u8]],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let config = self.client(protocols);
         let name = ServerName::try_from(name.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }

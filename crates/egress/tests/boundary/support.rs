@@ -6,17 +6,18 @@ use std::{
     time::Duration,
 };
 
-use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Authority, CredentialSource, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
 use policy::{Base, Ceiling, Effective, Source};
 use protocol::{SessionId, TurnId};
+use secret::Secret;
 use serde_json::Value;
 use store::{Journal, MemoryJournal, SystemClock};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::world::World;
+use crate::{origin::Trust, world::World};
 
 /// Waits for what must happen soon; a test that would wait for ever fails instead.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -40,6 +41,7 @@ pub(crate) struct Sandbox {
     pub(crate) world: Arc<World>,
     pub(crate) policy: LivePolicy,
     pub(crate) egress: Egress,
+    pub(crate) authority: Option<Arc<Authority>>,
     journal: Arc<dyn Journal>,
     attachment: Attachment,
 }
@@ -50,17 +52,54 @@ impl Sandbox {
     }
 
     pub(crate) fn limited(policy: Effective, limits: Limits) -> Self {
+        Self::begun(policy, limits, Outfit::default())
+    }
+
+    /// A session whose TLS is opened, on a host that trusts `root`.
+    pub(crate) fn opening(policy: Effective, root: &Trust) -> Self {
+        Self::given(policy, root, &[])
+    }
+
+    /// The same, on a host with these credentials.
+    pub(crate) fn given(policy: Effective, root: &Trust, credentials: &[(&'static str, &'static str)]) -> Self {
+        let trust = root.host_trust();
+        let known = credentials.to_vec();
+        let find: CredentialSource = Arc::new(move |name| {
+            let found = known.iter().find(|(known, _)| *known == name);
+            found.map(|(_, secret)| Secret::new(secret)).ok_or_else(|| "it is not configured".to_owned())
+        });
+        let egress = Egress::default().trusting(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
+        let outfit = egress.outfit(&policy).unwrap();
+        Self::begun(policy, Limits::default(), outfit)
+    }
+
+    /// One whose names are answered, and where they are asked for.
+    pub(crate) fn answering(policy: Effective) -> (Self, SocketAddr) {
+        let streams = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = streams.local_addr().unwrap();
+        let datagrams = std::net::UdpSocket::bind(address).unwrap();
+        let names = NameSockets { datagrams, streams };
+        (Self::born(policy, Limits::default(), Outfit::default(), Some(names)), address)
+    }
+
+    fn begun(policy: Effective, limits: Limits, outfit: Outfit) -> Self {
+        Self::born(policy, limits, outfit, None)
+    }
+
+    fn born(policy: Effective, limits: Limits, outfit: Outfit, names: Option<NameSockets>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
         let session = SessionId::new("s1").unwrap();
         let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
         let policy = LivePolicy::new(policy);
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
-        let identity = Identity { session, journal: journal.clone(), turn, policy: policy.clone(), limits };
+        let authority = outfit.authority.clone();
+        let identity =
+            Identity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, names, limits };
         let world = Arc::new(World::default());
         let egress = Egress::new(world.clone());
         let attachment = egress.attach(listener, identity).unwrap();
-        Self { proxy, world, policy, egress, journal, attachment }
+        Self { proxy, world, policy, egress, authority, journal, attachment }
     }
 
     /// A connection from inside.
@@ -119,7 +158,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) async fn read(mut stream: TcpStream) -> Self {
+    pub(crate) async fn read(mut stream: impl AsyncRead + Unpin) -> Self {
         let mut bytes = Vec::new();
         // A reset is an end too; what came before it counts.
         let _ = soon(stream.read_to_end(&mut bytes)).await;

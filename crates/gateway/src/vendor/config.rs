@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, io};
 
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-use crate::{endpoint::Endpoint, secret::Secret, wire::Timeouts};
+use secret::Secret;
+
+use crate::{endpoint::Endpoint, wire::Timeouts};
 
 /// Whose API an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,14 +79,15 @@ impl VendorConfig {
 impl VendorConfig {
     /// Trusts the certificates in `pem` beside the system's.
     pub fn trust(&mut self, pem: &[u8]) -> Result<(), VendorError> {
-        let unreadable = || VendorError::Roots(self.name.clone());
-        let roots = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(|_| unreadable())?;
-        if roots.is_empty() {
-            return Err(unreadable());
-        }
-        self.extra_roots.extend(roots);
+        self.extra_roots.extend(roots_in(pem).ok_or_else(|| VendorError::Roots(self.name.clone()))?);
         Ok(())
     }
+}
+
+/// The certificates in `pem`; none where there are none, or something else.
+pub fn roots_in(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let roots = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;
+    (!roots.is_empty()).then_some(roots)
 }
 
 /// Why an upstream cannot be set up.

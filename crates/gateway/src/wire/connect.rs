@@ -76,11 +76,15 @@ impl Connector {
     }
 }
 
+/// The certificates this system trusts.
+pub fn system_roots() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
+
 /// A TLS client that trusts the roots of the system and `extra_roots`, and speaks HTTP/1.1.
 pub fn trust(extra_roots: &[CertificateDer<'static>]) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(native.certs);
+    roots.add_parsable_certificates(system_roots());
     for root in extra_roots {
         roots.add(root.clone()).map_err(io::Error::other)?;
     }

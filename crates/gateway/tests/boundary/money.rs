@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use gateway::{Identity, Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
+use gateway::{Identity, Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
 use http::StatusCode;
 use policy::{Base, Ceiling, Source};
+use secret::Secret;
 use serde_json::json;
 use store::{By, Journal, Ledger, Limit, Most, Scope, Window};
 use tokio::{io::AsyncWriteExt, task::JoinSet};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use gateway::{Limits, Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
+use gateway::{Limits, Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
+use secret::Secret;
 use serde_json::{Value, json};
 
 use crate::{

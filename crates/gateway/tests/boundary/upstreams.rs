@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gateway::{Limits, Price, Prices, Rates, Secret, Timeouts, Vendor, VendorConfig, VendorKind};
+use gateway::{Limits, Price, Prices, Rates, Timeouts, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
+use secret::Secret;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
 

@@ -13,7 +13,8 @@ mod vendor;
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
-use gateway::{Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
+use gateway::{Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
+use secret::Secret;
 use serde_json::{Value, json};
 use store::{Limit, Most, Scope, Window};
 use support::Desk;

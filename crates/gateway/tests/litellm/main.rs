@@ -14,9 +14,10 @@ mod vendor;
 
 use std::sync::Arc;
 
-use gateway::{Price, Prices, Rates, Secret, Vendor, VendorConfig, VendorKind};
+use gateway::{Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
 use protocol::EventBody;
+use secret::Secret;
 use serde_json::{Value, json};
 use store::Journal;
 use tokio::io::AsyncWriteExt;

@@ -1,6 +1,6 @@
 //! Setting one key of a document from text: `--narrow key=value`.
 
-use super::{Degrade, Document, Env, Fs, Means, Models, Net, Proc, Texts, Tools, WorkspaceMode};
+use super::{Degrade, Document, Env, Fs, Means, Models, NameService, Net, Proc, Texts, Tools, WorkspaceMode};
 use crate::key::Key;
 use crate::source::{Place, Written};
 use crate::value::BadValue;
@@ -22,6 +22,9 @@ impl Document {
             Key::NetEnabled => document.net = Some(Net { enabled: Some(boolean(text, place)?), ..Net::default() }),
             Key::NetAllowlist => document.net = Some(Net { allowlist: list(), ..Net::default() }),
             Key::NetDenylist => document.net = Some(Net { denylist: list(), ..Net::default() }),
+            Key::NetIntercept => document.net = Some(Net { intercept: list(), ..Net::default() }),
+            Key::NetInject => document.net = Some(Net { inject: list(), ..Net::default() }),
+            Key::NetDns => document.net = Some(Net { dns: Some(names(text, place)?), ..Net::default() }),
             Key::ProcCpus => document.proc = Some(Proc { cpus: one(), ..Proc::default() }),
             Key::ProcMemory => document.proc = Some(Proc { memory: one(), ..Proc::default() }),
             Key::ProcPids => document.proc = Some(Proc { pids: one(), ..Proc::default() }),
@@ -76,6 +79,14 @@ fn mode(text: &str, place: Place) -> Result<Written<WorkspaceMode>, BadValue> {
     let modes = [WorkspaceMode::Readonly, WorkspaceMode::Overlay, WorkspaceMode::Bind];
     let found = modes.into_iter().find(|mode| mode.as_str() == text).ok_or_else(|| {
         BadValue::new(format!("`{text}` is not a workspace mode")).with_help("modes: readonly, overlay, bind")
+    })?;
+    Ok(Written::at(found, place))
+}
+
+fn names(text: &str, place: Place) -> Result<Written<NameService>, BadValue> {
+    let found = [NameService::None, NameService::Stub].into_iter().find(|service| service.as_str() == text);
+    let found = found.ok_or_else(|| {
+        BadValue::new(format!("`{text}` says not whether names are answered")).with_help("one of: none, stub")
     })?;
     Ok(Written::at(found, place))
 }

@@ -12,7 +12,7 @@ mod shape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use mode::{Means, WorkspaceMode};
+pub use mode::{Means, NameService, WorkspaceMode};
 
 use crate::source::Written;
 
@@ -87,7 +87,8 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<Written<bool>>,
     /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. Methods before a host and a path
-    /// after it let those requests through alone, where requests are seen: over plain HTTP. An empty list is closed.
+    /// after it let those requests through alone, where requests are seen: over plain HTTP, and where TLS is opened. An
+    /// empty list is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::AllowedHost>>")]
     pub(crate) allowlist: Option<Texts>,
@@ -95,6 +96,20 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::DeniedHost>>")]
     pub(crate) denylist: Option<Texts>,
+    /// Hosts whose TLS is opened by the proxy, so that the methods and paths of each request are seen and judged, and
+    /// nothing but HTTP goes through. Without a port, 443 is meant. The certificate is trusted in this sandbox alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<shape::InterceptedHost>>")]
+    pub(crate) intercept: Option<Texts>,
+    /// Headers that the proxy sets on requests to a host, with a credential of the host's configuration that is never
+    /// inside. The host's TLS must be opened, or plain HTTP spoken on the port. Without a port, 443 is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<shape::InjectedHeader>>")]
+    pub(crate) inject: Option<Texts>,
+    /// `stub`: a server inside gives every name of `allowlist` one address that leads nowhere, for programs that look a
+    /// name up before they speak to the proxy. It asks nobody, so no name leaves the host by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dns: Option<Written<NameService>>,
 }
 
 /// What processes may use.

@@ -1,4 +1,4 @@
-//! The two keys whose values are words.
+//! The keys whose values are words.
 
 use std::fmt;
 
@@ -32,6 +32,32 @@ impl WorkspaceMode {
 }
 
 impl fmt::Display for WorkspaceMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether names are answered inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NameService {
+    /// There is nobody to ask.
+    None,
+    /// A server inside gives every listed name one address that leads nowhere, and asks nobody.
+    Stub,
+}
+
+impl NameService {
+    /// As it stands in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Stub => "stub",
+        }
+    }
+}
+
+impl fmt::Display for NameService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -48,6 +48,14 @@ shapes! {
         "title": "host[:port] or network pattern", "type": "string", "minLength": 1,
         "examples": ["telemetry.example.com", "203.0.113.0/24"]
     };
+    InterceptedHost = {
+        "title": "host[:port] pattern", "type": "string", "minLength": 1,
+        "examples": ["api.example.com:443", "*.example.org"]
+    };
+    InjectedHeader = {
+        "title": "header of a host", "type": "string", "minLength": 1,
+        "examples": ["api.example.com:443 Authorization=Bearer {github}"]
+    };
     VariableName = {
         "title": "variable name", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["LANG"]
     };

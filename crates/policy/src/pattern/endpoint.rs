@@ -102,6 +102,23 @@ impl EndpointPattern {
     }
 }
 
+impl EndpointPattern {
+    /// Whether it is about one host or the names below one, and one port.
+    pub(crate) fn is_for_a_host(&self) -> bool {
+        self.host != HostPattern::AnyName && self.port != Port::Any
+    }
+
+    /// Whether it is about `host`, on some port.
+    pub(crate) fn names_host(&self, host: &Host) -> bool {
+        self.host.covers(&HostPattern::Exactly(host.clone()))
+    }
+
+    /// Whether TLS is what everybody speaks on its port.
+    pub(crate) fn is_usually_tls(&self) -> bool {
+        self.port == Port::One(DEFAULT_PORT)
+    }
+}
+
 fn refuse_urls(text: &str) -> Result<(), BadValue> {
     let Some((_, rest)) = text.split_once("://") else { return Ok(()) };
     let host = rest.split('/').next().unwrap_or(rest);
@@ -203,6 +220,13 @@ impl Denied {
                 (DeniedHost::Network(network), Host::Address(address)) => contains(network, *address),
                 _ => false,
             }
+    }
+}
+
+impl Denied {
+    /// Whether every port of `host` is denied.
+    pub(crate) fn denies_all_of(&self, host: &Host) -> bool {
+        self.port == Port::Any && self.matches(&Endpoint { host: host.clone(), port: DEFAULT_PORT })
     }
 }
 

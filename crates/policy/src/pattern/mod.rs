@@ -6,6 +6,7 @@
 mod endpoint;
 mod glob;
 mod host;
+mod inject;
 mod name;
 mod path;
 mod reach;
@@ -16,10 +17,12 @@ mod wildcard;
 use std::fmt;
 
 pub use endpoint::Endpoint;
-pub(crate) use endpoint::{DEFAULT_PORT, Denied, split_port};
+pub(crate) use endpoint::{DEFAULT_PORT, Denied, EndpointPattern, split_port};
 pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
+pub(crate) use inject::InjectPattern;
+pub use inject::Injection;
 pub(crate) use name::{NamePattern, VariableName};
 pub(crate) use path::{Location, PathPrefix, locate};
 pub(crate) use reach::{Reach, ReachPattern};

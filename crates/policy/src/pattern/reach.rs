@@ -40,6 +40,11 @@ impl ReachPattern {
         Ok(Self { endpoint: EndpointPattern::parse(host)?, requests: RequestPattern::parse(methods, path)? })
     }
 
+    /// Whether it is about `host`, on some port.
+    pub(crate) fn names_host(&self, host: &Host) -> bool {
+        self.endpoint.names_host(host)
+    }
+
     /// Whether it is about the host of `endpoint`, if only for some requests.
     pub(crate) fn names(&self, endpoint: &Endpoint) -> bool {
         self.endpoint.matches(endpoint)

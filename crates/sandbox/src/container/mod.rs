@@ -138,7 +138,7 @@ impl ContainerBackend {
         // From here on whatever fails takes the container with it.
         let mut container = Container::new(engine.clone(), id, place, stage);
         let control = self.wait_for_call(engine, &container, door).await?;
-        let order = GuestOrder { process: kept.process };
+        let order = GuestOrder { process: kept.process, names: plan.names };
         let adopted = tokio::task::spawn_blocking(move || Jail::adopt(control, &order));
         let made = adopted.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)?;
         container.watch(CgroupWatch::of(made.jail.pid()));

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use agents::{Dialogue as _, Normalized};
-use gateway::SessionToken;
 use protocol::{EventBody, SessionRegistered};
 use sandbox::{ExecSpec, Sandbox};
 use store::FileJournal;
@@ -14,7 +13,7 @@ use tokio::time::Instant;
 use super::{Actor, Quiet, Ready, Settling};
 use crate::SessionError;
 use crate::command::Command;
-use crate::doors::Doors;
+use crate::doors::{Doors, Keys};
 use crate::host::Host;
 use crate::left::Left;
 use crate::live::Live;
@@ -72,7 +71,7 @@ impl Actor {
     }
 
     async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Box<Self>, SessionError> {
-        let (sandbox, token) = sandbox(host, &plan).await?;
+        let (sandbox, keys) = sandbox(host, &plan).await?;
         let entered = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()));
         let journal = match entered {
             Ok(journal) => journal,
@@ -84,7 +83,7 @@ impl Actor {
         keep_origin(host, &plan);
         // From here the id is taken, and whatever happens is on record.
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
-        match actor.move_in(sandbox, token).await {
+        match actor.move_in(sandbox, keys).await {
             Ok(()) => Ok(actor),
             Err(error) => {
                 actor.fail_to_start(&error).await;
@@ -156,13 +155,13 @@ impl Actor {
         self.plan.epoch = plan::epoch(&record);
         self.told_changes = None;
         self.turns = 0;
-        let (sandbox, token) = sandbox(&self.host, &self.plan).await?;
-        self.move_in(sandbox, token).await
+        let (sandbox, keys) = sandbox(&self.host, &self.plan).await?;
+        self.move_in(sandbox, keys).await
     }
 
     /// Puts the agent into its sandbox and tells what that sandbox enforces.
-    async fn move_in(&mut self, sandbox: Box<dyn Sandbox>, token: String) -> Result<(), SessionError> {
-        let moved = self.start_agent(&*sandbox, token).await;
+    async fn move_in(&mut self, sandbox: Box<dyn Sandbox>, keys: Keys) -> Result<(), SessionError> {
+        let moved = self.start_agent(&*sandbox, keys).await;
         let (dialogue, doors, process) = match moved {
             Ok(parts) => parts,
             Err(error) => {
@@ -192,7 +191,7 @@ impl Actor {
     async fn start_agent(
         &mut self,
         sandbox: &dyn Sandbox,
-        token: String,
+        keys: Keys,
     ) -> Result<(Normalized, Doors, sandbox::Process), SessionError> {
         self.recorder.daemon(EventBody::PolicyEffective(self.plan.effective(&self.host, sandbox)))?;
         self.recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
@@ -200,9 +199,9 @@ impl Actor {
             sandbox_id: sandbox.id().to_owned(),
             task_name: self.plan.options.task_name.clone(),
         }))?;
-        let doors = Doors::open(&self.host, &self.plan, &self.recorder, sandbox, &token)?;
+        let doors = Doors::open(&self.host, &self.plan, &self.recorder, sandbox, &keys)?;
         let enlisted = self.plan.enlisted(&self.host.roster)?;
-        let context = self.plan.context(&enlisted, token);
+        let context = self.plan.context(&enlisted, keys.token);
         let mut launch = enlisted.agent.plan(&context)?;
         launch.env.extend(doors.environment());
         // The first start of a fork goes on where another session stood.
@@ -237,19 +236,20 @@ fn keep_origin(host: &Arc<Host>, plan: &Plan) {
     });
 }
 
-/// Makes the sandbox of a plan, and the token its agent will hold.
-async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, String), SessionError> {
+/// Makes the sandbox of a plan, and the keys to its ways out.
+async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, Keys), SessionError> {
     if plan.policy.digest() != plan.policy_digest {
         return Err(SessionError::PolicyChanged(plan.id.clone()));
     }
-    let (_, token) = SessionToken::issue();
+    let keys = Keys::make(host, plan)?;
     let enlisted = plan.enlisted(&host.roster)?;
-    let mut launch = enlisted.agent.plan(&plan.context(&enlisted, token.clone()))?;
+    let mut launch = enlisted.agent.plan(&plan.context(&enlisted, keys.token.clone()))?;
     let equipment = Equipment::fetch(host, plan).await?;
     launch.mounts.extend(equipment.mounts());
+    launch.files.extend(keys.files());
     let sandbox = host.backend.create(plan.sandbox(launch.mounts, launch.files)).await?;
     match equipment.put(&*sandbox, enlisted.agent.skill_root()).await {
-        Ok(()) => Ok((sandbox, token)),
+        Ok(()) => Ok((sandbox, keys)),
         Err(error) => {
             sandbox.destroy().await?;
             Err(error)

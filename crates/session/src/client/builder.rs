@@ -11,7 +11,7 @@ use sandbox::{
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
-use crate::{Accounts, Options, SessionError, Setup, Timing};
+use crate::{Accounts, Options, SessionError, Setup, Timing, way_out};
 
 /// Where agents run.
 #[derive(Clone, Default)]
@@ -170,7 +170,8 @@ impl AgentClientBuilder {
             None => Accounts { prices: Prices::built_in()?, ..Accounts::default() },
         };
         let (mock_program, timing) = (self.mock_program, self.timing);
-        let setup = Setup { data_dir, mock_program, backend, upstream, policy, accounts, timing };
+        let egress = way_out(Vec::new());
+        let setup = Setup { data_dir, mock_program, backend, upstream, policy, accounts, egress, timing };
         let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
         Ok(AgentClient { inner: Arc::new(inner) })
     }

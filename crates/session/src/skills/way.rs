@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use egress::{Attachment, Egress, Identity, Limits, LivePolicy};
+use egress::{Attachment, Egress, Identity, Limits, LivePolicy, Outfit};
 use policy::{Action, Effective, Verdict};
 use protocol::SessionId;
 use store::{MemoryJournal, SystemClock};
@@ -31,6 +31,9 @@ impl Way {
             session,
             turn: Arc::new(|| None),
             policy: LivePolicy::new((*policy).clone()),
+            // The host fetches by its own trust, and goes where nobody has TLS opened.
+            outfit: Outfit::default(),
+            names: None,
             limits: Limits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })

@@ -9,13 +9,16 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use super::internet::resolve;
 
 /// Serves `listener` until the process is ended.
-pub(super) fn serve(listener: &TcpListener) {
+///
+/// Requests to the host that a credential is for carry `secret`, and what is answered is passed on as it comes.
+pub(super) fn serve(listener: &TcpListener, secret: &str) {
     for stream in listener.incoming().flatten() {
-        std::thread::spawn(move || serve_one(stream));
+        let secret = secret.to_owned();
+        std::thread::spawn(move || serve_one(stream, &secret));
     }
 }
 
-fn serve_one(mut client: TcpStream) -> io::Result<()> {
+fn serve_one(mut client: TcpStream, secret: &str) -> io::Result<()> {
     let mut said = BufReader::new(client.try_clone()?);
     if said.fill_buf()?.first() == Some(&5) {
         return serve_socks(client, &mut said);
@@ -37,6 +40,10 @@ fn serve_one(mut client: TcpStream) -> io::Result<()> {
     // As browsers read a URL: a backslash is a slash, and what stands before an `@` is a name.
     let rest = target.trim_start_matches("http://").replace('\\', "/");
     let mut upstream = call(rest.split('/').next().unwrap_or_default(), 80)?;
+    if rest.starts_with("keyed.") {
+        head.truncate(head.len() - 2);
+        head.extend(format!("X-Key: {secret}\r\n\r\n").into_bytes());
+    }
     upstream.write_all(&head)?;
     pipe(said, client, upstream)
 }

@@ -12,10 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::careless;
+use super::{careless, https};
 
 /// What the name server knows; `rebind` is another host each time it is asked for.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 15] = [
+    ("opened.example.com", "203.0.113.20"),
+    ("impostor.example.com", "203.0.113.21"),
+    ("keyed.example.com", "203.0.113.22"),
     ("files.example.com", "203.0.113.10"),
     ("paths.example.com", "203.0.113.10"),
     ("vault.example.com", "203.0.113.66"),
@@ -32,8 +35,17 @@ const NAMES: [(&str, &str); 12] = [
 const REBINDING: &str = "rebind.example.com";
 
 /// Addresses beside loopback.
-const ADDRESSES: [&str; 6] =
-    ["203.0.113.10/32", "203.0.113.66/32", "10.9.9.9/32", "169.254.169.254/32", "198.51.100.1/32", "fd00::9/128"];
+const ADDRESSES: [&str; 9] = [
+    "203.0.113.10/32",
+    "203.0.113.20/32",
+    "203.0.113.21/32",
+    "203.0.113.22/32",
+    "203.0.113.66/32",
+    "10.9.9.9/32",
+    "169.254.169.254/32",
+    "198.51.100.1/32",
+    "fd00::9/128",
+];
 /// The proxy's own public address.
 const OWN: &str = "198.51.100.1";
 /// A host that serves many names: the allowed one, and the one it must not be asked for.
@@ -53,6 +65,8 @@ const VAULTS: [&str; 12] = [
     "[fd00::9]:80",
     "203.0.113.66:53",
 ];
+/// A host that repeats what it is sent.
+const ECHO: &str = "203.0.113.22:80";
 /// A name server, for those who ask it directly.
 const NAME_SERVER: &str = "203.0.113.66:53";
 /// What goes before everything that arrived at the internet without a connection.
@@ -78,9 +92,10 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
     }
     wait_for_route("[fd00::9]:80");
     serve_hosts(&secret);
+    let roots = https::serve(&secret);
     match mode.as_str() {
-        "ours" => super::ours::serve(listener(), &rest[0]),
-        "careless" => careless::serve(&listener()),
+        "ours" => super::ours::serve(listener(), &rest[0], roots, &secret),
+        "careless" => careless::serve(&listener(), &secret),
         _ => {
             let program = std::env::current_exe().expect("program");
             Command::new(program).args(rest).status().expect("control");
@@ -132,6 +147,8 @@ fn serve_hosts(secret: &str) {
         serve(address, secret.clone(), |_| true);
     }
     serve(SHARED[0], secret.clone(), |said| has(said, "vault"));
+    let echo = TcpListener::bind(ECHO).expect("host");
+    std::thread::spawn(move || echo.incoming().flatten().for_each(|stream| drop(repeat(stream))));
     let fronted = |said: &[u8]| said[0] != 22 || has(said, "vault") || !has(said, "files.example.com");
     serve(SHARED[1], secret, fronted);
     let name_server = UdpSocket::bind(NAME_SERVER).expect("name server");
@@ -142,6 +159,14 @@ fn serve_hosts(secret: &str) {
             let _ = name_server.send_to(b"loot", asker);
         }
     });
+}
+
+/// Sends back the request as the body of its answer.
+fn repeat(mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    let count = stream.read(&mut buffer)?;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {count}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), &buffer[..count]].concat())
 }
 
 fn has(said: &[u8], word: &str) -> bool {

@@ -5,7 +5,10 @@
 
 mod careless;
 mod hello;
+mod https;
 pub(crate) mod internet;
+mod names;
+mod opened;
 mod ours;
 mod say;
 
@@ -27,21 +30,32 @@ const LOOT: &str = "loot";
 const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist:\n    - files.example.com:80\n    - files.example.com:443\n    \
     - \"*.cdn.example.com:443\"\n    - inner.example.com:80\n    - meta.example.com:80\n    - loop.example.com:80\n    \
     - own.example.com:80\n    - mapped.example.com:80\n    - six.example.com:80\n    - rebind.example.com:80\n    \
-    - \"*.openai.com:443\"\n    - \"GET paths.example.com:80/public/**\"\n";
+    - \"*.openai.com:443\"\n    - \"GET paths.example.com:80/public/**\"\n    - \"GET opened.example.com/public/**\"\n    \
+    - impostor.example.com\n    - keyed.example.com:80\n  intercept: [opened.example.com, impostor.example.com]\n  \
+    inject: [\"keyed.example.com:80 X-Key={key}\"]\n";
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    say::ATTACKS
-        .iter()
-        .map(|(name, what, run)| {
-            // What goes around the proxy meets no careless one.
-            let control = if say::DIRECT.contains(name) { Careless::NoProxy } else { Careless::Proxy };
-            Attack { group: Group::Proxy, name, what, act: Act::Proxied { run: *run, control } }
-        })
-        .collect()
+    let all = [say::ATTACKS, opened::ATTACKS, names::ATTACKS].concat();
+    let controlled = |name: &str| match name {
+        // What goes around the proxy meets no careless one.
+        _ if say::DIRECT.contains(&name) => Careless::NoProxy,
+        _ if names::ATTACKS.iter().any(|(known, ..)| *known == name) => Careless::Names,
+        _ => Careless::Proxy,
+    };
+    let attack = |(name, what, run): (&'static str, &'static str, Run)| Attack {
+        group: Group::Proxy,
+        name,
+        what,
+        act: Act::Proxied { run, control: controlled(name) },
+    };
+    all.into_iter().map(attack).collect()
 }
 
 /// Carries out one attack and says what the host saw of it.
 pub(crate) fn carry_out(stage: &Stage, name: &str, control: Careless, place: Place) -> Verdict {
+    if control == Careless::Names {
+        return names::carry_out(stage, name, place);
+    }
     let scene = stage.scene();
     if place == Place::Outside && control == Careless::NoProxy {
         let lead = to_json(&scene.lead(Place::Outside));

@@ -166,19 +166,19 @@ fn hear(mut stream: TcpStream) -> String {
     text
 }
 
-fn to_proxy() -> TcpStream {
+pub(super) fn to_proxy() -> TcpStream {
     TcpStream::connect(PROXY).expect("the sandbox's own listener")
 }
 
 /// Says something to the proxy. Whether it came through is seen by what is heard.
-fn say(bytes: &[u8]) -> Verdict {
+pub(super) fn say(bytes: &[u8]) -> Verdict {
     let mut stream = to_proxy();
     let sent = stream.write_all(bytes);
     let heard = hear(stream);
     Verdict::Blocked(format!("{sent:?}, {}", heard.lines().next().unwrap_or("nothing")))
 }
 
-fn get(url: &str, host: &str) -> Verdict {
+pub(super) fn get(url: &str, host: &str) -> Verdict {
     say(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
 }
 

@@ -1,34 +1,13 @@
-//! A key of ours: used, never shown.
-
-use std::fmt;
+//! A veil over what a server says: the key is not in it any more.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 
-/// An upstream's key. It prints as `Secret(…)`, and [`Veil`] keeps it out of answers.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps `text`, without the line end that a file may have left on it.
-    pub fn new(text: impl AsRef<str>) -> Self {
-        Self(text.as_ref().trim().to_owned())
-    }
-
-    /// The key itself, for the header it belongs in.
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
+use crate::Secret;
 
 /// Covers a key wherever a server repeats it, with as many stars as it has bytes.
-pub(crate) struct Veil {
+#[derive(Debug)]
+pub struct Veil {
     finder: memmem::Finder<'static>,
     /// The end of the last bytes, where it could be the beginning of the key.
     held: BytesMut,
@@ -36,13 +15,13 @@ pub(crate) struct Veil {
 
 impl Veil {
     /// A veil over `secret`; none: there is nothing to cover.
-    pub(crate) fn over(secret: &Secret) -> Option<Self> {
-        let finder = memmem::Finder::new(secret.0.as_bytes()).into_owned();
-        (!secret.0.is_empty()).then(|| Self { finder, held: BytesMut::new() })
+    pub fn over(secret: &Secret) -> Option<Self> {
+        let finder = memmem::Finder::new(secret.expose().as_bytes()).into_owned();
+        (!secret.expose().is_empty()).then(|| Self { finder, held: BytesMut::new() })
     }
 
     /// The next bytes, covered. Bytes are held back only while they could be the beginning of the key.
-    pub(crate) fn pass(&mut self, bytes: Bytes) -> Bytes {
+    pub fn pass(&mut self, bytes: Bytes) -> Bytes {
         let held = self.could_begin(&bytes);
         if self.held.is_empty() && held == 0 && self.finder.find(&bytes).is_none() {
             return bytes;
@@ -56,12 +35,12 @@ impl Veil {
     }
 
     /// Whether there is something to cover in `text`.
-    pub(crate) fn covers(&self, text: &[u8]) -> bool {
+    pub fn covers(&self, text: &[u8]) -> bool {
         self.finder.find(text).is_some()
     }
 
     /// What was held back, once nothing more comes.
-    pub(crate) fn finish(&mut self) -> Bytes {
+    pub fn finish(&mut self) -> Bytes {
         self.held.split().freeze()
     }
 
@@ -104,12 +83,6 @@ mod tests {
     fn bytes_that_cannot_begin_the_key_are_not_held_back() {
         let mut veil = Veil::over(&Secret::new("sk-abc")).unwrap();
         assert_eq!(veil.pass(Bytes::from("data: {\"a\":1}\n\n")), "data: {\"a\":1}\n\n");
-    }
-
-    #[test]
-    fn a_secret_is_trimmed_and_never_printed() {
-        assert_eq!(Secret::new("key\n").expose(), "key");
-        assert_eq!(format!("{:?}", Secret::new("key")), "Secret(…)");
     }
 
     proptest! {

@@ -1,0 +1,35 @@
+//! Names inside: what programs that look one up get, with a name server inside and without.
+
+use crate::place::{Place, Ran};
+
+fn shell(place: &Place, dns: &str, line: &str) -> Ran {
+    let policy = place.data().with_file_name("names.yaml");
+    let text = format!(
+        "version: 1\nfs: {{read: [/usr, /bin, /lib, /lib64]}}\ntools: {{allow: [\"*\"]}}\n\
+         net: {{enabled: true, allowlist: [files.example.com, \"*.cdn.example.com\"], dns: {dns}}}\n"
+    );
+    std::fs::write(&policy, text).unwrap();
+    place.run(&["exec", &format!("--policy={}", policy.display()), "--", "bash", "-c", line])
+}
+
+#[test]
+fn programs_that_look_names_up_find_the_listed_ones_alone() {
+    let place = Place::new();
+    for name in ["files.example.com", "a.cdn.example.com"] {
+        let ran = shell(&place, "stub", &format!("getent hosts {name}"));
+        assert!(ran.out.starts_with("192.0.2.1 "), "{name}: {} {}", ran.out, ran.people);
+        assert_eq!(shell(&place, "none", &format!("getent hosts {name}")).code, 2, "{name}");
+    }
+    assert_eq!(shell(&place, "stub", "getent hosts vault.example.com").code, 2);
+    assert!(shell(&place, "stub", "getent hosts localhost").out.contains("localhost"));
+}
+
+#[test]
+fn the_address_of_a_name_leads_nowhere() {
+    let place = Place::new();
+    let ran = shell(&place, "stub", "curl --noproxy '*' -sS -m 5 http://files.example.com/ 2>&1");
+    assert_eq!(ran.code, 7, "{}", ran.out);
+    // The proxy is spoken to by name, as ever.
+    let ran = shell(&place, "stub", "curl -sS -m 5 http://vault.example.com/");
+    assert!(ran.out.contains("is not allowed by the policy"), "{} {}", ran.out, ran.people);
+}

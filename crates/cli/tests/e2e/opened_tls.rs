@@ -1,0 +1,103 @@
+//! TLS that is opened: what programs inside make of it, each by its own TLS library.
+
+use crate::place::{Place, Ran};
+
+/// A request that the policy refuses, which is heard only by who believes the proxy.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("curl", "curl -s -o /dev/null -w '%{http_code}' https://api.example.com/v2"),
+    (
+        "openssl",
+        "printf 'GET /v2 HTTP/1.1\\r\\nHost: api.example.com\\r\\n\\r\\n' | openssl s_client -quiet -verify_return_error \
+         -proxy 127.0.0.1:18081 -connect api.example.com:443 -servername api.example.com 2>/dev/null",
+    ),
+    ("git", "git ls-remote https://api.example.com/v2 2>&1"),
+];
+const POLICY: &str = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools: {allow: [\"*\"]}\n\
+                      proc: {memory: 512MiB, nofile: 1024, timeout: 30s}\n\
+                      net: {enabled: true, allowlist: [\"GET api.example.com/v1/**\"], intercept: [api.example.com]}\n";
+
+/// Runs a line where TLS to one host is opened.
+fn shell(place: &Place, line: &str) -> Ran {
+    let policy = place.data().with_file_name("opened.yaml");
+    std::fs::write(&policy, POLICY).unwrap();
+    place.run(&["exec", &format!("--policy={}", policy.display()), "--", "bash", "-c", line])
+}
+
+#[test]
+fn programs_inside_trust_the_proxy_and_hear_its_refusal() {
+    let place = Place::new();
+    for (program, line) in PROGRAMS {
+        let ran = shell(&place, line);
+        assert!(ran.out.contains("403"), "{program}: {} {}", ran.out, ran.people);
+        // By the roots of the machine alone the same program believes nobody.
+        let alone = shell(&place, &format!("unset ${{!SSL_@}} ${{!CURL_@}} ${{!GIT_@}}; {line}"));
+        assert!(!alone.out.contains("403"), "{program}: {}", alone.out);
+    }
+}
+
+#[test]
+fn what_is_trusted_inside_cannot_be_changed_there_and_is_in_no_other_sandbox() {
+    let place = Place::new();
+    let ran = shell(&place, "grep -c BEGIN $SSL_CERT_FILE; cat $SSL_CERT_FILE; echo x >> $SSL_CERT_FILE || echo kept");
+    assert!(ran.out.ends_with("kept\n") && !ran.out.contains("PRIVATE KEY"), "{} {}", ran.out, ran.people);
+    let (first, second) = (own(&place), own(&place));
+    assert!(first.contains("BEGIN CERTIFICATE") && first != second, "{first}");
+    let without = place.run(&["exec", "--policy=open", "--", "bash", "-c", "echo $SSL_CERT_FILE; ls /viv"]);
+    assert_eq!((without.code, without.out.as_str()), (2, "\n"));
+}
+
+/// The certificate behind those of the machine: the authority's own.
+fn own(place: &Place) -> String {
+    shell(place, "tac $SSL_CERT_FILE | sed '/BEGIN/q' | tac").out
+}
+
+#[test]
+fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
+    let place = Place::new();
+    let policy = place.data().with_file_name("injected.yaml");
+    let inject = "  inject: [\"mirror.example.com:80 X-Key={mirror}\"]\n";
+    let text = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools: {allow: [\"*\"]}\nnet:\n  enabled: true\n";
+    std::fs::write(&policy, format!("{text}{inject}")).unwrap();
+    let chosen = format!("--policy={}", policy.display());
+    let ran = place.run(&["exec", &chosen, "--", "true"]);
+    assert_eq!(ran.code, 125, "{}", ran.people);
+    assert!(ran.people.contains("there is no credential `mirror` to inject (net.inject)"), "{}", ran.people);
+
+    std::fs::create_dir_all(place.data()).unwrap();
+    std::fs::write(place.data().join("viv.toml"), "[credentials.mirror]\nkey_file = \"mirror.key\"\n").unwrap();
+    std::fs::write(place.data().join("mirror.key"), "canary-77aa31\n").unwrap();
+    let search =
+        "env; cat /proc/*/environ /proc/*/cmdline; find / -xdev -type f -size -64k -path '/[^usd]*' -exec cat {} +";
+    let ran = place.run(&["--json", "exec", &chosen, "--", "bash", "-c", &format!("{search}; echo looked")]);
+    assert!(ran.out.contains("looked") && !ran.out.contains("canary-77aa31"), "{}", ran.out);
+}
+
+#[test]
+fn what_a_session_is_refused_in_opened_tls_is_on_its_record_and_becomes_a_policy() {
+    let place = Place::new();
+    let parent = place.data().parent().unwrap().to_owned();
+    let more = "models: {allow: [\"*\"], budget_usd: 1.00, max_requests: 100}\ndegrade: {cpus: none, memory: rlimit, pids: rlimit}\n";
+    std::fs::write(parent.join("p.yaml"), format!("{POLICY}{more}")).unwrap();
+    let fetch = |path: &str| format!("curl -sS https://api.example.com{path}");
+    let task = format!(
+        "version: 1\nname: refused\nsandbox: {{policy: p.yaml}}\ncommands:\n  - run: [sh, -c, \"{}\"]\n    expect: {{contains: is not allowed}}\n",
+        fetch("/v2/x?token=t")
+    );
+    std::fs::write(parent.join("task.yaml"), task).unwrap();
+    let ran = place.run(&["task", parent.join("task.yaml").to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    // The same in the sandbox of an agent, which is another way to it.
+    let line = format!("/run {}", fetch("/v3"));
+    let policy = parent.join("p.yaml");
+    let ran = place.run(&["run", "mock", "--perms=allow", "--policy", policy.to_str().unwrap(), &line]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let log = place.run(&["policy", "log", "@last", "--denied"]).out;
+    assert!(log.contains("\tdenied\tapi.example.com:443\tGET /v3\t1\t"), "{log}");
+    let suggested = place.run(&["policy", "suggest", "@last"]).out;
+    std::fs::write(parent.join("suggested.yaml"), &suggested).unwrap();
+    let test = |path: &str| {
+        let url = format!("https://api.example.com{path}");
+        place.run(&["policy", "test", parent.join("suggested.yaml").to_str().unwrap(), "http", "GET", &url]).code
+    };
+    assert_eq!([test("/v1/a"), test("/v3"), test("/v2")], [0, 0, 5], "{suggested}");
+}

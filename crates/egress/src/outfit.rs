@@ -1,0 +1,67 @@
+//! What one session is given of the host, so that its requests can be seen and carry what it never sees.
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use policy::{Effective, Injection};
+use secret::Secret;
+
+use crate::authority::{Authority, AuthorityError, Trust};
+
+/// Finds out whom this host trusts; asked when TLS is opened for the first time.
+pub type TrustSource = Arc<dyn Fn() -> io::Result<Trust> + Send + Sync>;
+/// Finds a credential of the host by its name; the error says why there is none.
+pub type CredentialSource = Arc<dyn Fn(&str) -> Result<Secret, String> + Send + Sync>;
+
+/// Why a session cannot be given what its policy asks for.
+#[derive(Debug, thiserror::Error)]
+pub enum OutfitError {
+    /// It is not known whom this host trusts.
+    #[error("it cannot be found out which certificates this host trusts (net.intercept)")]
+    Trust(#[source] io::Error),
+    /// Its authority could not be made.
+    #[error("the certificate authority of the session cannot be made (net.intercept)")]
+    Authority(#[from] AuthorityError),
+    /// The host has no such credential.
+    #[error("there is no credential `{name}` to inject (net.inject): {why}")]
+    Credential {
+        /// Its name in the policy.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The authority and the credentials of one session. The default is neither.
+#[derive(Debug, Clone, Default)]
+pub struct Outfit {
+    /// Whose certificates open its TLS; none: where the policy has it opened, nothing passes.
+    pub authority: Option<Arc<Authority>>,
+    pub(crate) credentials: BTreeMap<String, Secret>,
+}
+
+impl Outfit {
+    /// With the credentials that `policy` names, each of which the host must have.
+    pub(crate) fn with_credentials(
+        mut self,
+        policy: &Effective,
+        source: &CredentialSource,
+    ) -> Result<Self, OutfitError> {
+        for name in policy.net().credentials {
+            let wrong = |why: &str| OutfitError::Credential { name: name.clone(), why: why.to_owned() };
+            let secret = source(&name).map_err(|why| wrong(&why))?;
+            if secret.expose().is_empty()
+                || !secret.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+            {
+                return Err(wrong("it is empty, or has characters no header can hold"));
+            }
+            self.credentials.insert(name, secret);
+        }
+        Ok(self)
+    }
+
+    /// The value of a header, and the credential in it; none: the session was not given that.
+    pub(crate) fn value(&self, injection: &Injection) -> Option<(Vec<u8>, &Secret)> {
+        let secret = self.credentials.get(&injection.credential)?;
+        Some(([&injection.before, secret.expose(), &injection.after].concat().into_bytes(), secret))
+    }
+}
