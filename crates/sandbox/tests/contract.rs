@@ -11,8 +11,6 @@ mod changes;
 mod commands;
 #[path = "contract/containers.rs"]
 mod containers;
-#[path = "engines/mod.rs"]
-mod engines;
 #[path = "contract/files.rs"]
 mod files;
 #[path = "contract/walls.rs"]
@@ -22,10 +20,11 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use engines::Engine;
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
-use sandbox::{Backend, EngineKind, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxSpec, Unconfined, run};
+use sandbox::{Backend, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxSpec, Unconfined, run};
 
 /// A backend under test, and what it can show of a workspace.
 #[derive(Clone)]
@@ -58,11 +57,14 @@ macro_rules! tests {
 }
 
 fn main() {
-    let arguments = Arguments::from_args();
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
+    if let Some(held) = containers::Held::of_arguments() {
+        return held.live(&spawner);
+    }
+    let arguments = Arguments::from_args();
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime"));
     let scratch = tempfile::tempdir().expect("scratch");
-    let engines = if arguments.list { Vec::new() } else { start_engines() };
+    let engines = if arguments.list { Vec::new() } else { Engine::start_all() };
     let everywhere = [commands::everywhere(), files::everywhere(), archives::everywhere()].concat();
     let walled = [walls::walled(), changes::walled(), files::walled()].concat();
     let mut trials = Vec::new();
@@ -92,16 +94,8 @@ fn main() {
     conclusion.exit();
 }
 
-/// Engines that keep limits are root's; an ordinary user has none to test.
-fn start_engines() -> Vec<engines::Engine> {
-    if !rustix::process::geteuid().is_root() {
-        return Vec::new();
-    }
-    [EngineKind::Docker, EngineKind::Podman].map(engines::Engine::start).into()
-}
-
 /// Every backend there is, and whether it has walls.
-fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[engines::Engine]) -> Vec<(Subject, bool)> {
+fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(Subject, bool)> {
     let jail: Arc<dyn Backend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
     let unconfined: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.to_owned()));
     let crowd = |backend: &Arc<dyn Backend>| Crowd { size: 100, backend: Arc::clone(backend), mounts: None };
@@ -116,6 +110,13 @@ fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[engines::Engine])
         subjects.push((Subject { backend, mode: WorkspaceMode::Overlay, crowd }, true));
     }
     subjects
+}
+
+/// A sandbox as the preset has it, with nothing in it.
+fn plain_spec(id: &str) -> SandboxSpec {
+    let base = Base::read(&Preset::Balanced.source()).expect("policy");
+    let policy = Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]));
+    SandboxSpec { id: id.to_owned(), workspace: None, mounts: vec![], files: vec![], policy }
 }
 
 /// The preset that an ordinary user without cgroups can have too, with `changes` of its text.

@@ -28,6 +28,11 @@ pub(crate) enum Group {
 }
 
 impl Group {
+    /// Whether what is attacked is the same in every sandbox: the proxy is a program of the host.
+    pub(crate) fn is_of_every_backend(self) -> bool {
+        self == Self::Proxy
+    }
+
     pub(crate) const ALL: [Self; 6] = [Self::Fs, Self::Net, Self::Proxy, Self::Proc, Self::Secrets, Self::Host];
 }
 
@@ -158,6 +163,13 @@ pub(crate) enum Act {
     Scenario { run: fn(&Stage, Place) -> Verdict, control: &'static str },
 }
 
+/// What of an attack is otherwise than everywhere else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Otherwise {
+    /// It succeeds, for the reason given.
+    NotHeld(&'static str),
+}
+
 /// One attack.
 #[derive(Clone, Copy)]
 pub(crate) struct Attack {
@@ -166,12 +178,14 @@ pub(crate) struct Attack {
     /// What it tries, in a few words.
     pub(crate) what: &'static str,
     pub(crate) act: Act,
+    /// Backends in which it ends otherwise than stopped.
+    pub(crate) otherwise: &'static [(&'static str, Otherwise)],
 }
 
 /// An attack by one program, with a plain control.
 pub(crate) fn program(group: Group, name: &'static str, what: &'static str, run: fn(&Lead) -> Verdict) -> Attack {
     let act = Act::Program { run, walls: Walls::default(), control: Control::Plain, harm: None };
-    Attack { group, name, what, act }
+    Attack { group, name, what, act, otherwise: &[] }
 }
 
 /// An attack the host plays a part in.
@@ -182,7 +196,7 @@ pub(crate) fn scenario(
     control: &'static str,
     run: fn(&Stage, Place) -> Verdict,
 ) -> Attack {
-    Attack { group, name, what, act: Act::Scenario { run, control } }
+    Attack { group, name, what, act: Act::Scenario { run, control }, otherwise: &[] }
 }
 
 impl Attack {
@@ -208,6 +222,17 @@ impl Attack {
             *harm = Some(look);
         }
         self
+    }
+
+    /// With backends in which it ends otherwise.
+    pub(crate) fn otherwise(mut self, backends: &'static [(&'static str, Otherwise)]) -> Self {
+        self.otherwise = backends;
+        self
+    }
+
+    /// How it ends in a backend, where that is not as everywhere.
+    pub(crate) fn otherwise_in(&self, backend: &str) -> Option<Otherwise> {
+        self.otherwise.iter().find(|(name, _)| *name == backend).map(|(_, otherwise)| *otherwise)
     }
 
     /// How the table names its control.

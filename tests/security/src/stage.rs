@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use policy::{Base, Ceiling, Effective, Source};
-use sandbox::{Backend, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxError, SandboxSpec};
+use sandbox::{ExecResult, ExecSpec, Sandbox, SandboxError, SandboxSpec};
 
 use crate::attack::{Act, Attack, Control, Harm, Place, Verdict, Walls};
 use crate::lead::Lead;
+use crate::maker::Maker;
 use crate::scene::Scene;
 
 /// Where the suite's program is inside.
@@ -26,8 +27,9 @@ pub(crate) const NOFILE: usize = 256;
 
 /// What every attack is staged with.
 pub(crate) struct Stage {
-    pub(crate) runtime: tokio::runtime::Runtime,
-    pub(crate) backend: JailBackend,
+    pub(crate) runtime: Arc<tokio::runtime::Runtime>,
+    /// Who makes the sandboxes.
+    pub(crate) maker: Maker,
     /// The suite's own program.
     pub(crate) program: PathBuf,
     /// Random; an attack that prints it has succeeded.
@@ -57,7 +59,7 @@ impl Stage {
             files: vec![],
             policy: policy(walls),
         };
-        self.backend.create(spec).await
+        self.maker.backend.create(spec).await
     }
 
     /// Runs a command of the suite's program inside to its end.

@@ -28,7 +28,8 @@ const LAYERS: &[Layer] = &[
     layer("mock", &["protocol", "agents"]),
     layer("store", &["protocol"]),
     layer("jail", &[]),
-    layer("sandbox", &["protocol", "policy", "jail"]),
+    Layer { name: "sandbox", may_know: &["protocol", "policy", "jail"], tests_may_know: &["engines"] },
+    layer("engines", &["jail", "sandbox"]),
     layer("gateway", &["protocol", "policy", "store"]),
     layer("egress", &["protocol", "policy", "store"]),
     Layer {
@@ -41,14 +42,18 @@ const LAYERS: &[Layer] = &[
         may_know: &["protocol", "agents", "store", "sandbox", "session"],
         tests_may_know: &["egress", "gateway", "mock", "policy"],
     },
-    layer(
-        "cli",
-        &["protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session", "server"],
-    ),
+    Layer {
+        name: "cli",
+        may_know: &[
+            "protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session",
+            "server",
+        ],
+        tests_may_know: &["engines"],
+    },
     Layer {
         name: "security",
         may_know: &[],
-        tests_may_know: &["protocol", "policy", "store", "jail", "sandbox", "egress"],
+        tests_may_know: &["protocol", "policy", "store", "jail", "sandbox", "engines", "egress"],
     },
     Layer {
         name: "conformance",

@@ -30,7 +30,7 @@ const DOOR: &str = "/.viv/door";
 const MOST_PROCESSES: i64 = 16384;
 
 /// Parts of /proc and /sys that speak of the host; what engines cover by themselves is among them.
-const MASKED: [&str; 20] = [
+const MASKED: [&str; 21] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/bus",
@@ -49,9 +49,14 @@ const MASKED: [&str; 20] = [
     "/proc/sysrq-trigger",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/tty",
     "/proc/vmallocinfo",
     "/sys",
 ];
+
+/// What engines loosen in a network of its own, as it is everywhere else: low ports are root's, pings nobody's.
+const NETWORK: [(&str, &str); 2] =
+    [("net.ipv4.ip_unprivileged_port_start", "1024"), ("net.ipv4.ping_group_range", "1 0")];
 
 /// The container that keeps `limits`.
 pub(super) fn create_body(
@@ -88,6 +93,7 @@ fn host_config(settings: &ContainerSettings, limits: &CgroupLimits, nofile: u64,
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(security_options(settings.kind)),
         masked_paths: Some(MASKED.map(str::to_owned).to_vec()),
+        sysctls: Some(NETWORK.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         privileged: Some(false),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),

@@ -1,8 +1,10 @@
 //! Container engines for tests: started here, on directories of their own, and ended with whoever started them.
 //!
 //! Nothing of them touches the machine's network: no bridge, no rule of a firewall, no forwarding.
+#![allow(clippy::expect_used, clippy::panic, reason = "a part of tests: what does not start fails them")]
 
 mod image;
+mod running;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,21 +18,31 @@ use futures_util::TryStreamExt;
 use jail::Spawner;
 use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind};
 
+pub use self::running::{Running, running};
+
 /// What the image of the tests is called.
-pub(crate) const IMAGE: &str = "localhost/viv-test:base";
+pub const IMAGE: &str = "localhost/viv-test:base";
 /// How long an engine may take to listen, on a machine that has much else to do.
 const START: Duration = Duration::from_secs(120);
 
 /// An engine that runs for as long as this is held.
-pub(crate) struct Engine {
+pub struct Engine {
     kind: EngineKind,
     child: Child,
     directory: tempfile::TempDir,
 }
 
 impl Engine {
+    /// Every engine there is. Those that keep limits are root's; an ordinary user has none to test.
+    pub fn start_all() -> Vec<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return Vec::new();
+        }
+        [EngineKind::Docker, EngineKind::Podman].map(Self::start).into()
+    }
+
     /// Starts an engine and gives it the image. Only root can start one that keeps limits.
-    pub(crate) fn start(kind: EngineKind) -> Self {
+    pub fn start(kind: EngineKind) -> Self {
         let directory = tempfile::Builder::new().prefix("viv-").tempdir().expect("a directory for the engine");
         let log = std::fs::File::create(directory.path().join("log")).expect("log");
         let mut command = match kind {
@@ -47,31 +59,29 @@ impl Engine {
     }
 
     /// Where it listens.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.directory.path().join("s")
     }
 
+    /// Whose API it is.
+    pub fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
     /// Which it is.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.kind.as_str()
     }
 
     /// A backend that uses it, with the runtime it uses by itself or another.
-    pub(crate) fn backend(&self, spawner: &Arc<Spawner>, runtime: Option<&str>, scratch: &Path) -> Arc<dyn Backend> {
+    pub fn backend(&self, spawner: &Arc<Spawner>, runtime: Option<&str>, scratch: &Path) -> Arc<dyn Backend> {
         let made = ContainerBackend::new(self.settings(runtime), Arc::clone(spawner), scratch.to_owned());
         Arc::new(made.expect("backend"))
     }
 
     /// What a backend that uses it is told.
-    pub(crate) fn settings(&self, runtime: Option<&str>) -> ContainerSettings {
-        ContainerSettings {
-            kind: self.kind,
-            sockets: vec![self.socket()],
-            image: IMAGE.to_owned(),
-            entrypoint: Vec::new(),
-            runtime: runtime.map(str::to_owned),
-            pull: false,
-        }
+    pub fn settings(&self, runtime: Option<&str>) -> ContainerSettings {
+        ContainerSettings { runtime: runtime.map(str::to_owned), ..settings(self.kind, self.socket()) }
     }
 
     fn wait_until_it_listens(&mut self) {
@@ -86,9 +96,7 @@ impl Engine {
     fn import(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
         runtime.block_on(async {
-            let socket = self.socket();
-            let api = Docker::connect_with_unix(&socket.to_string_lossy(), 120, bollard::API_DEFAULT_VERSION);
-            let api = api.expect("api").negotiate_version().await.expect("version");
+            let api = connect(&self.socket()).await;
             let options = CreateImageOptionsBuilder::default().from_src("-").repo(IMAGE).build();
             let body = bollard::body_full(image::archive().into());
             let made = api.create_image(Some(options), Some(body), None).try_collect::<Vec<_>>().await;
@@ -114,6 +122,18 @@ impl Drop for Engine {
             let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
         }
     }
+}
+
+/// The API of the engine behind `socket`.
+async fn connect(socket: &Path) -> Docker {
+    let api = Docker::connect_with_unix(&socket.to_string_lossy(), 120, bollard::API_DEFAULT_VERSION);
+    api.expect("api").negotiate_version().await.expect("version")
+}
+
+/// What a backend is told that uses the engine behind `socket`, which has the image of the tests.
+pub fn settings(kind: EngineKind, socket: PathBuf) -> ContainerSettings {
+    let (image, entrypoint) = (IMAGE.to_owned(), Vec::new());
+    ContainerSettings { kind, sockets: vec![socket], image, entrypoint, runtime: None, pull: false }
 }
 
 /// Ends with us, also when we are killed.
