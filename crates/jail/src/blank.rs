@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{During, Failure, Step};
 use crate::host_user::HostUser;
 use crate::init::{self, HouseRules, InitReport};
+use crate::mark::Mark;
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
 use crate::setup::{self, Finished, Given};
@@ -107,7 +108,7 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, filters: &Filters) -> i32 
     // Nobody wanted it, or the spawner is gone.
     let Ok(Some((plan, control, tasks, sources))) = wait_for_plan(&door) else { return 0 };
     drop(door);
-    let house = HouseRules { limits: plan.process, filters };
+    let house = HouseRules { limits: plan.process, filters, mark: Mark::OfTheHost };
     let given = Given { sources, tasks, filters };
     let finished = match prepared.and_then(|prepared| setup::finish(prepared, &plan, given)) {
         Ok(finished) => finished,

@@ -126,6 +126,12 @@ pub(crate) fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).during(Step::BecomeInsideUser, "death signal")
 }
 
+/// Gives the calling thread, and it alone, a network with nothing but loopback. Only root can.
+pub fn leave_network() -> io::Result<()> {
+    sys::unshare_network()?;
+    raise_loopback()
+}
+
 fn raise_loopback() -> io::Result<()> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sys::raise_loopback(socket.as_fd())

@@ -119,6 +119,13 @@ pub(crate) fn install_filter(program: &[Instruction]) -> io::Result<()> {
     Ok(())
 }
 
+/// Moves this thread, and it alone, into a network of its own.
+pub(crate) fn unshare_network() -> io::Result<()> {
+    // SAFETY: a network namespace is a thread's own; no memory is concerned.
+    check(c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNET) }))?;
+    Ok(())
+}
+
 /// Moves this process into a new cgroup namespace, rooted at the cgroup it is in.
 pub(crate) fn unshare_cgroup() -> io::Result<()> {
     // SAFETY: the flag changes what /proc shows, no memory and no descriptor.
@@ -358,4 +365,13 @@ pub(crate) fn lower_limit(resource: Resource, limit: u64) -> io::Result<()> {
     let limit = current.maximum.map_or(limit, |hard| hard.min(limit));
     rustix::process::setrlimit(resource, rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) })?;
     Ok(())
+}
+
+/// The hard limit of another process; `None` when it has none, or is gone.
+pub(crate) fn limit_of(pid: Pid, resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut found = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: without a new value the call only fills `found`, which lives until it returned.
+    let asked = unsafe { libc::prlimit(pid.as_raw_nonzero().get(), resource, std::ptr::null(), &raw mut found) };
+    check(c_long::from(asked)).ok()?;
+    Some(found.rlim_max)
 }

@@ -22,6 +22,10 @@ pub use self::running::{Running, running};
 
 /// What the image of the tests is called.
 pub const IMAGE: &str = "localhost/viv-test:base";
+/// By which name the engines know gVisor.
+pub const GVISOR: &str = "runsc";
+/// What it is started with, as docs/containers.md tells people to; and with a platform that works on any machine.
+const GVISOR_FLAGS: [&str; 3] = ["--host-uds=open", "--network=none", "--platform=ptrace"];
 /// How long an engine may take to listen, on a machine that has much else to do.
 const START: Duration = Duration::from_secs(120);
 
@@ -41,6 +45,11 @@ impl Engine {
         [EngineKind::Docker, EngineKind::Podman].map(Self::start).into()
     }
 
+    /// One of the ordinary user who runs the tests; root has none.
+    pub fn start_rootless() -> Option<Self> {
+        (!rustix::process::geteuid().is_root()).then(|| Self::start(EngineKind::Podman))
+    }
+
     /// Starts an engine and gives it the image. Only root can start one that keeps limits.
     pub fn start(kind: EngineKind) -> Self {
         let directory = tempfile::Builder::new().prefix("viv-").tempdir().expect("a directory for the engine");
@@ -49,6 +58,10 @@ impl Engine {
             EngineKind::Docker => dockerd(directory.path()),
             EngineKind::Podman => podman(directory.path()),
         };
+        // Where one runs, it leaves a note when memory ran out.
+        command.current_dir(directory.path());
+        // One of an ordinary user keeps its locks there.
+        command.env("XDG_RUNTIME_DIR", directory.path());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("log")).stderr(log);
         let child =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}: cargo xtask test installs it", kind.as_str()));
@@ -143,9 +156,21 @@ fn bound_to_us(program: &str) -> Command {
     command
 }
 
+/// Where gVisor is installed.
+fn gvisor() -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(GVISOR));
+    let found = places.find(|place| place.is_file()).expect("runsc: cargo xtask test installs it");
+    found.display().to_string()
+}
+
 fn dockerd(directory: &Path) -> Command {
     let at = |name: &str| directory.join(name).display().to_string();
+    let runtimes =
+        format!(r#"{{"runtimes": {{"{GVISOR}": {{"path": "{}", "runtimeArgs": {GVISOR_FLAGS:?}}}}}}}"#, gvisor());
+    std::fs::write(directory.join("daemon.json"), runtimes).expect("configuration");
     let mut command = bound_to_us("dockerd");
+    command.args(["--config-file", &at("daemon.json")]);
     command.args(["--data-root", &at("data"), "--exec-root", &at("exec"), "--pidfile", &at("pid")]);
     command.args(["--host", &format!("unix://{}", at("s"))]);
     command.args(["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"]);

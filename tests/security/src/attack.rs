@@ -163,13 +163,6 @@ pub(crate) enum Act {
     Scenario { run: fn(&Stage, Place) -> Verdict, control: &'static str },
 }
 
-/// What of an attack is otherwise than everywhere else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Otherwise {
-    /// It succeeds, for the reason given.
-    NotHeld(&'static str),
-}
-
 /// One attack.
 #[derive(Clone, Copy)]
 pub(crate) struct Attack {
@@ -178,14 +171,12 @@ pub(crate) struct Attack {
     /// What it tries, in a few words.
     pub(crate) what: &'static str,
     pub(crate) act: Act,
-    /// Backends in which it ends otherwise than stopped.
-    pub(crate) otherwise: &'static [(&'static str, Otherwise)],
 }
 
 /// An attack by one program, with a plain control.
 pub(crate) fn program(group: Group, name: &'static str, what: &'static str, run: fn(&Lead) -> Verdict) -> Attack {
     let act = Act::Program { run, walls: Walls::default(), control: Control::Plain, harm: None };
-    Attack { group, name, what, act, otherwise: &[] }
+    Attack { group, name, what, act }
 }
 
 /// An attack the host plays a part in.
@@ -196,7 +187,7 @@ pub(crate) fn scenario(
     control: &'static str,
     run: fn(&Stage, Place) -> Verdict,
 ) -> Attack {
-    Attack { group, name, what, act: Act::Scenario { run, control }, otherwise: &[] }
+    Attack { group, name, what, act: Act::Scenario { run, control } }
 }
 
 impl Attack {
@@ -222,17 +213,6 @@ impl Attack {
             *harm = Some(look);
         }
         self
-    }
-
-    /// With backends in which it ends otherwise.
-    pub(crate) fn otherwise(mut self, backends: &'static [(&'static str, Otherwise)]) -> Self {
-        self.otherwise = backends;
-        self
-    }
-
-    /// How it ends in a backend, where that is not as everywhere.
-    pub(crate) fn otherwise_in(&self, backend: &str) -> Option<Otherwise> {
-        self.otherwise.iter().find(|(name, _)| *name == backend).map(|(_, otherwise)| *otherwise)
     }
 
     /// How the table names its control.

@@ -20,6 +20,7 @@ const WRITE: &str = "VIV_SECURITY_WRITE";
 pub(crate) enum Outcome {
     Held,
     NotHeld(&'static str),
+    Meaningless(&'static str),
 }
 
 /// What was found, by backend and attack.
@@ -65,8 +66,10 @@ fn render(backends: &[&'static str], attacks: &[&Attack], found: &Found) -> Stri
     for group in Group::ALL.into_iter().filter(|group| !group.is_of_every_backend()) {
         let of_group: Vec<_> = attacks.iter().filter(|attack| attack.group == group).collect();
         let cells = backends.iter().map(|backend| {
-            let held = |attack: &&&&Attack| found.get(&(*backend, attack.name)) == Some(&Outcome::Held);
-            format!("{} of {} held", of_group.iter().filter(held).count(), of_group.len())
+            let outcomes = of_group.iter().filter_map(|attack| found.get(&(*backend, attack.name)));
+            let tried: Vec<_> = outcomes.filter(|outcome| !matches!(outcome, Outcome::Meaningless(_))).collect();
+            let held = tried.iter().filter(|outcome| ***outcome == Outcome::Held).count();
+            format!("{held} of {} held", tried.len())
         });
         let _ = writeln!(text, "| {group} | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
@@ -86,6 +89,7 @@ fn row(backend: &str, attack: &str, outcome: Outcome) -> Option<String> {
     let (word, why) = match outcome {
         Outcome::Held => return None,
         Outcome::NotHeld(why) => ("not held", why),
+        Outcome::Meaningless(why) => ("without meaning", why),
     };
     Some(format!("| {backend} | {attack} | {word} | {why} |\n"))
 }

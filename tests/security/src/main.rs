@@ -15,6 +15,7 @@ mod lead;
 mod leftovers;
 mod maker;
 mod net;
+mod otherwise;
 mod proc;
 mod proxy;
 mod raw;

@@ -98,14 +98,22 @@ impl Stage {
             Err(SandboxError::Unavailable { missing, .. }) if matches!(walls, Walls::Strict | Walls::Slow) => {
                 return Verdict::Blocked(format!("never started: {missing}"));
             }
+            Err(SandboxError::Unavailable { missing, .. }) if walls == Walls::Bound && self.maker.has_own_kernel() => {
+                return Verdict::Blocked(format!("never started: {missing}"));
+            }
             Err(error) => panic!("no sandbox: {error:?}"),
         };
         let lead = to_json(&scene.lead(Place::Inside));
         let result = self.exec(&*sandbox, &["__attack", name, &lead]).expect("run");
-        assert!(!result.timed_out, "the attack did not end");
+        assert!(!result.timed_out || self.maker.has_own_kernel(), "the attack did not end");
         self.destroy(&*sandbox);
         let output = [result.stdout, result.stderr].concat();
-        let verdict = verdict(name, &output, result.exit.code, result.exit.signal);
+        let ended = self.maker.has_own_kernel() && result.exit.signal == Some(libc::SIGKILL);
+        let verdict = match name {
+            "proc_kill_init" if ended => Verdict::Succeeded("the sandbox ended with its init".into()),
+            name if ended && name.contains("fork_bomb") => Verdict::Blocked("the sandbox ended as a whole".into()),
+            name => verdict(name, &output, result.exit.code, result.exit.signal),
+        };
         let layers = sandbox.layers();
         let harmed = harm.and_then(|look| look(&scene, layers.as_ref()));
         self.judge(verdict, &scene, &output, harmed)

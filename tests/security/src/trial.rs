@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::attack::{Act, Attack, Control, Otherwise, Place, Verdict};
+use crate::attack::{Act, Attack, Control, Place, Verdict};
 use crate::findings::{Findings, Outcome};
 use crate::lead::Lead;
+use crate::otherwise::{self, Otherwise};
 use crate::raw;
 use crate::stage::{Stage, VERDICT};
 
@@ -43,7 +44,10 @@ fn check(stage: &Stage, attack: &Attack, control: &Verdict) -> Result<Outcome, F
     {
         return Err(format!("the control did not succeed: {reason}").into());
     }
-    let otherwise = attack.otherwise_in(stage.maker.name());
+    let otherwise = otherwise::of(stage.maker.name(), attack.name);
+    if let Some(Otherwise::Meaningless(why)) = otherwise {
+        return Ok(Outcome::Meaningless(why));
+    }
     let verdict = stage.carry_out(attack, Place::Inside);
     if std::env::var_os("VIV_SECURITY_SHOW").is_some() {
         println!("{} in {}: {control:?} / {verdict:?}", attack.name, stage.maker.name());

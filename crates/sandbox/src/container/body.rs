@@ -12,6 +12,7 @@ use bollard::models::{
 use jail::{CgroupLimits, CgroupWatch, Door, HostUser, Stage};
 
 use super::ContainerSettings;
+use super::bridge::Bridge;
 use super::engine::{Engine, EngineKind};
 use super::place::Place;
 use super::words::unavailable;
@@ -155,6 +156,8 @@ pub(super) struct Container {
     engine: Engine,
     id: String,
     watch: Option<CgroupWatch>,
+    /// Carries what the sandbox cannot pass out.
+    bridge: Option<Bridge>,
     // The stage goes before the directory it is in.
     stage: Option<Stage>,
     place: Option<Place>,
@@ -162,7 +165,16 @@ pub(super) struct Container {
 
 impl Container {
     pub(super) fn new(engine: Engine, id: String, place: Place, stage: Stage) -> Self {
-        Self { engine, id, watch: None, stage: Some(stage), place: Some(place) }
+        Self { engine, id, watch: None, bridge: None, stage: Some(stage), place: Some(place) }
+    }
+
+    /// Where its directory is.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    pub(super) fn bridge(&mut self, bridge: Bridge) {
+        self.bridge = Some(bridge);
     }
 
     /// By which name the engine knows it.

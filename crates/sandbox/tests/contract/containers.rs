@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use engines::Engine;
 use jail::Spawner;
+use policy::Preset;
 use protocol::Code;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind, Sandbox, SandboxError};
@@ -23,10 +24,17 @@ pub(crate) struct Case {
 /// One thing that must hold of an engine, by its name.
 pub(crate) type CaseTest = fn(Case) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A list of cases, from the names of functions.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as CaseTest)),*] };
+}
+
+/// What must hold of an engine that an ordinary user runs.
+pub(crate) fn rootless() -> Vec<(&'static str, CaseTest)> {
+    cases![what_an_engine_without_root_cannot_keep_is_refused_by_its_key, an_engine_without_root_says_so]
+}
+
 pub(crate) fn cases() -> Vec<(&'static str, CaseTest)> {
-    macro_rules! cases {
-        ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as CaseTest)),*] };
-    }
     cases![
         an_engine_that_is_not_there_is_named,
         an_engine_of_another_kind_is_none,
@@ -55,7 +63,7 @@ impl Case {
     async fn create(&self) -> Result<Box<dyn Sandbox>, SandboxError> {
         let backend = self.backend();
         let crowd = Crowd { size: 1, backend: Arc::clone(&backend), mounts: None };
-        let subject = Subject { backend, mode: policy::WorkspaceMode::Overlay, crowd };
+        let subject = Subject { name: "one", backend, mode: policy::WorkspaceMode::Overlay, crowd };
         subject.backend.create(spec(&subject, None)).await
     }
 
@@ -67,6 +75,33 @@ impl Case {
         let fix = if let SandboxError::Unavailable { fix, .. } = &error { format!(" / {fix}") } else { String::new() };
         format!("{error}{}{fix}", cause.unwrap_or_default())
     }
+}
+
+/// Whether limits of an engine without root do nothing here, though it takes them.
+fn ignores_limits() -> bool {
+    !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+}
+
+async fn what_an_engine_without_root_cannot_keep_is_refused_by_its_key(case: Case) {
+    let backend = case.backend();
+    let mut strict = crate::plain_spec("strict");
+    strict.policy = crate::policy_of(&Preset::Strict.source());
+    let told = backend.create(strict).await.err().expect("a refusal").to_string();
+    let key =
+        if ignores_limits() { "`proc.memory` cannot be enforced here" } else { "`fs.workspace` cannot be laid out" };
+    assert!(told.contains(key), "{told}");
+    // What the policy lets be weaker is not in the way; the workspace is.
+    let told = backend.create(crate::plain_spec("weaker")).await.err().expect("a refusal").to_string();
+    assert!(told.contains("`fs.workspace` cannot be laid out for a container by an ordinary user"), "{told}");
+}
+
+async fn an_engine_without_root_says_so(case: Case) {
+    let place = case.scratch.path().to_owned();
+    let backend = ContainerBackend::new(case.settings.clone(), Arc::clone(&case.spawner), place).expect("backend");
+    let report = backend.report().await.expect("report");
+    assert!(report.rootless, "{report:?}");
+    let lost: &[&str] = if ignores_limits() { &["proc.memory", "proc.pids", "proc.cpus"] } else { &[] };
+    assert!(lost.iter().all(|key| report.cannot_keep.contains(key)), "{report:?}");
 }
 
 async fn an_engine_that_is_not_there_is_named(mut case: Case) {
@@ -112,9 +147,6 @@ async fn an_entrypoint_that_fails_is_told_in_its_words(mut case: Case) {
 }
 
 async fn a_runtime_that_is_not_there_is_told_in_the_engines_words(mut case: Case) {
-    case.settings.runtime = Some("runsc".to_owned());
-    let told = case.refusal().await;
-    assert!(told.contains("`runsc` lets no listener"), "{told}");
     case.settings.runtime = Some("no-such-runtime".to_owned());
     let told = case.refusal().await;
     assert!(told.contains("no-such-runtime"), "{told}");

@@ -35,7 +35,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         .map(|(name, what, run)| {
             // What goes around the proxy meets no careless one.
             let control = if say::DIRECT.contains(name) { Careless::NoProxy } else { Careless::Proxy };
-            Attack { group: Group::Proxy, name, what, act: Act::Proxied { run: *run, control }, otherwise: &[] }
+            Attack { group: Group::Proxy, name, what, act: Act::Proxied { run: *run, control } }
         })
         .collect()
 }
