@@ -2,6 +2,7 @@
 //!
 //! 125 means that viv itself failed, 126 that the command cannot be executed, 127 that it is not there.
 
+mod input;
 mod terminal;
 mod way_out;
 
@@ -150,7 +151,7 @@ async fn stream(
     terminal: Option<&RawTerminal>,
     json: bool,
 ) -> Result<ExecResult, SandboxError> {
-    let input = Box::new(tokio::io::stdin());
+    let input = input::open();
     if json {
         return sandbox::run_with_input(sandbox, spec, input, &mut |_, _| {}).await;
     }

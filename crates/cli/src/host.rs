@@ -29,7 +29,7 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
     let json = arguments.json;
     let config = Config::read(arguments.data_dir);
     if let Command::Exec(command) = arguments.command {
-        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::fork_for_one)?)));
+        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::for_one_command)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
         let config = config.with_backend(command.place.backend);
         return exec::carry_out(command, &config, spawner, json);

@@ -47,8 +47,8 @@ use jail::Spawner;
 fn main() -> ExitCode {
     log::start();
     let typed: Vec<_> = std::env::args_os().collect();
-    // The spawner makes a sandbox ahead: for a single command, while the rest of its line is read.
-    let early = typed::is_exec(&typed).then(Spawner::fork_for_one);
+    // A sandbox for a single command is begun while the rest of its line is read.
+    let early = typed::is_exec(&typed).then(Spawner::for_one_command);
     let arguments = match typed::parse(typed) {
         Ok(arguments) => arguments,
         Err(code) => return code,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
 use crate::host_user::HostUser;
-use crate::init::{self, HouseRules, InitReport};
+use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::mark::Mark;
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
@@ -56,6 +56,7 @@ struct Furnishing {
 }
 
 /// The spawner's handle to a process that waits for its plan. It ends when this is dropped.
+#[derive(Debug)]
 pub(crate) struct Blank {
     door: OwnedFd,
     pidfd: OwnedFd,
@@ -64,13 +65,18 @@ pub(crate) struct Blank {
 
 impl Blank {
     /// Clones it; it goes on by itself from there. With `into`, it is born in that v2 cgroup.
-    pub(crate) fn clone(ids: HostUser, filters: &Filters, into: Option<BorrowedFd<'_>>) -> Result<Self, Failure> {
+    pub(crate) fn clone(
+        ids: HostUser,
+        stay: Stay,
+        filters: &Filters,
+        into: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, Failure> {
         let (go, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).during(Step::CloneNamespaces, "")?;
         let (door, inside) = wire::pair().during(Step::CloneNamespaces, "")?;
         match sys::clone_process(NAMESPACES.cast_unsigned().into(), into).during(Step::CloneNamespaces, "")? {
             Side::Child => {
                 drop((tell, door));
-                sys::exit_now(live(go, inside, ids.privileged, filters))
+                sys::exit_now(live(go, inside, ids.privileged, stay, filters))
             }
             Side::Parent { pidfd, pid } => {
                 let this = Self { door, pidfd, pid };
@@ -101,14 +107,18 @@ impl Blank {
 }
 
 /// The life of the new process: prepare, wait, finish, report, serve.
-fn live(go: OwnedFd, door: OwnedFd, privileged: bool, filters: &Filters) -> i32 {
+fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filters) -> i32 {
     sys::set_signal(libc::SIGCHLD, Disposition::Default);
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // Made in the host itself, this is a copy of it: what it was started with would be in /proc/1/cmdline.
+    if stay == Stay::OneCommand && sys::forget_arguments().is_err() {
+        return 1;
+    }
     let prepared = setup::prepare(go, privileged);
     // Nobody wanted it, or the spawner is gone.
     let Ok(Some((plan, control, tasks, sources))) = wait_for_plan(&door) else { return 0 };
     drop(door);
-    let house = HouseRules { limits: plan.process, filters, mark: Mark::OfTheHost };
+    let house = HouseRules { limits: plan.process, stay, filters, mark: Mark::OfTheHost };
     let given = Given { sources, tasks, filters };
     let finished = match prepared.and_then(|prepared| setup::finish(prepared, &plan, given)) {
         Ok(finished) => finished,

@@ -21,7 +21,7 @@ use rustix::process::{DumpableBehavior, Resource};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
-use crate::init::{self, HouseRules, InitReport};
+use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::mark::Mark;
 use crate::plan::{EGRESS_PORT, MODEL_PORT, ProcessLimits, WORKSPACE};
 use crate::seccomp::Filters;
@@ -98,7 +98,7 @@ pub fn serve_guest(socket: &Path) -> i32 {
         let _ = wire::send(&control, &InitReport::Failed(failure), &[]);
         return 1;
     }
-    let house = HouseRules { limits: order.process, filters: &filters, mark };
+    let house = HouseRules { limits: order.process, stay: Stay::UntilLetGo, filters: &filters, mark };
     i32::from(init::serve(&control, &house).is_err())
 }
 

@@ -17,7 +17,7 @@ use crate::console::{Console, ConsoleEnd};
 use crate::mark::Mark;
 use crate::plan::{ExecPlan, ProcessLimits};
 use crate::seccomp::Filters;
-use crate::sys::{self, StringList};
+use crate::sys::{self, Left, Reaped, StringList};
 use crate::wire;
 
 /// What the host asks of a running sandbox.
@@ -54,8 +54,19 @@ pub(crate) enum InitReport {
     Exited { exec: u64, code: Option<i32>, signal: Option<i32>, cpu_micros: u64, peak_rss_bytes: u64 },
 }
 
+/// How long a sandbox stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// As long as the host holds on to it.
+    UntilLetGo,
+    /// Until its one command has ended, and whatever that left running.
+    OneCommand,
+}
+
 /// What every command here is held to.
 pub(crate) struct HouseRules<'a> {
+    /// When init goes by itself.
+    pub(crate) stay: Stay,
     /// By the kernel, each process apart.
     pub(crate) limits: ProcessLimits,
     /// Beside those init itself is under.
@@ -87,7 +98,10 @@ pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()>
         let (asked, ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
         if ended {
             drain(&children);
-            report_ended(control, &mut running)?;
+            let left = report_ended(control, &mut running)?;
+            if house.stay == Stay::OneCommand && left == Left::Nothing {
+                return Ok(());
+            }
         }
         if asked {
             match wire::receive::<InitRequest>(control)? {
@@ -125,17 +139,21 @@ fn drain(signals: &OwnedFd) {
     while rustix::io::read(signals, &mut record).is_ok_and(|count| count > 0) {}
 }
 
-/// Reaps everything that ended, orphans too, and reports the commands among it.
-fn report_ended(control: &OwnedFd, running: &mut Running) -> io::Result<()> {
-    while let Some(ended) = sys::reap()? {
-        if let Some(exec) = running.commands.remove(&ended.pid) {
-            running.consoles.remove(&exec);
-            let (code, signal) = (ended.code, ended.signal);
-            let (cpu_micros, peak_rss_bytes) = (ended.cpu_micros, ended.peak_rss_bytes);
-            wire::send(control, &InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, &[])?;
+/// Reaps everything that ended, orphans too, and reports the commands among it; says what is left to reap.
+fn report_ended(control: &OwnedFd, running: &mut Running) -> io::Result<Left> {
+    loop {
+        match sys::reap()? {
+            Reaped::One(ended) => {
+                if let Some(exec) = running.commands.remove(&ended.pid) {
+                    running.consoles.remove(&exec);
+                    let (code, signal) = (ended.code, ended.signal);
+                    let (cpu_micros, peak_rss_bytes) = (ended.cpu_micros, ended.peak_rss_bytes);
+                    wire::send(control, &InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, &[])?;
+                }
+            }
+            Reaped::None(left) => return Ok(left),
         }
     }
-    Ok(())
 }
 
 fn start(

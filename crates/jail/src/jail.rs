@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{PidfdFlags, Signal};
+use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::cgroup::{Cgroup, Entrance};
 use crate::error::JailError;
@@ -96,11 +96,9 @@ impl Jail {
             Some(group) => group.entrance().map_err(|error| JailError::Spawner("limit", error))?,
             None => Entrance::default(),
         };
-        let fds: Vec<_> =
-            std::iter::once(&theirs).chain(&entrance.tasks).chain(&entrance.v2).map(AsFd::as_fd).collect();
         let request = CloneRequest { plan: plan.clone(), tasks: entrance.tasks.len(), v2: entrance.v2.is_some() };
-        let (pidfd, pid) = spawner.clone_one(request, &fds)?;
-        drop(theirs);
+        let fds = std::iter::once(theirs).chain(entrance.tasks).chain(entrance.v2).collect();
+        let (pidfd, pid) = spawner.clone_one(request, fds)?;
         let jail = Self { control, pidfd, pid };
         let made = jail.made()?;
         verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
@@ -208,6 +206,8 @@ impl Jail {
     pub fn wait(&self) -> io::Result<()> {
         let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
         rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, None))?;
+        // A child of this process is ours to bury; that of another is not, and the kernel says so.
+        let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
         Ok(())
     }
 

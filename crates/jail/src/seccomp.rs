@@ -100,6 +100,7 @@ const NO_FAMILY: Verdict = Verdict::Errno(libc::EAFNOSUPPORT);
 const PRETEND: Verdict = Verdict::Errno(0);
 
 /// The compiled filters.
+#[derive(Debug)]
 pub(crate) struct Filters {
     /// For everything inside.
     all: Vec<Instruction>,

@@ -2,6 +2,7 @@
 //!
 //! The host has many threads, so it must never fork into a sandbox itself. It starts the spawner first and
 //! asks it. When the host is gone the spawner's socket closes, it exits, and every sandbox dies with it.
+//! A host that runs one command does without the process between, and clones before it has a thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,9 +18,11 @@ use serde::{Deserialize, Serialize};
 use crate::blank::{Blank, write_proc};
 use crate::error::{Failure, JailError, Step};
 use crate::host_user::HostUser;
+use crate::init::Stay;
 use crate::mark::Mark;
 use crate::plan::Plan;
 use crate::seccomp::Filters;
+use crate::setup;
 use crate::source::{IdMaps, Sources};
 use crate::stage::{self, StagedMount};
 use crate::sys::{self, Disposition, Side};
@@ -58,46 +61,47 @@ enum Answer {
     Failed(Failure),
 }
 
-/// How many sandboxes are made ahead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stock {
-    /// One at the start, and another whenever that was used.
-    Kept,
-    /// One at the start.
-    Once,
-}
-
 /// The host's handle to the spawner. Dropping it ends every sandbox made through it.
 #[derive(Debug)]
 pub struct Spawner {
-    socket: Mutex<OwnedFd>,
+    place: Place,
+}
+
+/// Where sandboxes are made.
+#[derive(Debug)]
+enum Place {
+    /// In a process of its own, for a host with threads.
+    Apart(Mutex<OwnedFd>),
+    /// In the host, which makes one before it has threads.
+    Here(Mutex<Workshop>),
 }
 
 impl Spawner {
     /// Forks the spawner from this process, which must have one thread: first thing in `main`.
     pub fn fork() -> Result<Self, JailError> {
-        Self::forked(Stock::Kept)
-    }
-
-    /// Like [`Spawner::fork`], for a program that makes one sandbox and ends: none is made ahead after it.
-    pub fn fork_for_one() -> Result<Self, JailError> {
-        Self::forked(Stock::Once)
-    }
-
-    fn forked(stock: Stock) -> Result<Self, JailError> {
-        let threads = std::fs::read_dir("/proc/self/task").map_err(|error| JailError::Spawner("fork", error))?.count();
-        if threads != 1 {
-            let error = io::Error::other("the process has more than one thread");
-            return Err(JailError::Spawner("fork", error));
-        }
+        has_one_thread()?;
         let (ours, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
         match sys::clone_process(0, None).map_err(|error| JailError::Spawner("fork", error))? {
             Side::Child => {
                 drop(ours);
-                sys::exit_now(serve(&theirs, stock))
+                sys::exit_now(serve(&theirs))
             }
-            Side::Parent { .. } => Ok(Self { socket: Mutex::new(ours) }),
+            Side::Parent { .. } => Ok(Self { place: Place::Apart(Mutex::new(ours)) }),
         }
+    }
+
+    /// For a program that runs one command in one sandbox and ends: begins to make it here and now, with no
+    /// process between. The sandbox ends by itself when its command has ended and left nothing running.
+    pub fn for_one_command() -> Result<Self, JailError> {
+        has_one_thread()?;
+        let mut workshop = Workshop::open(Stay::OneCommand).map_err(|error| JailError::Spawner("prepare", error))?;
+        workshop.make_spare();
+        Ok(Self { place: Place::Here(Mutex::new(workshop)) })
+    }
+
+    /// Whether it works in this process, which must then have one thread until the sandbox is made.
+    pub fn is_here(&self) -> bool {
+        matches!(self.place, Place::Here(_))
     }
 
     /// Starts `program` with `arguments` as the spawner; it must call [`serve_spawner`] at once.
@@ -107,33 +111,49 @@ impl Spawner {
         // Its stdin is the socket: the one descriptor that every program start passes on.
         command.args(arguments).stdin(theirs).process_group(0);
         command.spawn().map_err(|error| JailError::Spawner("start", error))?;
-        Ok(Self { socket: Mutex::new(ours) })
+        Ok(Self { place: Place::Apart(Mutex::new(ours)) })
     }
 
     /// Asks for one clone; returns its pidfd and number.
-    pub(crate) fn clone_one(&self, request: CloneRequest, fds: &[BorrowedFd<'_>]) -> Result<(OwnedFd, i32), JailError> {
-        match self.ask(&Request::Clone(Box::new(request)), fds)? {
-            (Answer::Cloned { pid }, mut fds) if fds.len() == 1 => Ok((fds.remove(0), pid)),
+    pub(crate) fn clone_one(&self, request: CloneRequest, fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), JailError> {
+        match self.ask(Request::Clone(Box::new(request)), fds)? {
+            (Answer::Cloned { pid }, Some(pidfd)) => Ok((pidfd, pid)),
             _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
     /// Asks for a plan to be laid out; returns what is to be mounted, and the layer that holds changes.
     pub(crate) fn stage(&self, place: &Path, plan: &Plan) -> Result<(Vec<StagedMount>, Option<OwnedFd>), JailError> {
-        match self.ask(&Request::Stage { place: place.to_owned(), plan: Box::new(plan.clone()) }, &[])? {
-            (Answer::Staged { mounts }, mut fds) => Ok((mounts, fds.pop())),
+        match self.ask(Request::Stage { place: place.to_owned(), plan: Box::new(plan.clone()) }, Vec::new())? {
+            (Answer::Staged { mounts }, upper) => Ok((mounts, upper)),
             _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
-    fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(Answer, Vec<OwnedFd>), JailError> {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(&*socket, request, fds).map_err(|error| JailError::Spawner("ask", error))?;
+    fn ask(&self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), JailError> {
+        let socket = match &self.place {
+            Place::Apart(socket) => socket.lock().unwrap_or_else(PoisonError::into_inner),
+            Place::Here(workshop) => {
+                let mut workshop = workshop.lock().unwrap_or_else(PoisonError::into_inner);
+                return Ok(workshop.answer(request, fds)?);
+            }
+        };
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        wire::send(&*socket, &request, &fds).map_err(|error| JailError::Spawner("ask", error))?;
         match wire::receive(&*socket).map_err(|error| JailError::Spawner("hear", error))? {
             Some((Answer::Failed(failure), _)) => Err(failure.into()),
-            Some(answer) => Ok(answer),
+            Some((answer, mut fds)) => Ok((answer, fds.pop())),
             None => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
         }
+    }
+}
+
+/// Who clones with other threads beside it copies their locks, held or not.
+fn has_one_thread() -> Result<(), JailError> {
+    let threads = std::fs::read_dir("/proc/self/task").map_err(|error| JailError::Spawner("fork", error))?.count();
+    match threads {
+        1 => Ok(()),
+        _ => Err(JailError::Spawner("fork", io::Error::other("the process has more than one thread"))),
     }
 }
 
@@ -141,12 +161,12 @@ impl Spawner {
 /// exit code.
 pub fn serve_spawner() -> i32 {
     match sys::adopt(0).and_then(|stdin| stdin.try_clone()) {
-        Ok(socket) => serve(&socket, Stock::Kept),
+        Ok(socket) => serve(&socket),
         Err(_) => 1,
     }
 }
 
-fn serve(socket: &OwnedFd, stock: Stock) -> i32 {
+fn serve(socket: &OwnedFd) -> i32 {
     // Ended sandboxes are reaped by the kernel; the host watches them by pidfd.
     sys::set_signal(libc::SIGCHLD, Disposition::Ignore);
     // Ctrl-C is for the host, which ends us by closing the socket when it is done.
@@ -159,15 +179,16 @@ fn serve(socket: &OwnedFd, stock: Stock) -> i32 {
     if sys::forget_arguments().is_err() || sys::close_all_but(socket.as_fd()).is_err() {
         return 1;
     }
-    let Ok(mut workshop) = Workshop::open() else { return 1 };
+    if setup::silence_standard_streams().is_err() {
+        return 1;
+    }
+    let Ok(mut workshop) = Workshop::open(Stay::UntilLetGo) else { return 1 };
     workshop.make_spare();
     loop {
-        if stock == Stock::Kept {
-            // The next one is made when the last is out of the way.
-            let mut asked = [PollFd::new(socket, PollFlags::IN)];
-            if matches!(poll(&mut asked, Some(&SPARE_AFTER)), Ok(0)) {
-                workshop.make_spare();
-            }
+        // The next one is made when the last is out of the way.
+        let mut asked = [PollFd::new(socket, PollFlags::IN)];
+        if matches!(poll(&mut asked, Some(&SPARE_AFTER)), Ok(0)) {
+            workshop.make_spare();
         }
         match wire::receive::<Request>(socket) {
             Ok(Some((request, fds))) => {
@@ -185,7 +206,10 @@ fn serve(socket: &OwnedFd, stock: Stock) -> i32 {
 }
 
 /// What the spawner keeps between sandboxes.
+#[derive(Debug)]
 struct Workshop {
+    /// How long its sandboxes stay.
+    stay: Stay,
     filters: Filters,
     ids: HostUser,
     owners: OwnerMaps,
@@ -196,15 +220,11 @@ struct Workshop {
 }
 
 impl Workshop {
-    fn open() -> io::Result<Self> {
-        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
+    fn open(stay: Stay) -> io::Result<Self> {
         let ids = HostUser::of_our_sandboxes();
         let mounts = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let owners = OwnerMaps { ids, known: HashMap::new() };
-        Ok(Self { filters: Filters::compile(Mark::OfTheHost), ids, owners, spare: None, mounts })
+        Ok(Self { stay, filters: Filters::compile(Mark::OfTheHost), ids, owners, spare: None, mounts })
     }
 
     fn answer(&mut self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), Failure> {
@@ -233,16 +253,24 @@ impl Workshop {
         let blank = match self.spare.take() {
             // A v2 group is joined at birth.
             Some(spare) if into.is_none() && !outdated => spare,
-            _ => Blank::clone(self.ids, &self.filters, into.as_ref().map(AsFd::as_fd))?,
+            _ => self.blank(into.as_ref().map(AsFd::as_fd))?,
         };
         blank.furnish(plan, &control, &fds, sources.as_ref())
+    }
+
+    fn blank(&self, into: Option<BorrowedFd<'_>>) -> Result<Blank, Failure> {
+        let Self { stay, ids, filters, .. } = self;
+        if *stay == Stay::OneCommand && has_one_thread().is_err() {
+            return Err(Failure { step: Step::CloneNamespaces, subject: "threads".into(), errno: libc::EAGAIN });
+        }
+        Blank::clone(*ids, *stay, filters, into)
     }
 
     /// Makes the next sandbox ahead. Whatever fails here is told to the first who asks for one.
     fn make_spare(&mut self) {
         if self.spare.is_none() {
             self.mounts_have_changed();
-            self.spare = Blank::clone(self.ids, &self.filters, None).ok();
+            self.spare = self.blank(None).ok();
         }
     }
 
@@ -255,6 +283,7 @@ impl Workshop {
 }
 
 /// User namespaces that show files of one owner as the sandbox's; kept, since repositories recur.
+#[derive(Debug)]
 struct OwnerMaps {
     ids: HostUser,
     known: HashMap<(u32, u32), OwnedFd>,

@@ -300,8 +300,25 @@ pub(crate) fn child_signal_fd() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).map_err(io::Error::other)?) })
 }
 
+/// What a look for ended children found.
+pub(crate) enum Reaped {
+    /// One.
+    One(Ended),
+    /// None, for now or for good.
+    None(Left),
+}
+
+/// What there is left to reap.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Children that run.
+    Children,
+    /// No child at all.
+    Nothing,
+}
+
 /// One child that ended.
-pub(crate) struct Reaped {
+pub(crate) struct Ended {
     /// Its number.
     pub(crate) pid: i32,
     /// Exit code, unless a signal ended it.
@@ -314,19 +331,22 @@ pub(crate) struct Reaped {
     pub(crate) peak_rss_bytes: u64,
 }
 
-/// Reaps one ended child; `None` when none has ended.
-pub(crate) fn reap() -> io::Result<Option<Reaped>> {
+/// Reaps one ended child, if there is one.
+pub(crate) fn reap() -> io::Result<Reaped> {
     let mut status: c_int = 0;
     // SAFETY: an all-zero rusage is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both out pointers live until the call returned.
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
-    if pid == 0 || (pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)) {
-        return Ok(None);
+    if pid == 0 {
+        return Ok(Reaped::None(Left::Children));
+    }
+    if pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+        return Ok(Reaped::None(Left::Nothing));
     }
     check(c_long::from(pid))?;
     let micros = |time: libc::timeval| (time.tv_sec * 1_000_000 + time.tv_usec).cast_unsigned();
-    Ok(Some(Reaped {
+    Ok(Reaped::One(Ended {
         pid,
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),

@@ -43,8 +43,12 @@ impl Backend for JailBackend {
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
         let this = self.clone();
         Box::pin(async move {
-            let made =
-                tokio::task::spawn_blocking(move || this.make(&spec)).await.map_err(|_| SandboxError::Gone)??;
+            let made = if self.spawner.is_here() {
+                // Who clones in this process must not have a thread for it.
+                self.make(&spec)?
+            } else {
+                tokio::task::spawn_blocking(move || this.make(&spec)).await.map_err(|_| SandboxError::Gone)??
+            };
             Ok(Box::new(Walled::watch(made)?) as Box<dyn Sandbox>)
         })
     }

@@ -66,7 +66,7 @@ pub(crate) struct Built {
 pub(crate) struct Walled {
     id: String,
     /// When the last handle to it is gone, every sandbox it made ends.
-    _spawner: Arc<Spawner>,
+    spawner: Arc<Spawner>,
     jail: Arc<Jail>,
     remains: Left,
     models: Mutex<Option<TcpListener>>,
@@ -89,10 +89,11 @@ impl Walled {
         let commands = Arc::new(Commands::default());
         let (tell, ended) = watch::channel(false);
         let control = UnixStream::from_std(jail.control().map_err(exec)?).map_err(exec)?;
-        tokio::spawn(hear(control, Arc::clone(&jail), Arc::clone(&commands), tell));
+        let alone = built.spawner.is_here();
+        tokio::spawn(hear(control, Arc::clone(&jail), alone, Arc::clone(&commands), tell));
         Ok(Self {
             id: built.id,
-            _spawner: built.spawner,
+            spawner: built.spawner,
             jail,
             remains: Arc::new(Mutex::new(Some(built.remains))),
             models: Mutex::new(Some(built.made.models)),
@@ -255,8 +256,11 @@ impl Sandbox for Walled {
             // A closed channel means that nobody is left to tell: the sandbox has ended.
             drop(ended.wait_for(|ended| *ended).await);
             let remains = lock(&self.remains).take();
-            if let Some(remains) = remains {
-                remains.clear().await;
+            match remains {
+                // Nobody else is served here who could be kept waiting.
+                Some(remains) if self.spawner.is_here() => drop(remains),
+                Some(remains) => remains.clear().await,
+                None => {}
             }
             Ok(())
         })

@@ -12,6 +12,7 @@ mod leave;
 mod memory;
 mod play;
 mod reach;
+mod settling;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,6 +22,7 @@ use protocol::{ErrorData, EventBody, Grant, MessageQueued, TurnId, TurnOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use self::settling::Settling;
 use crate::command::{Command, Reply};
 use crate::host::Host;
 use crate::live::{Live, Sign};
@@ -68,6 +70,8 @@ pub(crate) struct Actor {
     torn: bool,
     /// What was last told of the workspace.
     told_changes: Option<protocol::WorkspaceChanged>,
+    /// The record of the last turn, on its way to the disk.
+    settling: Settling,
 }
 
 /// A message that waits for its turn.
@@ -83,41 +87,54 @@ struct Quiet {
 }
 
 enum Happened {
-    Command(Option<Command>),
+    Command(Option<Box<Command>>),
+    Settled(Result<(), SessionError>),
     Deadline,
     Sign(Sign),
 }
 
 impl Actor {
     /// Serves a session until it ends, is closed, or every handle to it is gone.
-    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+    pub(crate) async fn run(mut self: Box<Self>, mut commands: mpsc::Receiver<Box<Command>>) {
         loop {
             let deadline = self.next_deadline();
             let happened = tokio::select! {
                 biased;
                 command = commands.recv() => Happened::Command(command),
                 () = until(deadline) => Happened::Deadline,
+                outcome = self.settling.settled(), if self.settling.is_running() => Happened::Settled(outcome),
                 sign = next_sign(self.live.as_mut()) => Happened::Sign(sign),
             };
-            let flow = match happened {
-                Happened::Command(Some(command)) => Ok(self.obey(command).await),
-                Happened::Command(None) => Ok(Flow::Break(())),
-                Happened::Deadline => self.look_at_the_clock().await,
-                Happened::Sign(sign) => self.hear(sign).await,
-            };
-            let flow = match flow {
-                Ok(Flow::Continue(())) => self.start_what_waits().await.map(Flow::Continue),
-                other => other,
-            };
-            match flow {
-                Ok(Flow::Continue(())) => self.pause(),
-                Ok(Flow::Break(())) => break,
-                Err(error) => self.lose_record(&error).await,
+            // Boxed: thousands of sessions wait above, and none of them needs room for what follows.
+            match Box::pin(self.live_through(happened)).await {
+                Flow::Continue(()) => self.pause(),
+                Flow::Break(()) => break,
             }
         }
         // Who closed the host said so before; everything else that leads here has ended the session.
         self.seat.depart(Departure::Ended);
         self.host.leave(&self.seat);
+    }
+
+    async fn live_through(&mut self, happened: Happened) -> Flow {
+        let flow = match happened {
+            Happened::Command(Some(command)) => Ok(self.obey(*command).await),
+            Happened::Command(None) => Ok(Flow::Break(())),
+            Happened::Deadline => self.look_at_the_clock().await,
+            Happened::Settled(outcome) => outcome.map(Flow::Continue),
+            Happened::Sign(sign) => self.hear(sign).await,
+        };
+        let flow = match flow {
+            Ok(Flow::Continue(())) => self.start_what_waits().await.map(Flow::Continue),
+            other => other,
+        };
+        match flow {
+            Ok(flow) => flow,
+            Err(error) => {
+                self.lose_record(&error).await;
+                Flow::Continue(())
+            }
+        }
     }
 
     async fn obey(&mut self, command: Command) -> Flow {
@@ -309,8 +326,9 @@ impl Actor {
         self.keep_changes().await?;
         self.keep_memory().await;
         self.recorder.turn_ended(outcome, reason.map(|reason| serde_json::json!({"reason": reason})))?;
-        self.recorder.sync().await?;
-        self.host.note_progress(&self.plan.id, &self.recorder).await;
+        // The next turn need not wait for the disk, but no more than one turn is on its way there.
+        self.settling.settled().await?;
+        self.settling.begin(&self.host.shelf, &self.plan.id, &self.recorder);
         Ok(())
     }
 
@@ -318,7 +336,7 @@ impl Actor {
     /// thousands can wait.
     fn pause(&self) {
         self.show();
-        if self.phase == Phase::Idle && self.queue.is_empty() {
+        if self.phase == Phase::Idle && self.queue.is_empty() && !self.settling.is_running() {
             self.seat.rest();
         }
     }

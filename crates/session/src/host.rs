@@ -13,7 +13,6 @@ use store::SessionChange;
 use tokio_util::task::TaskTracker;
 
 use crate::drift::DriftCounts;
-use crate::recorder::Recorder;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
@@ -105,20 +104,9 @@ impl Host {
     }
 
     /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
-    pub(crate) async fn note_progress(&self, id: &SessionId, recorder: &Recorder) {
-        let change = SessionChange { event_count: Some(recorder.last()), ..SessionChange::default() };
-        self.note(id, change).await;
-    }
-
     pub(crate) async fn note_native(&self, id: &SessionId, native: &str) {
         let change = SessionChange { native_session_id: Some(native.to_owned()), ..SessionChange::default() };
-        self.note(id, change).await;
-    }
-
-    async fn note(&self, id: &SessionId, change: SessionChange) {
-        if let Err(error) = self.shelf.update(id, change).await {
-            tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");
-        }
+        self.shelf.note(id, change).await;
     }
 
     fn seats(&self) -> Result<MutexGuard<'_, HashMap<SessionId, Arc<Seat>>>, SessionError> {

@@ -18,7 +18,8 @@ const COMMANDS: usize = 64;
 /// A session's place among those that run.
 pub(crate) struct Seat {
     pub(crate) id: SessionId,
-    pub(crate) commands: mpsc::Sender<Command>,
+    /// Boxed, because a channel keeps room for thirty-two of them however few come.
+    pub(crate) commands: mpsc::Sender<Box<Command>>,
     /// Set when the session is on record.
     pub(crate) journal: OnceLock<Arc<FileJournal>>,
     shown: Mutex<Shown>,
@@ -54,7 +55,7 @@ pub(crate) struct Shown {
 }
 
 impl Seat {
-    pub(crate) fn new(id: SessionId) -> (Arc<Self>, mpsc::Receiver<Command>) {
+    pub(crate) fn new(id: SessionId) -> (Arc<Self>, mpsc::Receiver<Box<Command>>) {
         let (commands, heard) = mpsc::channel(COMMANDS);
         let (journal, shown, sandbox) = (OnceLock::new(), Mutex::default(), Mutex::default());
         (Arc::new(Self { id, commands, journal, shown, sandbox, departure: OnceLock::new() }), heard)

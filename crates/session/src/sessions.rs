@@ -317,7 +317,7 @@ impl Sessions {
         let closed = async {
             for seat in self.host.occupied() {
                 // An actor that is gone has closed itself.
-                let _ = seat.commands.send(Command::Close).await;
+                let _ = seat.commands.send(Box::new(Command::Close)).await;
             }
             self.host.tasks.wait().await;
         };
@@ -333,7 +333,7 @@ impl Sessions {
     ) -> Result<T, SessionError> {
         let seat = self.seat(id)?;
         let (reply, answer) = oneshot::channel();
-        seat.commands.send(command(reply)).await.map_err(|_| seat.unheard())?;
+        seat.commands.send(Box::new(command(reply))).await.map_err(|_| seat.unheard())?;
         answer.await.map_err(|_| seat.unheard())?
     }
 

@@ -24,7 +24,34 @@ pub(crate) struct Shelf {
     pub(crate) owner: Owner,
     /// Hears which journals of this process have grown.
     pub(crate) growth: Arc<Growth>,
-    open: Mutex<HashMap<SessionId, Weak<FileJournal>>>,
+    open: Mutex<Journals>,
+}
+
+/// The journals that somebody in this process has open.
+#[derive(Default)]
+struct Journals {
+    by_id: HashMap<SessionId, Weak<FileJournal>>,
+    /// How many there were when those nobody holds any more were last looked for.
+    swept: usize,
+}
+
+impl Journals {
+    fn get(&self, id: &SessionId) -> Option<Arc<FileJournal>> {
+        self.by_id.get(id).and_then(Weak::upgrade)
+    }
+
+    fn insert(&mut self, id: SessionId, journal: &Arc<FileJournal>) {
+        // Looked for when there are twice as many: of ten thousand, not each time all of them.
+        if self.by_id.len() > 2 * self.swept {
+            self.by_id.retain(|_, journal| journal.strong_count() > 0);
+            self.swept = self.by_id.len();
+        }
+        self.by_id.insert(id, Arc::downgrade(journal));
+    }
+
+    fn remove(&mut self, id: &SessionId) {
+        self.by_id.remove(id);
+    }
 }
 
 impl Shelf {
@@ -62,13 +89,12 @@ impl Shelf {
     /// The journal of `id`, and how many torn bytes were cut if this opened it.
     pub(crate) fn journal(&self, id: &SessionId) -> Result<(Arc<FileJournal>, u64), SessionError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(journal) = open.get(id).and_then(Weak::upgrade) {
+        if let Some(journal) = open.get(id) {
             return Ok((journal, 0));
         }
         let opened = FileJournal::open(self.directory.journal(id), id.clone(), self.clock.clone())?;
         let journal = Arc::new(opened.journal.growing(self.growth.clone()));
-        open.retain(|_, journal| journal.strong_count() > 0);
-        open.insert(id.clone(), Arc::downgrade(&journal));
+        open.insert(id.clone(), &journal);
         Ok((journal, opened.torn_bytes))
     }
 
@@ -112,7 +138,7 @@ impl Shelf {
 
     /// The journal of `id` if somebody in this process has it open.
     fn held(&self, id: &SessionId) -> Option<Arc<FileJournal>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).get(id).and_then(Weak::upgrade)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).get(id)
     }
 
     /// Raises the epoch of a session that is ours, so that the ids of its next agent are new ones.
@@ -132,6 +158,24 @@ impl Shelf {
             Ok(())
         })
         .await
+    }
+
+    /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
+    pub(crate) async fn note(self: &Arc<Self>, id: &SessionId, change: SessionChange) {
+        let (this, id) = (self.clone(), id.clone());
+        let noted = move || {
+            this.note_now(&id, &change);
+            Ok(())
+        };
+        // A runtime that goes away took the thread with it.
+        let _ = blocking(noted).await;
+    }
+
+    /// The same, on a thread that may wait.
+    pub(crate) fn note_now(&self, id: &SessionId, change: &SessionChange) {
+        if let Err(error) = self.index.note(id, change) {
+            tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");
+        }
     }
 
     /// Puts what an earlier sandbox of a session changed aside.

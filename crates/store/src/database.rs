@@ -1,8 +1,10 @@
 //! A database file that several processes may have open.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -26,7 +28,7 @@ pub enum DatabaseError {
         path: PathBuf,
         /// What the system said.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A later version of this program has changed it.
     #[error("the database `{path}` has schema {found}, this program knows {known}; use the newer program")]
@@ -57,6 +59,34 @@ impl Synchronous {
             Self::Normal => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", word)
+    }
+}
+
+/// Where a database in WAL mode writes its transactions, until they are copied to their place.
+///
+/// To sync it is what `synchronous = FULL` does at each commit, only without the lock of the connection.
+#[derive(Debug)]
+pub(crate) struct WriteAheadLog {
+    path: PathBuf,
+    /// Opened when there is something in it; it stays the same file as long as anybody has the database open.
+    file: OnceLock<File>,
+}
+
+impl WriteAheadLog {
+    /// That of the database at `path`.
+    pub(crate) fn of(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push("-wal");
+        Self { path: name.into(), file: OnceLock::new() }
+    }
+
+    /// Waits until every transaction that was committed before survives the power.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        if let Some(file) = self.file.get() {
+            return file.sync_data();
+        }
+        let opened = File::open(&self.path)?;
+        self.file.get_or_init(|| opened).sync_data()
     }
 }
 

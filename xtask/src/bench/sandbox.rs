@@ -3,61 +3,27 @@
 //! From a running host: time to execve, whole life, a further command, all beside fork+exec in the same
 //! process. From the shell: `viv exec` beside bubblewrap and unshare.
 
+mod bubblewrap;
+
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Report, Sample};
+use super::report::milliseconds;
+use super::{Folder, Goal, Report, Sample};
 use crate::step::quietly;
 use crate::workspace;
 
 const ROUNDS: usize = 100;
 
-/// What bubblewrap is asked for: the namespaces, mounts and drops that `viv exec` has too. It sets no
-/// limits, no Landlock, no system call filter and no overlay.
-const BUBBLEWRAP: &[&str] = &[
-    "--unshare-all",
-    "--die-with-parent",
-    "--new-session",
-    "--cap-drop",
-    "ALL",
-    "--clearenv",
-    "--ro-bind",
-    "/usr",
-    "/usr",
-    "--symlink",
-    "usr/bin",
-    "/bin",
-    "--symlink",
-    "usr/lib",
-    "/lib",
-    "--symlink",
-    "usr/lib64",
-    "/lib64",
-    "--proc",
-    "/proc",
-    "--dev",
-    "/dev",
-    "--tmpfs",
-    "/tmp",
-    "--tmpfs",
-    "/home/agent",
-    "--tmpfs",
-    "/workspace",
-    "--ro-bind",
-    "/etc/ssl",
-    "/etc/ssl",
-    "--ro-bind",
-    "/etc/alternatives",
-    "/etc/alternatives",
-    "--hostname",
-    "sandbox",
-    "--chdir",
-    "/workspace",
-    "/bin/true",
-];
+const FORK_EXEC: &str = "host: fork+exec";
+const TO_EXECVE: &str = "host: new sandbox, to execve";
+const WHOLE_LIFE: &str = "host: new sandbox, whole life";
+const FURTHER: &str = "host: further command";
+const BUBBLEWRAP: &str = "shell: bubblewrap, in control groups with limits";
+const VIV: &str = "shell: viv exec";
 
 /// Measures all of it in one run.
 pub(super) fn run() -> Result<Report> {
@@ -65,10 +31,12 @@ pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "sandbox", "--example", "start_cost"]))?;
     let target = workspace::target_directory()?.join("release");
     let mut samples = from_a_host(&target.join("examples/start_cost"))?;
-    let viv = target.join("viv");
-    let data = std::env::temp_dir().join(format!("viv-bench-{}", std::process::id()));
-    let exec = [String::from("--data-dir"), data.display().to_string(), "exec".into(), "--".into(), "/bin/true".into()];
-    let mut things: [(&str, &mut dyn FnMut() -> Result<()>); 4] = [
+    let folder = Folder::make(&["data"])?;
+    // As it is installed: copied. What a linker writes lies in memory page by page and is slower to start.
+    let viv = folder.path().join("viv");
+    std::fs::copy(target.join("viv"), &viv).context("cannot copy viv")?;
+    let data = folder.path().join("data").display().to_string();
+    let mut things: [(&str, &mut dyn FnMut() -> Result<()>); 5] = [
         ("shell: /bin/true", &mut || start(Command::new("/bin/true"))),
         ("shell: unshare, six namespaces", &mut || {
             let mut command = Command::new("unshare");
@@ -85,21 +53,45 @@ pub(super) fn run() -> Result<Report> {
             ]);
             start(command)
         }),
-        ("shell: bubblewrap", &mut || {
-            let mut command = Command::new("bwrap");
-            command.args(BUBBLEWRAP);
-            start(command)
-        }),
-        ("shell: viv exec", &mut || {
+        ("shell: bubblewrap, no limits", &mut || start(bubblewrap::alone())),
+        (BUBBLEWRAP, &mut || bubblewrap::limited(start)),
+        (VIV, &mut || {
             let mut command = Command::new(&viv);
-            command.args(&exec);
+            command.args(["--data-dir", &data, "exec", "--", "/bin/true"]);
             start(command)
         }),
     ];
     samples.extend(Sample::in_turns(ROUNDS, &mut things)?);
-    // What viv kept for the bench; absent when it kept nothing.
-    let _ = std::fs::remove_dir_all(data);
-    Ok(samples.into())
+    let goals = goals(&samples)?;
+    Ok(Report { samples, goals })
+}
+
+fn goals(samples: &[Sample]) -> Result<Vec<Goal>> {
+    let of = |name: &str| samples.iter().find(|sample| sample.name() == name).with_context(|| format!("no {name}"));
+    let (command, start, life, further) = (of(FORK_EXEC)?, of(TO_EXECVE)?, of(WHOLE_LIFE)?, of(FURTHER)?);
+    let (peer, viv) = (of(BUBBLEWRAP)?.median(), of(VIV)?.median());
+    let ratio = further.median().as_secs_f64() / command.median().as_secs_f64();
+    let within = |what, wanted, time: Duration, limit: f64| {
+        let measured = format!("{} ms", milliseconds(time));
+        Goal { what, wanted, measured, holds: time.as_secs_f64() * 1000.0 <= limit }
+    };
+    Ok(vec![
+        within("a new sandbox to execve, p50", "≤ 3.5 ms", start.median(), 3.5),
+        within("a new sandbox to execve, p90", "≤ 5 ms", start.percentile(90), 5.0),
+        within("a sandbox's whole life, p50", "≤ 5 ms", life.median(), 5.0),
+        Goal {
+            what: "a further command, p50",
+            wanted: "≤ 2 × fork+exec",
+            measured: format!("{ratio:.2} ×"),
+            holds: ratio <= 2.0,
+        },
+        Goal {
+            what: "`viv exec`, p50",
+            wanted: "≤ bubblewrap with limits",
+            measured: format!("{} ms, bubblewrap {} ms", milliseconds(viv), milliseconds(peer)),
+            holds: viv <= peer,
+        },
+    ])
 }
 
 fn start(mut command: Command) -> Result<()> {
@@ -119,12 +111,8 @@ fn from_a_host(program: &std::path::Path) -> Result<Vec<Sample>> {
         number("resident_kib_before"),
         number("resident_kib_after")
     );
-    let steps = [
-        ("host: fork+exec", "fork_exec"),
-        ("host: new sandbox, to execve", "to_execve"),
-        ("host: new sandbox, whole life", "whole_life"),
-        ("host: further command", "further_command"),
-    ];
+    let steps =
+        [(FORK_EXEC, "fork_exec"), (TO_EXECVE, "to_execve"), (WHOLE_LIFE, "whole_life"), (FURTHER, "further_command")];
     steps
         .into_iter()
         .map(|(name, key)| {

@@ -76,15 +76,22 @@ impl Commands {
     }
 }
 
-/// Hands news to those who wait, until the sandbox has ended.
-pub(super) async fn hear(control: UnixStream, jail: Arc<Jail>, commands: Arc<Commands>, tell: watch::Sender<bool>) {
+/// Hands news to those who wait, until the sandbox has ended. Where it is `alone` in this process nobody is kept
+/// waiting meanwhile.
+pub(super) async fn hear(
+    control: UnixStream,
+    jail: Arc<Jail>,
+    alone: bool,
+    commands: Arc<Commands>,
+    tell: watch::Sender<bool>,
+) {
     while let Ok(Some(news)) = control.async_io(Interest::READABLE, || jail.news()).await {
         commands.dispatch(news);
     }
     // The control socket closes when init exits; init's exit ends every process of the namespace, but the
     // last of them may still be on its way out.
     jail.kill();
-    let _ = tokio::task::spawn_blocking(move || jail.wait()).await;
+    let _ = if alone { jail.wait() } else { tokio::task::spawn_blocking(move || jail.wait()).await.unwrap_or(Ok(())) };
     for (_, waiting) in lock(&commands.waiting).drain() {
         let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
     }

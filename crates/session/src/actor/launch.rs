@@ -11,7 +11,7 @@ use store::FileJournal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Actor, Quiet, Ready};
+use super::{Actor, Quiet, Ready, Settling};
 use crate::SessionError;
 use crate::command::Command;
 use crate::doors::Doors;
@@ -35,10 +35,11 @@ impl Actor {
         host: Arc<Host>,
         seat: Arc<Seat>,
         plan: Plan,
-        commands: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<Box<Command>>,
         ready: Ready,
     ) {
-        match Self::make(&host, &seat, plan).await {
+        // Boxed: what is needed to make a session is not kept while it waits.
+        match Box::pin(Self::make(&host, &seat, plan)).await {
             Ok(actor) => {
                 actor.pause();
                 // Whoever asked may have left; the session is there all the same.
@@ -54,10 +55,10 @@ impl Actor {
     }
 
     /// Serves a session that ran before; its agent starts with the next message.
-    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Command>) {
-        let error = match Self::remember(&host, &seat).await {
+    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Box<Command>>) {
+        let error = match Box::pin(Self::remember(&host, &seat)).await {
             Ok(actor) => return actor.run(commands).await,
-            Err(error) => set_aside(&host, &seat, error).await,
+            Err(error) => Box::pin(set_aside(&host, &seat, error)).await,
         };
         seat.depart(match error {
             SessionError::Ended(_) => Departure::Ended,
@@ -70,7 +71,7 @@ impl Actor {
         tracing::warn!(session = %seat.id, %error, "a session cannot go on");
     }
 
-    async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Self, SessionError> {
+    async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Box<Self>, SessionError> {
         let (sandbox, token) = sandbox(host, &plan).await?;
         let entered = host.shelf.enter(plan.entry(host.shelf.owner.id().clone())).await;
         let journal = match entered {
@@ -92,7 +93,7 @@ impl Actor {
         }
     }
 
-    async fn remember(host: &Arc<Host>, seat: &Arc<Seat>) -> Result<Self, SessionError> {
+    async fn remember(host: &Arc<Host>, seat: &Arc<Seat>) -> Result<Box<Self>, SessionError> {
         let (shelf, id) = (host.shelf.clone(), seat.id.clone());
         let read = move || {
             let mut record = shelf.index.get(&id)?;
@@ -117,10 +118,10 @@ impl Actor {
         Ok(actor)
     }
 
-    fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<FileJournal>) -> Self {
+    fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<FileJournal>) -> Box<Self> {
         // The seat is new, so nothing was set before.
         let _ = seat.journal.set(journal.clone());
-        Self {
+        Box::new(Self {
             host,
             seat,
             plan,
@@ -139,7 +140,8 @@ impl Actor {
             woken: false,
             torn: false,
             told_changes: None,
-        }
+            settling: Settling::default(),
+        })
     }
 
     /// Starts the agent again: after a restart of the host, or after it had to be ended.

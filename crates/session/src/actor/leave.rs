@@ -42,7 +42,8 @@ impl Actor {
         self.keep_memory().await;
         let closed = async {
             self.end_agent().await?;
-            self.finish_turn(Input::Terminate, "host_shut_down").await
+            self.finish_turn(Input::Terminate, "host_shut_down").await?;
+            self.settling.settled().await
         };
         if let Err(error) = closed.await {
             tracing::error!(session = %self.plan.id, %error, "cannot close the record; the next start will");
@@ -160,6 +161,7 @@ impl Actor {
 
     async fn end_session(&mut self, ended: SessionEnded) -> Result<(), SessionError> {
         let outcome = ended.reason.into();
+        self.settling.settled().await?;
         self.recorder.daemon(EventBody::SessionEnded(ended))?;
         self.recorder.sync().await?;
         self.forget().await;

@@ -17,7 +17,7 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    pub(super) fn watch(tasks: &TaskTracker, seat: &Arc<Seat>, commands: mpsc::Receiver<Command>) -> Self {
+    pub(super) fn watch(tasks: &TaskTracker, seat: &Arc<Seat>, commands: mpsc::Receiver<Box<Command>>) -> Self {
         let this = Self { asked: CancellationToken::new(), ended: CancellationToken::new() };
         let (seat, asked, ended) = (seat.clone(), this.asked.clone(), this.ended.clone());
         tasks.spawn(async move {
@@ -50,13 +50,13 @@ impl Drop for Stopping {
     }
 }
 
-async fn hear(commands: &mut mpsc::Receiver<Command>, asked: CancellationToken, ended: CancellationToken) {
+async fn hear(commands: &mut mpsc::Receiver<Box<Command>>, asked: CancellationToken, ended: CancellationToken) {
     loop {
         let command = tokio::select! {
             command = commands.recv() => command,
             () = ended.cancelled() => None,
         };
-        match command {
+        match command.map(|command| *command) {
             None => return,
             Some(Command::Close) => asked.cancel(),
             Some(Command::Terminate(reply)) => {

@@ -30,6 +30,9 @@ pub enum SessionIndexError {
     /// The database failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
+    /// What was written may not survive the power.
+    #[error("the index of sessions cannot be brought to the disk")]
+    Disk(#[source] std::io::Error),
     /// Whether an owner lives could not be found out.
     #[error("cannot look at the lock of an owner")]
     Owner(#[source] std::io::Error),
@@ -42,7 +45,7 @@ impl SessionIndexError {
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
             Self::NotFound(_) => Code::SessionNotFound,
             Self::Ambiguous { .. } | Self::Cursor(_) => Code::InvalidRequest,
-            Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => Code::Internal,
+            Self::OwnedByAnother(_) | Self::Database(_) | Self::Disk(_) | Self::Owner(_) => Code::Internal,
         }
     }
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, named_params, p
 use super::name::names;
 use super::record::{Cursor, NewSession, Placed, SessionChange, SessionPage, SessionRecord};
 use super::{SessionIndexError, SessionOutcome};
-use crate::database::{self, Synchronous};
+use crate::database::{self, Synchronous, WriteAheadLog};
 use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
@@ -71,8 +71,12 @@ CREATE INDEX request_age ON request (begun_ms);",
 const AMBIGUOUS_SHOWN: usize = 5;
 
 /// Every session of a data directory. Several processes may have it open.
+///
+/// What is written survives the process at once. Where it must survive the power, too, the disk is waited for after
+/// the write and beside it, so that nobody who only reads waits with it.
 pub struct SessionIndex {
     connection: Mutex<Connection>,
+    log: WriteAheadLog,
     owners: PathBuf,
     clock: Arc<dyn Clock>,
 }
@@ -80,11 +84,19 @@ pub struct SessionIndex {
 impl SessionIndex {
     /// Opens the index of `directory`, or makes it.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionIndexError> {
-        let connection = database::open(&directory.database(), Synchronous::Full, SCHEMA)?;
-        Ok(Self { connection: Mutex::new(connection), owners: directory.owners(), clock })
+        let path = directory.database();
+        let connection = database::open(&path, Synchronous::Normal, SCHEMA)?;
+        let log = WriteAheadLog::of(&path);
+        Ok(Self { connection: Mutex::new(connection), log, owners: directory.owners(), clock })
     }
 
-    /// Enters a session and gives it a name. Of two who create the same id at once, one succeeds.
+    /// Waits until everything written so far survives the power.
+    pub fn settle(&self) -> Result<(), SessionIndexError> {
+        self.log.sync().map_err(SessionIndexError::Disk)
+    }
+
+    /// Enters a session and gives it a name. Of two who create the same id at once, one succeeds. Nobody waits for
+    /// the disk; see [`Self::settle`].
     pub fn create(&self, new: &NewSession) -> Result<SessionRecord, SessionIndexError> {
         let connection = lock(&self.connection);
         for name in names(new.id.as_str()) {
@@ -147,6 +159,13 @@ impl SessionIndex {
 
     /// Changes what `change` names and returns the session as it is then.
     pub fn update(&self, id: &SessionId, change: &SessionChange) -> Result<SessionRecord, SessionIndexError> {
+        let record = self.note(id, change)?;
+        self.settle()?;
+        Ok(record)
+    }
+
+    /// Like [`Self::update`], for what the journal tells again: nobody waits for the disk.
+    pub fn note(&self, id: &SessionId, change: &SessionChange) -> Result<SessionRecord, SessionIndexError> {
         let sql = format!(
             "UPDATE session SET
                 agent_mode = coalesce(:agent_mode, agent_mode),
@@ -180,7 +199,9 @@ impl SessionIndex {
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
         let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL
              WHERE id = ?2 AND deleted_ms IS NULL AND outcome IS NOT NULL";
-        Ok(lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0)
+        let deleted = lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0;
+        self.settle()?;
+        Ok(deleted)
     }
 
     /// Sessions that have not ended although their owner has: killed, or crashed.
@@ -210,8 +231,11 @@ impl SessionIndex {
         );
         let id = &orphan.info.session_id;
         let values = params![owner.as_str(), self.now(), id.as_str(), orphan.owner.as_str(), orphan.epoch];
-        let connection = lock(&self.connection);
-        let row = connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?;
+        let row = {
+            let connection = lock(&self.connection);
+            connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?
+        };
+        self.settle()?;
         row.map(|placed| placed.record).ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
     }
 
