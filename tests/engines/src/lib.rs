@@ -127,6 +127,9 @@ impl Drop for Engine {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.child.wait();
+        for pid in told_of(self.directory.path()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
         // What an engine leaves mounted when it ends.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
@@ -135,6 +138,18 @@ impl Drop for Engine {
             let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
         }
     }
+}
+
+/// Processes that were told of `directory`, which nobody else has: what a container that never came up leaves running.
+fn told_of(directory: &Path) -> Vec<rustix::process::Pid> {
+    let name = directory.to_string_lossy().into_owned();
+    let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = listed.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
+    let told = numbers.filter(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&name)
+    });
+    told.filter_map(rustix::process::Pid::from_raw).collect()
 }
 
 /// The API of the engine behind `socket`.

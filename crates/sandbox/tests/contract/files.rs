@@ -155,10 +155,8 @@ async fn a_directory_is_listed_by_name_with_what_each_is(subject: Subject) {
         listing.entries.iter().map(|entry| (text(entry.name.as_encoded_bytes()), entry.stat.kind)).collect();
     let mut expected =
         vec![("a", FileKind::Link), ("b", FileKind::File), ("c", FileKind::Directory), ("d", FileKind::Special)];
-    if subject.has_own_kernel() {
-        // A pipe of that kernel is no file of the host's.
-        expected.pop();
-    }
+    // A pipe of another kernel is no file of the host's.
+    expected.truncate(if subject.has_own_kernel() { 3 } else { 4 });
     let expected: Vec<_> = expected.into_iter().map(|(name, kind)| (name.to_owned(), kind)).collect();
     assert_eq!(seen, expected);
     assert!(!listing.truncated);
