@@ -137,17 +137,20 @@ impl Drop for Engine {
         for point in ours.into_iter().rev() {
             let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
         }
+        // Directories of images cannot be written, which only root does not mind when they are removed.
+        let _ = Command::new("chmod").args(["-R", "u+w"]).arg(self.directory.path()).status();
     }
 }
 
-/// Processes that were told of `directory`, which nobody else has: what a container that never came up leaves running.
+/// Processes that were told of `directory`, which nobody else has: what a container that never came up leaves running,
+/// and what holds the namespaces of an ordinary user's engine.
 fn told_of(directory: &Path) -> Vec<rustix::process::Pid> {
     let name = directory.to_string_lossy().into_owned();
     let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = listed.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
     let told = numbers.filter(|pid| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(&name)
+        let told = ["cmdline", "environ"].map(|file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default());
+        String::from_utf8_lossy(&told.concat()).contains(&name)
     });
     told.filter_map(rustix::process::Pid::from_raw).collect()
 }
