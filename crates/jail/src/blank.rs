@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::process::{Pid, Signal};
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
@@ -110,9 +111,12 @@ impl Blank {
 fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filters) -> i32 {
     sys::set_signal(libc::SIGCHLD, Disposition::Default);
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // Made in the host itself, this is a copy of it: what it was started with would be in /proc/1/cmdline.
-    if stay == Stay::OneCommand && sys::forget_arguments().is_err() {
-        return 1;
+    if stay == Stay::OneCommand {
+        move_aside();
+        // Made in the host itself, this is a copy of it: what it was started with would be in /proc/1/cmdline.
+        if sys::forget_arguments().is_err() {
+            return 1;
+        }
     }
     let prepared = setup::prepare(go, privileged);
     // Nobody wanted it, or the spawner is gone.
@@ -139,6 +143,18 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filt
         return 1;
     }
     i32::from(init::serve(&control, &house).is_err())
+}
+
+/// Leaves the processor to the host, which works beside us. A new process waits behind its parent until the kernel
+/// next looks how the work lies, and by then a sandbox is made.
+fn move_aside() {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let mut others = allowed;
+    others.unset(sched_getcpu());
+    // Where there is no other it stays, as it does where this is refused.
+    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+        let _ = sched_setaffinity(None, &allowed);
+    }
 }
 
 /// A plan with the host's socket, the cgroups to join and the mounts root has opened.

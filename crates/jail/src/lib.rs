@@ -14,6 +14,7 @@ mod error;
 mod guard;
 mod guest;
 mod host_user;
+mod idle;
 mod init;
 mod jail;
 mod landlock_rules;
@@ -38,6 +39,7 @@ pub use cgroup_watch::CgroupWatch;
 pub use error::{JailError, Step};
 pub use guest::{Door, GuestKernel, GuestOrder, serve_guest};
 pub use host_user::HostUser;
+pub use idle::give_back_what_the_start_needed;
 pub use jail::{Jail, Made, News, Substitutes};
 pub use landlock_rules::landlock_version;
 pub use plan::{

@@ -78,7 +78,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     for tasks in &given.tasks {
         rustix::io::write(tasks, b"0").during(Step::JoinCgroup, "tasks")?;
     }
-    sys::unshare_cgroup().during(Step::CgroupNamespace, "")?;
+    sys::unshare(libc::CLONE_NEWCGROUP).during(Step::CgroupNamespace, "")?;
 
     // Root's spawner opened the sources with the host's rights. Anybody else can clone mounts only in a
     // namespace of their own, which is this one.
@@ -128,7 +128,7 @@ pub(crate) fn become_inside_user(privileged: bool) -> Result<(), Failure> {
 
 /// Gives the calling thread, and it alone, a network with nothing but loopback. Only root can.
 pub fn leave_network() -> io::Result<()> {
-    sys::unshare_network()?;
+    sys::unshare(libc::CLONE_NEWNET)?;
     raise_loopback()
 }
 

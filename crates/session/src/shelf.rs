@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use gateway::BodyStore;
 use protocol::{Event, SessionId};
@@ -25,7 +27,12 @@ pub(crate) struct Shelf {
     /// Hears which journals of this process have grown.
     pub(crate) growth: Arc<Growth>,
     open: Mutex<Journals>,
+    /// Whether the list of sessions is about to be brought to the disk.
+    settling: Arc<AtomicBool>,
 }
+
+/// How long a new session may wait for the disk, beside everything else.
+const SETTLE_AFTER: Duration = Duration::from_millis(50);
 
 /// The journals that somebody in this process has open.
 #[derive(Default)]
@@ -58,7 +65,15 @@ impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = Owner::claim(&directory)?;
-        Ok(Self { directory, clock, index, owner, growth: Arc::default(), open: Mutex::default() })
+        Ok(Self {
+            directory,
+            clock,
+            index,
+            owner,
+            growth: Arc::default(),
+            open: Mutex::default(),
+            settling: Arc::default(),
+        })
     }
 
     /// Seconds since 1970.
@@ -77,13 +92,30 @@ impl Shelf {
     }
 
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
-    pub(crate) async fn enter(self: &Arc<Self>, new: NewSession) -> Result<Arc<FileJournal>, SessionError> {
-        let this = self.clone();
-        blocking(move || {
-            let record = this.index.create(&new)?;
-            Ok(this.journal(&record.info.session_id)?.0)
-        })
-        .await
+    ///
+    /// It goes into the page cache, which takes less than to wake another thread for it, and soon to the disk.
+    pub(crate) fn enter(&self, new: &NewSession) -> Result<Arc<FileJournal>, SessionError> {
+        let record = self.index.create(new)?;
+        self.settle_soon();
+        Ok(self.journal(&record.info.session_id)?.0)
+    }
+
+    /// Brings the list of sessions to the disk, once for all that were entered meanwhile.
+    fn settle_soon(&self) {
+        if self.settling.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Holds nothing of the sessions: whoever closes them waits for none of this.
+        let (settle, settling) = (self.index.settler(), self.settling.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(SETTLE_AFTER).await;
+            // Who enters from here on asks again.
+            settling.store(false, Ordering::SeqCst);
+            let settled = blocking(move || Ok(settle()?)).await;
+            if let Err(error) = settled {
+                tracing::error!(%error, "sessions made just now may not survive the power");
+            }
+        });
     }
 
     /// The journal of `id`, and how many torn bytes were cut if this opened it.

@@ -73,7 +73,7 @@ impl Actor {
 
     async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Box<Self>, SessionError> {
         let (sandbox, token) = sandbox(host, &plan).await?;
-        let entered = host.shelf.enter(plan.entry(host.shelf.owner.id().clone())).await;
+        let entered = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()));
         let journal = match entered {
             Ok(journal) => journal,
             Err(error) => {

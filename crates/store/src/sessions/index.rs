@@ -76,7 +76,7 @@ const AMBIGUOUS_SHOWN: usize = 5;
 /// the write and beside it, so that nobody who only reads waits with it.
 pub struct SessionIndex {
     connection: Mutex<Connection>,
-    log: WriteAheadLog,
+    log: Arc<WriteAheadLog>,
     owners: PathBuf,
     clock: Arc<dyn Clock>,
 }
@@ -86,13 +86,19 @@ impl SessionIndex {
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionIndexError> {
         let path = directory.database();
         let connection = database::open(&path, Synchronous::Normal, SCHEMA)?;
-        let log = WriteAheadLog::of(&path);
+        let log = Arc::new(WriteAheadLog::of(&path));
         Ok(Self { connection: Mutex::new(connection), log, owners: directory.owners(), clock })
     }
 
     /// Waits until everything written so far survives the power.
     pub fn settle(&self) -> Result<(), SessionIndexError> {
-        self.log.sync().map_err(SessionIndexError::Disk)
+        self.settler()()
+    }
+
+    /// What does so later, and keeps nothing else open.
+    pub fn settler(&self) -> impl Fn() -> Result<(), SessionIndexError> + Send + use<> {
+        let log = self.log.clone();
+        move || log.sync().map_err(SessionIndexError::Disk)
     }
 
     /// Enters a session and gives it a name. Of two who create the same id at once, one succeeds. Nobody waits for

@@ -97,6 +97,11 @@ impl Groups {
         }
         Ok(groups)
     }
+
+    /// What is written to by who joins; in version 1 the one that waits for nothing.
+    fn entrance(&self) -> &'static str {
+        if self.0.len() == 1 { "cgroup.procs" } else { "tasks" }
+    }
 }
 
 impl Drop for Groups {
@@ -112,8 +117,8 @@ impl Drop for Groups {
 pub(super) fn limited(start: impl FnOnce(Command) -> Result<()>) -> Result<()> {
     let groups = Groups::make()?;
     let mut command = Command::new("sh");
-    command.args(["-c", r#"for group in $GROUPS_TO_JOIN; do echo 0 > "$group/cgroup.procs"; done; exec bwrap "$@""#]);
+    command.args(["-c", r#"for group in $GROUPS_TO_JOIN; do echo 0 > "$group/$JOIN_BY"; done; exec bwrap "$@""#]);
     let directories: Vec<String> = groups.0.iter().map(|directory| directory.display().to_string()).collect();
-    command.env("GROUPS_TO_JOIN", directories.join(" ")).arg("sh").args(BUBBLEWRAP);
+    command.env("GROUPS_TO_JOIN", directories.join(" ")).env("JOIN_BY", groups.entrance()).arg("sh").args(BUBBLEWRAP);
     start(command)
 }

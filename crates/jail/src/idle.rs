@@ -1,0 +1,50 @@
+//! What a server that waits need not hold.
+
+use std::io;
+use std::ops::Range;
+
+use crate::sys;
+
+/// Gives back what only the start needed: memory that was freed and kept, and code that has run and will hardly run
+/// again. The code stays in the page cache and comes back from there, page by page, where it does.
+pub fn give_back_what_the_start_needed() -> io::Result<()> {
+    sys::trim_allocator();
+    let program = std::fs::read_link("/proc/self/exe")?;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    for range in code_of(&maps, &program.to_string_lossy()) {
+        sys::forget_code(range)?;
+    }
+    Ok(())
+}
+
+/// Where the code of `program` lies. What else it maps was written to when it was loaded.
+fn code_of<'m>(maps: &'m str, program: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
+    maps.lines().filter_map(move |line| {
+        let (range, rest) = line.split_once(' ')?;
+        if !rest.starts_with("r-xp ") || !rest.ends_with(program) {
+            return None;
+        }
+        let (start, end) = range.split_once('-')?;
+        Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_of_the_program_is_found() {
+        let maps = "1000-2000 r--p 00000000 fe:00 1 /bin/viv\n\
+                    2000-5000 r-xp 00001000 fe:00 1 /bin/viv\n\
+                    5000-6000 rw-p 00004000 fe:00 1 /bin/viv\n\
+                    7000-8000 r-xp 00000000 fe:00 2 /lib/libc.so.6\n";
+        assert!(code_of(maps, "/bin/viv").eq(std::iter::once(0x2000..0x5000)));
+    }
+
+    #[test]
+    fn a_program_goes_on_without_its_pages() {
+        give_back_what_the_start_needed().unwrap();
+        assert_eq!(format!("{:?}", [1, 2]), "[1, 2]");
+    }
+}
