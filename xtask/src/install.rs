@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{identity, venv, workspace};
+use crate::{gvisor, identity, venv, workspace};
 
 /// A Debian package, and why we need it.
 pub(crate) struct Package {
@@ -26,6 +26,7 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "openssl", reason: "speaks to a host whose TLS is opened, from inside" },
     Package { name: "podman", reason: "the sandbox tests start an engine of it too" },
     Package { name: "runc", reason: "runs the containers of both on a machine with either version of cgroups" },
+    Package { name: "runsc", reason: "gVisor: a runtime of Docker in the sandbox tests" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];
@@ -36,6 +37,7 @@ pub(crate) const AGENTS: &[Package] = &[Package { name: "npm", reason: "real age
 /// Installs everything that `cargo xtask test` uses.
 pub(crate) fn run_all() -> Result<()> {
     run(TESTS)?;
+    gvisor::install(&private_cache("gvisor")?)?;
     venv::install()
 }
 
@@ -128,6 +130,13 @@ fn apt(action: &[&str], archives: &Path, packages: &[&str]) -> Result<bool> {
     command.args(action).args(packages).env("DEBIAN_FRONTEND", "noninteractive");
     let status = command.status().context("cannot run apt-get: this needs Debian or Ubuntu, and root or sudo")?;
     Ok(status.success())
+}
+
+/// A folder of the cache, made.
+fn private_cache(name: &str) -> Result<PathBuf> {
+    let folder = cache_folder(&format!("{name}-{}", system()?))?;
+    std::fs::create_dir_all(&folder).context("cannot make the cache folder")?;
+    Ok(folder)
 }
 
 /// The folder of the user's cache for what is good for `key` only.

@@ -9,6 +9,7 @@ mod checks;
 mod command;
 mod family;
 mod fuzz;
+mod gvisor;
 mod identity;
 mod install;
 mod load;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{During, Failure, Step};
 use crate::host_user::HostUser;
 use crate::init::{self, HouseRules, InitReport, Stay};
+use crate::mark::Mark;
 use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
 use crate::seccomp::Filters;
 use crate::setup::{self, Finished, Given};
@@ -121,7 +122,7 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filt
     // Nobody wanted it, or the spawner is gone.
     let Ok(Some((plan, control, tasks, sources))) = wait_for_plan(&door) else { return 0 };
     drop(door);
-    let house = HouseRules { limits: plan.process, stay, filters };
+    let house = HouseRules { limits: plan.process, stay, filters, mark: Mark::OfTheHost };
     let given = Given { sources, tasks, filters };
     let finished = match prepared.and_then(|prepared| setup::finish(prepared, &plan, given)) {
         Ok(finished) => finished,

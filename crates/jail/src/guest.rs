@@ -4,10 +4,13 @@
 //! init calls the host over the one socket that is mounted, passes the listeners and the workspace out, puts itself
 //! under the same filters of system calls, and starts commands until the host lets go.
 //!
+//! Where the sandbox has a kernel of its own, which lets no descriptor out, the init carries instead: the ports to
+//! sockets beside its own (`relay`), terminals through pipes (`console`).
+//!
 //! Not here: anything an engine does, and any step that needs a capability.
 
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -19,18 +22,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Failure, Step};
 use crate::init::{self, HouseRules, InitReport, Stay};
-use crate::plan::{EGRESS_PORT, MODEL_PORT, NAMES_PORT, ProcessLimits, WORKSPACE};
+use crate::mark::Mark;
+use crate::plan::{EGRESS_PORT, MODEL_PORT, ProcessLimits, WORKSPACE};
 use crate::seccomp::Filters;
-use crate::setup::{listen, name_sockets, silence_standard_streams};
-use crate::{sys, wire};
+use crate::setup::silence_standard_streams;
+use crate::{relay, sys, wire};
+
+/// Whose kernel answers the calls of commands inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GuestKernel {
+    /// The host's, as in most containers.
+    Host,
+    /// One of the sandbox's own, such as gVisor: descriptors come in, but none goes out.
+    Own,
+}
 
 /// What the init is told when it has called.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GuestOrder {
+    /// Whose kernel it will find.
+    pub kernel: GuestKernel,
     /// Limits of each process.
     pub process: ProcessLimits,
-    /// Whether names are asked for inside.
-    pub names: bool,
 }
 
 /// Where the init of one sandbox calls: once, and nobody after it.
@@ -40,19 +53,33 @@ pub struct Door;
 impl Door {
     /// The name of the socket in its directory.
     pub const SOCKET: &str = "control";
+    /// The name of the socket to which the port of models is carried, where it cannot be passed out.
+    pub const MODELS: &str = "models";
+    /// The same, of everything else that is allowed.
+    pub const EGRESS: &str = "egress";
 
-    /// Opens a door in `directory`, which holds nothing else and is all of it that is mounted. It does not block,
-    /// and keeps the borders of messages: what is accepted is for [`crate::Jail::adopt`].
+    /// Opens a door in `directory`, which holds nothing but sockets and is all of it that is mounted. It does not
+    /// block, and keeps the borders of messages: what is accepted is for [`crate::Jail::adopt`].
     pub fn open(directory: &Path) -> io::Result<UnixListener> {
+        Self::listen(directory, Self::SOCKET, SocketType::SEQPACKET, 1)
+    }
+
+    /// Opens the sockets beside it to which the two ports are carried: models, then everything else.
+    pub fn open_ways(directory: &Path) -> io::Result<[UnixListener; 2]> {
+        let open = |name| Self::listen(directory, name, SocketType::STREAM, 1024);
+        Ok([open(Self::MODELS)?, open(Self::EGRESS)?])
+    }
+
+    fn listen(directory: &Path, name: &str, kind: SocketType, backlog: i32) -> io::Result<UnixListener> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
         // By descriptor: the name of a socket may have a hundred letters, that of a directory many more.
         let held = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let path = format!("/proc/self/fd/{}/{}", held.as_raw_fd(), Self::SOCKET);
+        let path = format!("/proc/self/fd/{}/{}", held.as_raw_fd(), name);
         rustix::net::bind(&listener, &SocketAddrUnix::new(path.as_str())?)?;
         // Who may come here is who the directory is mounted for: the user inside is nobody's owner.
-        rustix::fs::chmodat(&held, Self::SOCKET, Mode::from_raw_mode(0o666), AtFlags::empty())?;
-        rustix::net::listen(&listener, 1)?;
+        rustix::fs::chmodat(&held, name, Mode::from_raw_mode(0o666), AtFlags::empty())?;
+        rustix::net::listen(&listener, backlog)?;
         Ok(listener.into())
     }
 }
@@ -61,26 +88,44 @@ impl Door {
 pub fn serve_guest(socket: &Path) -> i32 {
     let Ok(control) = call(socket) else { return 1 };
     let Ok(Some((order, _))) = wire::receive::<GuestOrder>(&control) else { return 1 };
-    let filters = Filters::compile();
-    let opened = match prepare(&filters, order.names) {
-        Ok(opened) => opened,
-        Err(failure) => {
-            let _ = wire::send(&control, &InitReport::Failed(failure), &[]);
-            return 1;
-        }
+    let mark = if order.kernel == GuestKernel::Own { Mark::OfAnother } else { Mark::OfTheHost };
+    let filters = Filters::compile(mark);
+    let prepared = match order.kernel {
+        GuestKernel::Host => pass_out(&control, &filters),
+        GuestKernel::Own => carry_out(&control, &filters, socket),
     };
-    let mut fds =
-        vec![opened.models.as_fd(), opened.egress.as_fd(), opened.workspace.as_fd(), opened.terminals.as_fd()];
-    fds.extend(opened.names.iter().flat_map(|(streams, datagrams)| [streams.as_fd(), datagrams.as_fd()]));
-    if wire::send(&control, &InitReport::Ready, &fds).is_err() {
+    if let Err(failure) = prepared {
+        let _ = wire::send(&control, &InitReport::Failed(failure), &[]);
         return 1;
     }
-    drop(opened);
-    if sys::close_all_but(control.as_fd()).is_err() {
-        return 1;
-    }
-    let house = HouseRules { limits: order.process, stay: Stay::UntilLetGo, filters: &filters };
+    let house = HouseRules { limits: order.process, stay: Stay::UntilLetGo, filters: &filters, mark };
     i32::from(init::serve(&control, &house).is_err())
+}
+
+/// Opens what the host is to have, and passes it out.
+fn pass_out(control: &OwnedFd, filters: &Filters) -> Result<(), Failure> {
+    let listen = |port| TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    let place = |path: &str| open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
+    let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
+    let workspace = place(WORKSPACE).during(Step::MountWorkspace, WORKSPACE)?;
+    let terminals = place("/dev/pts").during(Step::MountDevices, "pts")?;
+    close_in(filters)?;
+    let fds = [models.as_fd(), egress.as_fd(), workspace.as_fd(), terminals.as_fd()];
+    wire::send(control, &InitReport::Ready, &fds).during(Step::Report, "descriptors")?;
+    drop((models, egress, workspace, terminals));
+    sys::close_all_but(control.as_fd()).during(Step::Report, "other descriptors")
+}
+
+/// Nothing can be passed out: what comes to the ports is carried to the sockets beside `socket`.
+fn carry_out(control: &OwnedFd, filters: &Filters, socket: &Path) -> Result<(), Failure> {
+    sys::close_all_but(control.as_fd()).during(Step::Report, "other descriptors")?;
+    close_in(filters)?;
+    // Children are told of to the one thread that starts them.
+    sys::block_signals(true);
+    let door = socket.parent().unwrap_or(socket);
+    relay::start(door).during(Step::BindListeners, MODEL_PORT)?;
+    wire::send(control, &InitReport::Ready, &[]).during(Step::Report, "ready")
 }
 
 fn call(socket: &Path) -> io::Result<OwnedFd> {
@@ -89,31 +134,13 @@ fn call(socket: &Path) -> io::Result<OwnedFd> {
     Ok(control)
 }
 
-/// What goes out to the host.
-struct Opened {
-    models: TcpListener,
-    egress: TcpListener,
-    names: Option<(TcpListener, UdpSocket)>,
-    workspace: OwnedFd,
-    terminals: OwnedFd,
-}
-
-fn prepare(filters: &Filters, names: bool) -> Result<Opened, Failure> {
-    let place = |path: &str| open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let opened = Opened {
-        models: listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?,
-        egress: listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?,
-        // Engines let every user inside bind a low port; one that does not cannot have this.
-        names: names.then(name_sockets).transpose().during(Step::BindListeners, NAMES_PORT)?,
-        workspace: place(WORKSPACE).during(Step::MountWorkspace, WORKSPACE)?,
-        terminals: place("/dev/pts").during(Step::MountDevices, "pts")?,
-    };
+/// What everything inside is under from here on.
+fn close_in(filters: &Filters) -> Result<(), Failure> {
     silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
     // One and not zero: a host's handler of core dumps is given those of zero too, and runs as the host's root.
     sys::lower_limit(Resource::Core, 1).during(Step::DropCapabilities, "core dumps")?;
     // The host looks whether everything is as planned. Init hides itself before the first command runs.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(Step::Report, "dumpable")?;
     rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
-    filters.install().during(Step::Seccomp, "")?;
-    Ok(opened)
+    filters.install().during(Step::Seccomp, "")
 }

@@ -13,6 +13,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{DumpableBehavior, Pid, Resource, Signal};
 use serde::{Deserialize, Serialize};
 
+use crate::console::{Console, ConsoleEnd};
+use crate::mark::Mark;
 use crate::plan::{ExecPlan, ProcessLimits};
 use crate::seccomp::Filters;
 use crate::sys::{self, Left, Reaped, StringList};
@@ -27,6 +29,13 @@ pub(crate) enum InitRequest {
     Kill {
         /// The command.
         exec: u64,
+    },
+    /// The window of a command's terminal has another size.
+    Resize {
+        /// The command.
+        exec: u64,
+        /// Rows and columns.
+        window: (u16, u16),
     },
 }
 
@@ -62,12 +71,23 @@ pub(crate) struct HouseRules<'a> {
     pub(crate) limits: ProcessLimits,
     /// Beside those init itself is under.
     pub(crate) filters: &'a Filters,
+    /// How the processes of a command are told from others.
+    pub(crate) mark: Mark,
+}
+
+/// What runs here.
+#[derive(Default)]
+struct Running {
+    /// Commands, by the number of their process.
+    commands: HashMap<i32, u64>,
+    /// The ends of terminals that stay with us.
+    consoles: HashMap<u64, ConsoleEnd>,
 }
 
 /// Serves `control` until it closes.
 pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()> {
     let children = sys::child_signal_fd()?;
-    let mut running: HashMap<i32, u64> = HashMap::new();
+    let mut running = Running::default();
     loop {
         let mut ready = [PollFd::new(control, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
         match poll(&mut ready, None) {
@@ -88,12 +108,19 @@ pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()>
                 None => return Ok(()),
                 Some((InitRequest::Exec(plan), fds)) => {
                     hide()?;
-                    start(control, &plan, &fds, house, &mut running)?;
+                    start(control, &plan, fds, house, &mut running)?;
                 }
                 Some((InitRequest::Kill { exec }, _)) => {
                     // What an ended command left behind may stay; it is not what is to be ended now.
-                    if running.values().any(|id| *id == exec) {
-                        end_all(exec);
+                    if running.commands.values().any(|id| *id == exec) {
+                        end_all(house.mark, exec);
+                    }
+                }
+                Some((InitRequest::Resize { exec, window }, _)) => {
+                    if let Some(console) = running.consoles.get(&exec) {
+                        // A terminal that is gone has no size.
+                        let _ = console.resize(window);
+                        signal_all(house.mark, exec, Signal::WINCH);
                     }
                 }
             }
@@ -113,11 +140,12 @@ fn drain(signals: &OwnedFd) {
 }
 
 /// Reaps everything that ended, orphans too, and reports the commands among it; says what is left to reap.
-fn report_ended(control: &OwnedFd, running: &mut HashMap<i32, u64>) -> io::Result<Left> {
+fn report_ended(control: &OwnedFd, running: &mut Running) -> io::Result<Left> {
     loop {
         match sys::reap()? {
             Reaped::One(ended) => {
-                if let Some(exec) = running.remove(&ended.pid) {
+                if let Some(exec) = running.commands.remove(&ended.pid) {
+                    running.consoles.remove(&exec);
                     let (code, signal) = (ended.code, ended.signal);
                     let (cpu_micros, peak_rss_bytes) = (ended.cpu_micros, ended.peak_rss_bytes);
                     wire::send(control, &InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, &[])?;
@@ -131,23 +159,40 @@ fn report_ended(control: &OwnedFd, running: &mut HashMap<i32, u64>) -> io::Resul
 fn start(
     control: &OwnedFd,
     plan: &ExecPlan,
-    fds: &[OwnedFd],
+    fds: Vec<OwnedFd>,
     house: &HouseRules<'_>,
-    running: &mut HashMap<i32, u64>,
+    running: &mut Running,
 ) -> io::Result<()> {
-    let started = Program::look_up(plan).and_then(|program| {
-        sys::start_borrowing_memory(&mut || match prepare(plan, fds, house) {
+    let started = streams(plan, fds).and_then(|(streams, console)| {
+        let program = Program::look_up(plan)?;
+        let pid = sys::start_borrowing_memory(&mut || match prepare(plan, &streams, house) {
             Err(error) => error,
             Ok(()) => program.become_it(),
-        })
+        })?;
+        // Now the command alone has what it was given: its end is the end of its output.
+        drop(streams);
+        Ok((pid, console.map(|(console, typed, shown)| console.connect(typed, shown)).transpose()?))
     });
     match started {
         Err(error) => not_started(control, plan.exec, &error),
-        Ok(pid) => {
-            running.insert(pid.as_raw_nonzero().get(), plan.exec);
+        Ok((pid, console)) => {
+            running.commands.insert(pid.as_raw_nonzero().get(), plan.exec);
+            running.consoles.extend(console.map(|console| (plan.exec, console)));
             wire::send(control, &InitReport::Started { exec: plan.exec }, &[])
         }
     }
+}
+
+/// A terminal, and the pipes behind it.
+type Wired = (Console, OwnedFd, OwnedFd);
+
+/// What a command is given: what came with it, or a terminal made here with that behind it.
+fn streams(plan: &ExecPlan, fds: Vec<OwnedFd>) -> io::Result<([OwnedFd; 3], Option<Wired>)> {
+    let given = <[OwnedFd; 3]>::try_from(fds).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let Some(window) = plan.window else { return Ok((given, None)) };
+    let console = Console::open(window)?;
+    let [typed, shown, _] = given;
+    Ok((console.streams()?, Some((console, typed, shown))))
 }
 
 fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()> {
@@ -156,9 +201,9 @@ fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()
 }
 
 /// What the child does before it is the command. It borrows init's memory: nothing is allocated to stay.
-fn prepare(plan: &ExecPlan, fds: &[OwnedFd], house: &HouseRules<'_>) -> io::Result<()> {
+fn prepare(plan: &ExecPlan, streams: &[OwnedFd; 3], house: &HouseRules<'_>) -> io::Result<()> {
     let limits = house.limits;
-    let [stdin, stdout, stderr] = fds else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
+    let [stdin, stdout, stderr] = streams;
     rustix::process::setsid()?;
     if plan.terminal {
         sys::set_controlling_terminal(stdin.as_fd())?;
@@ -167,7 +212,7 @@ fn prepare(plan: &ExecPlan, fds: &[OwnedFd], house: &HouseRules<'_>) -> io::Resu
     rustix::stdio::dup2_stdout(stdout)?;
     rustix::stdio::dup2_stderr(stderr)?;
     sys::close_on_exec_from(3)?;
-    sys::lower_limit(Resource::Rttime, mark(plan.exec))?;
+    sys::lower_limit(house.mark.resource(), house.mark.value(plan.exec))?;
     sys::lower_limit(Resource::Nofile, limits.nofile)?;
     if let Some(bytes) = limits.data_bytes {
         sys::lower_limit(Resource::Data, bytes)?;
@@ -226,26 +271,20 @@ impl Program {
 ///
 /// A daemon has no parent of the command, no group and no session, but it carries the command's mark. Who
 /// forks faster than this kills runs into the limit of processes: nobody reaps them meanwhile.
-fn end_all(exec: u64) {
+fn end_all(mark: Mark, exec: u64) {
     const PATIENCE: Duration = Duration::from_secs(2);
-    let (mark, begun) = (mark(exec).to_string(), Instant::now());
-    loop {
-        let marked: Vec<Pid> = living().filter(|pid| carries(*pid, &mark)).collect();
-        if marked.is_empty() || begun.elapsed() > PATIENCE {
-            return;
-        }
-        for pid in marked {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
-    }
+    let begun = Instant::now();
+    while signal_all(mark, exec, Signal::KILL) > 0 && begun.elapsed() < PATIENCE {}
 }
 
-/// A hard limit nobody uses, here or in programs: the time a real-time process may run. It goes from parent
-/// to child, cannot be raised again, and the filter lets nobody lower it: whose descendant one is.
-fn mark(exec: u64) -> u64 {
-    const FIRST: u64 = 1 << 40;
-    let limit = rustix::process::getrlimit(Resource::Rttime).maximum.unwrap_or(FIRST);
-    limit.saturating_sub(exec + 1)
+/// Sends a signal to every process of a command; how many there were.
+fn signal_all(mark: Mark, exec: u64, signal: Signal) -> usize {
+    let value = mark.value(exec);
+    let marked: Vec<Pid> = living().filter(|pid| mark.is_on(*pid, value)).collect();
+    for pid in &marked {
+        let _ = rustix::process::kill_process(*pid, signal);
+    }
+    marked.len()
 }
 
 /// Processes of this PID namespace that have not ended, this one aside.
@@ -256,10 +295,4 @@ fn living() -> impl Iterator<Item = Pid> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
     })
-}
-
-fn carries(pid: Pid, mark: &str) -> bool {
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"));
-    line.is_some_and(|line| line.split_whitespace().nth(1) == Some(mark))
 }

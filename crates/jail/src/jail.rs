@@ -39,10 +39,23 @@ pub struct Made {
     pub names: Option<(TcpListener, UdpSocket)>,
     /// The workspace as it is seen inside; as long as it is held its mounts stay.
     pub workspace: OwnedFd,
-    /// Its own instance of devpts, to make terminals in.
-    pub terminals: OwnedFd,
+    /// Its own instance of devpts, to make terminals in; where there is none they are made inside.
+    pub terminals: Option<OwnedFd>,
     /// The directory that holds the changes of an overlay workspace; it outlives the sandbox.
     pub upper: Option<OwnedFd>,
+}
+
+/// What stands in for what a sandbox with a kernel of its own cannot pass out.
+#[derive(Debug)]
+pub struct Substitutes {
+    /// The process that is its kernel: everything inside ends with it.
+    pub kernel: i32,
+    /// Where the port of models is carried to.
+    pub models: TcpListener,
+    /// The same, of everything else.
+    pub egress: TcpListener,
+    /// The workspace, as it is mounted from outside.
+    pub workspace: OwnedFd,
 }
 
 /// News of a command.
@@ -108,6 +121,23 @@ impl Jail {
         Ok(made)
     }
 
+    /// The same, of a sandbox with a kernel of its own.
+    pub fn adopt_apart(control: OwnedFd, order: &GuestOrder, stand_in: Substitutes) -> Result<Made, JailError> {
+        let gone = |error: rustix::io::Errno| JailError::Spawner("hear", error.into());
+        let kernel = rustix::process::Pid::from_raw(stand_in.kernel).ok_or(JailError::Ended)?;
+        let pidfd = rustix::process::pidfd_open(kernel, PidfdFlags::empty()).map_err(gone)?;
+        wire::send(&control, order, &[]).map_err(|_| JailError::Ended)?;
+        let jail = Self { control, pidfd, pid: stand_in.kernel };
+        match wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))? {
+            Some((InitReport::Ready, _)) => {}
+            Some((InitReport::Failed(failure), _)) => return Err(failure.into()),
+            _ => return Err(JailError::Ended),
+        }
+        verify::check_kernel(jail.pid).map_err(JailError::NotAsPlanned)?;
+        let Substitutes { models, egress, workspace, .. } = stand_in;
+        Ok(Made { jail, models, egress, workspace, terminals: None, upper: None })
+    }
+
     /// Waits for the end of the set-up.
     fn made(self) -> Result<Made, JailError> {
         let jail = self;
@@ -119,7 +149,7 @@ impl Jail {
                 let names = names.and_then(|fds| <[OwnedFd; 2]>::try_from(fds).ok());
                 let names = names.map(|[streams, datagrams]| (streams.into(), datagrams.into()));
                 let upper = (fds.len() == 5).then(|| fds.remove(4));
-                let terminals = fds.remove(3);
+                let terminals = Some(fds.remove(3));
                 let workspace = fds.remove(2);
                 let egress = TcpListener::from(fds.remove(1));
                 let models = TcpListener::from(fds.remove(0));
@@ -148,6 +178,11 @@ impl Jail {
     /// Ends a command and everything that descends from it.
     pub fn kill_exec(&self, exec: u64) -> Result<(), JailError> {
         wire::send(&self.control, &InitRequest::Kill { exec }, &[]).map_err(|_| JailError::Ended)
+    }
+
+    /// Says that the window of a terminal that was made inside has another size.
+    pub fn resize(&self, exec: u64, window: (u16, u16)) -> Result<(), JailError> {
+        wire::send(&self.control, &InitRequest::Resize { exec, window }, &[]).map_err(|_| JailError::Ended)
     }
 
     /// The next news; `None` when the sandbox has ended. Blocks, until [`Jail::control`] was called.

@@ -9,6 +9,7 @@ mod blank;
 mod bpf;
 mod cgroup;
 mod cgroup_watch;
+mod console;
 mod error;
 mod guard;
 mod guest;
@@ -18,9 +19,11 @@ mod init;
 mod jail;
 mod landlock_rules;
 mod layering;
+mod mark;
 mod mask;
 mod plan;
 mod probe;
+mod relay;
 mod root;
 mod seccomp;
 mod setup;
@@ -34,15 +37,16 @@ mod wire;
 pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter, start_time};
 pub use cgroup_watch::CgroupWatch;
 pub use error::{JailError, Step};
-pub use guest::{Door, GuestOrder, serve_guest};
+pub use guest::{Door, GuestKernel, GuestOrder, serve_guest};
 pub use host_user::HostUser;
 pub use idle::give_back_what_the_start_needed;
-pub use jail::{Jail, Made, News};
+pub use jail::{Jail, Made, News, Substitutes};
 pub use landlock_rules::landlock_version;
 pub use plan::{
     Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, NAMES_PORT, Plan, ProcessLimits, WORKSPACE,
     WorkspacePlan,
 };
 pub use probe::{Probe, probe_kernel, probe_limits};
+pub use setup::leave_network;
 pub use spawner::{Spawner, serve_spawner};
 pub use stage::{Stage, StagedMount};

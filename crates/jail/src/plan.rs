@@ -128,4 +128,6 @@ pub struct ExecPlan {
     pub workdir: String,
     /// Whether stdin is a terminal that becomes the controlling one.
     pub terminal: bool,
+    /// Rows and columns of a terminal that is to be made inside; its other end are the pipes that go with this.
+    pub window: Option<(u16, u16)>,
 }

@@ -126,7 +126,7 @@ fn idmap() -> io::Result<String> {
 fn seccomp() -> io::Result<String> {
     in_child(0, || {
         rustix::thread::set_no_new_privs(true)?;
-        Filters::compile().install()?;
+        Filters::compile(crate::mark::Mark::OfTheHost).install()?;
         match rustix::fs::openat2(
             rustix::fs::CWD,
             Path::new("/"),

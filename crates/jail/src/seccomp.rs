@@ -7,6 +7,7 @@
 use std::io;
 
 use crate::bpf::{Condition, Instruction, Rule, Rules, Verdict, assemble};
+use crate::mark::Mark;
 use crate::sys;
 
 /// Refused with EPERM whatever the arguments.
@@ -108,10 +109,15 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Compiles them; once a process.
-    pub(crate) fn compile() -> Self {
+    /// Compiles them; once a process. Commands carry `mark`.
+    pub(crate) fn compile(mark: Mark) -> Self {
         let compile = |rules: &Rules| assemble(ARCHITECTURE, rules, MISSING);
-        Self { all: compile(&rules()), commands: compile(&mark_limits()) }
+        let mut all = rules();
+        if mark == Mark::OfAnother {
+            // Some kernels that stand in for Linux know no such flag, and fail; programs do without the call.
+            add(&mut all, libc::SYS_statx, MISSING, [Condition::has(2, libc::AT_NO_AUTOMOUNT.cast_unsigned())]);
+        }
+        Self { all: compile(&all), commands: compile(&mark_limits(mark)) }
     }
 
     /// Installs them for this process and everything it starts. There is no way back.
@@ -143,8 +149,6 @@ pub(crate) fn rules() -> Rules {
     for call in [libc::SYS_clone3, libc::SYS_openat2] {
         add(&mut rules, call, MISSING, []);
     }
-    // Limits of other processes, init's among them.
-    add(&mut rules, libc::SYS_prlimit64, REFUSE, [Condition::is_not(0, 0)]);
     // Changing the limit of core dumps is told to have worked and does nothing: programs that forbid theirs
     // insist on it, and any other value than ours would hand their dumps to the host.
     changes_of_limit(&mut rules, libc::RLIMIT_CORE, PRETEND);
@@ -159,10 +163,11 @@ fn add<const N: usize>(rules: &mut Rules, call: i64, verdict: Verdict, condition
     rules.entry(number).or_default().push(Rule { conditions: conditions.into(), verdict });
 }
 
-/// The limit that says which command a process is of.
-fn mark_limits() -> Rules {
+/// The limit that says which command a process is of, and those of other processes, init's among them.
+fn mark_limits(mark: Mark) -> Rules {
     let mut rules = Rules::new();
-    changes_of_limit(&mut rules, libc::RLIMIT_RTTIME, REFUSE);
+    changes_of_limit(&mut rules, mark.number(), REFUSE);
+    add(&mut rules, libc::SYS_prlimit64, REFUSE, [Condition::is_not(0, 0)]);
     rules
 }
 

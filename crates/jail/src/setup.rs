@@ -80,7 +80,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     for tasks in &given.tasks {
         rustix::io::write(tasks, b"0").during(Step::JoinCgroup, "tasks")?;
     }
-    sys::unshare_cgroup().during(Step::CgroupNamespace, "")?;
+    sys::unshare(libc::CLONE_NEWCGROUP).during(Step::CgroupNamespace, "")?;
 
     // Root's spawner opened the sources with the host's rights. Anybody else can clone mounts only in a
     // namespace of their own, which is this one.
@@ -128,6 +128,12 @@ pub(crate) fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(Step::BecomeInsideUser, "dumpable")?;
     // It has also cleared the signal that ends us with the spawner.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).during(Step::BecomeInsideUser, "death signal")
+}
+
+/// Gives the calling thread, and it alone, a network with nothing but loopback. Only root can.
+pub fn leave_network() -> io::Result<()> {
+    sys::unshare(libc::CLONE_NEWNET)?;
+    raise_loopback()
 }
 
 fn raise_loopback() -> io::Result<()> {

@@ -19,6 +19,7 @@ use crate::blank::{Blank, write_proc};
 use crate::error::{Failure, JailError, Step};
 use crate::host_user::HostUser;
 use crate::init::Stay;
+use crate::mark::Mark;
 use crate::plan::Plan;
 use crate::seccomp::Filters;
 use crate::setup;
@@ -223,7 +224,7 @@ impl Workshop {
         let ids = HostUser::of_our_sandboxes();
         let mounts = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let owners = OwnerMaps { ids, known: HashMap::new() };
-        Ok(Self { stay, filters: Filters::compile(), ids, owners, spare: None, mounts })
+        Ok(Self { stay, filters: Filters::compile(Mark::OfTheHost), ids, owners, spare: None, mounts })
     }
 
     fn answer(&mut self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), Failure> {

@@ -115,15 +115,13 @@ pub(crate) fn install_filter(program: &[Instruction]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
     // SAFETY: `program` names as many instructions as it says, each laid out as the kernel's; it copies them.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) })?;
-    Ok(())
+    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) }).map(drop)
 }
 
-/// Moves this process into a new cgroup namespace, rooted at the cgroup it is in.
-pub(crate) fn unshare_cgroup() -> io::Result<()> {
-    // SAFETY: the flag changes what /proc shows, no memory and no descriptor.
-    check(c_long::from(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }))?;
-    Ok(())
+/// Moves this thread, and it alone, into a namespace of its own: of `kind`, which is of networks or of cgroups.
+pub(crate) fn unshare(kind: c_int) -> io::Result<()> {
+    // SAFETY: unshare takes one integer; neither kind concerns memory.
+    check(c_long::from(unsafe { libc::unshare(kind) })).map(drop)
 }
 
 /// Strings as execve(2) takes them, made before there is a child.
@@ -194,8 +192,7 @@ pub(crate) fn mount_setattr(
 pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
     // SAFETY: close_range takes three integers; setting CLOEXEC ends no descriptor somebody owns here.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, c_int::MAX, CLOSE_RANGE_CLOEXEC) })?;
-    Ok(())
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, c_int::MAX, CLOSE_RANGE_CLOEXEC) }).map(drop)
 }
 
 /// Closes every descriptor above the standard ones but `kept`: nothing may own any of them any more.
@@ -234,15 +231,13 @@ pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = 0x1 | 0x40; // IFF_UP | IFF_RUNNING
     // SAFETY: `request` is an ifreq with a NUL-terminated name and lives until the call returned.
-    check(c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }))?;
-    Ok(())
+    check(c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })).map(drop)
 }
 
 /// Makes the terminal on `fd` the controlling one of this session leader.
 pub(crate) fn set_controlling_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: TIOCSCTTY takes an integer.
-    check(c_long::from(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY, 0) }))?;
-    Ok(())
+    check(c_long::from(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY, 0) })).map(drop)
 }
 
 /// What to do with a signal.
@@ -368,8 +363,7 @@ pub(crate) fn trim_allocator() {
 pub(crate) fn forget_code(range: std::ops::Range<usize>) -> io::Result<()> {
     let start = std::ptr::with_exposed_provenance_mut(range.start);
     // SAFETY: nobody has written to the pages, so that they come back from the file as they were when they are used.
-    check(c_long::from(unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED) }))?;
-    Ok(())
+    check(c_long::from(unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED) })).map(drop)
 }
 
 /// Ends this process at once: no destructors, no exit handlers of the program it was cloned from.
@@ -392,4 +386,12 @@ pub(crate) fn lower_limit(resource: Resource, limit: u64) -> io::Result<()> {
     let limit = current.maximum.map_or(limit, |hard| hard.min(limit));
     rustix::process::setrlimit(resource, rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) })?;
     Ok(())
+}
+
+/// The hard limit of another process; `None` when it is gone.
+pub(crate) fn limit_of(pid: Pid, resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut found = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: without a new value the call only fills `found`, which lives until it returned.
+    let asked = unsafe { libc::prlimit(pid.as_raw_pid(), resource, std::ptr::null(), &raw mut found) };
+    (asked == 0).then_some(found.rlim_max)
 }

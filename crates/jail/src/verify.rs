@@ -22,6 +22,18 @@ pub(crate) fn sees_cgroups(pid: i32) -> bool {
     check_namespaces(pid, &["cgroup"]).is_err()
 }
 
+/// Checks the process that is the kernel of a sandbox: what is inside is not the host's to look at. It keeps the
+/// host's numbers of processes and what it needs to trace its own.
+pub(crate) fn check_kernel(pid: i32) -> Result<(), String> {
+    check_namespaces(pid, &["ipc", "mnt", "net", "uts"])?;
+    let status = read(pid, "status")?;
+    let says = |line: &str| status.lines().any(|found| found == line);
+    if !says("Seccomp:\t2") || !says("NoNewPrivs:\t1") {
+        return Err("the kernel of the sandbox is under no filter of system calls".to_owned());
+    }
+    Ok(())
+}
+
 /// Checks our init in a sandbox that an engine made; the error says what is not as planned.
 pub(crate) fn check_guest(pid: i32) -> Result<(), String> {
     check_namespaces(pid, &GUEST_NAMESPACES)?;

@@ -79,7 +79,7 @@ fn make(spawner: &Spawner, workspace: WorkspacePlan) -> Made {
 fn exec_plan(exec: u64, argv: &[&str]) -> ExecPlan {
     let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
     let argv = argv.iter().map(ToString::to_string).collect();
-    ExecPlan { exec, argv, env, workdir: "/workspace".into(), terminal: false }
+    ExecPlan { exec, argv, env, workdir: "/workspace".into(), terminal: false, window: None }
 }
 
 /// Runs `argv` to its end; what it printed, and its exit code.

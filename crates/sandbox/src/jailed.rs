@@ -7,6 +7,7 @@ use jail::{Jail, Limiter, Spawner};
 use policy::WorkspaceMode;
 use serde_json::{Map, Value, json};
 
+use crate::limits::Keeper;
 use crate::plan::plan;
 use crate::refusal;
 use crate::system::System;
@@ -55,7 +56,9 @@ impl Backend for JailBackend {
 
 impl JailBackend {
     fn make(&self, spec: &SandboxSpec) -> Result<Built, SandboxError> {
-        let kept = limits::keep(&spec.policy, &|controller| self.limiter.hierarchy(controller).map(limits::word))?;
+        let by = |controller| self.limiter.hierarchy(controller).map(limits::word);
+        let keeper = Keeper { by: &by, why: "there is no cgroup this user may", around_kernel: false };
+        let kept = limits::keep(&spec.policy, &keeper)?;
         let create = |step: &str| {
             let step = step.to_owned();
             move |source| SandboxError::Create { step, source }

@@ -23,6 +23,14 @@ impl LimitKey {
         }
     }
 
+    /// The next best means where there is no cgroup.
+    fn weaker(self) -> Means {
+        match self {
+            Self::Memory | Self::Pids => Means::Rlimit,
+            Self::Cpus => Means::None,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -30,15 +38,23 @@ impl LimitKey {
             Self::Cpus => "cpus",
         }
     }
-
-    /// The next best means there is here.
-    fn weaker(self) -> Means {
-        match self {
-            Self::Memory | Self::Pids => Means::Rlimit,
-            Self::Cpus => Means::None,
-        }
-    }
 }
+
+/// By what limits are kept on a machine, or in an engine.
+pub(crate) struct Keeper<'a> {
+    /// A word for the cgroup that keeps it, where there is one.
+    pub(crate) by: &'a dyn Fn(Controller) -> Option<String>,
+    /// Why there is none.
+    pub(crate) why: &'a str,
+    /// Whether the cgroup is around a kernel of the sandbox's own, and counts its memory and threads too.
+    pub(crate) around_kernel: bool,
+}
+
+/// What such a kernel may need for itself.
+const KERNEL_BYTES: u64 = 64 << 20;
+/// Threads that it has for itself, and on average for each process.
+const KERNEL_THREADS: u64 = 48;
+const THREADS_A_PROCESS: u64 = 2;
 
 /// How limits are kept on this machine.
 pub(crate) struct Kept {
@@ -55,9 +71,9 @@ pub(crate) fn word(hierarchy: Hierarchy) -> String {
     if hierarchy == Hierarchy::V1 { "cgroup1".to_owned() } else { "cgroup2".to_owned() }
 }
 
-/// Chooses a means for each limit: by a cgroup, where `by` has a word for it. Without one, and without leave to take
-/// a weaker one, it refuses.
-pub(crate) fn keep(policy: &Effective, by: &dyn Fn(Controller) -> Option<String>) -> Result<Kept, SandboxError> {
+/// Chooses a means for each limit: by a cgroup, where the keeper has a word for it. Without one, and without leave to
+/// take a weaker one, it refuses.
+pub(crate) fn keep(policy: &Effective, keeper: &Keeper<'_>) -> Result<Kept, SandboxError> {
     let (limits, degrade) = (policy.limits(), policy.degrade());
     let mut kept = Kept {
         group: CgroupLimits::default(),
@@ -69,10 +85,15 @@ pub(crate) fn keep(policy: &Effective, by: &dyn Fn(Controller) -> Option<String>
         (LimitKey::Pids, limits.pids, degrade.pids),
         (LimitKey::Cpus, limits.cpu_millis, degrade.cpus),
     ] {
-        let shown = match by(key.controller()) {
-            Some(means) => kept.by_group(key, value, &means),
-            None if key.weaker() <= accepted => kept.by_process(key, value),
-            None => return Err(refused(key)),
+        let is_accepted = key.weaker() <= accepted;
+        let shown = match (keeper.by)(key.controller()) {
+            Some(means) if keeper.around_kernel && key == LimitKey::Pids && is_accepted => kept.around(value, &means),
+            Some(means) if !keeper.around_kernel || key != LimitKey::Pids => {
+                let allowance = if keeper.around_kernel && key == LimitKey::Memory { KERNEL_BYTES } else { 0 };
+                kept.by_group(key, value, allowance, &means)
+            }
+            None if is_accepted => kept.by_process(key, value),
+            _ => return Err(refused(key, keeper.why)),
         };
         kept.effective.insert(format!("proc.{}", key.name()), shown);
     }
@@ -84,13 +105,19 @@ pub(crate) fn keep(policy: &Effective, by: &dyn Fn(Controller) -> Option<String>
 }
 
 impl Kept {
-    fn by_group(&mut self, key: LimitKey, value: u64, means: &str) -> Value {
+    fn by_group(&mut self, key: LimitKey, value: u64, allowance: u64, means: &str) -> Value {
         match key {
-            LimitKey::Memory => self.group.memory_bytes = Some(value),
+            LimitKey::Memory => self.group.memory_bytes = Some(value.saturating_add(allowance)),
             LimitKey::Pids => self.group.pids = Some(value),
             LimitKey::Cpus => self.group.cpu_millis = Some(value),
         }
         row("enforced", means, value)
+    }
+
+    /// Threads of the kernel instead of processes: who starts too many ends the sandbox as a whole.
+    fn around(&mut self, value: u64, means: &str) -> Value {
+        self.group.pids = Some(value.saturating_mul(THREADS_A_PROCESS).saturating_add(KERNEL_THREADS));
+        row("weaker", &format!("{means}, threads of its kernel"), value)
     }
 
     fn by_process(&mut self, key: LimitKey, value: u64) -> Value {
@@ -108,10 +135,10 @@ fn row(state: &str, by: &str, value: u64) -> Value {
     json!({"state": state, "by": by, "value": value})
 }
 
-fn refused(key: LimitKey) -> SandboxError {
+fn refused(key: LimitKey, why: &str) -> SandboxError {
     let (name, weaker) = (key.name(), key.weaker().as_str());
     SandboxError::Unavailable {
-        missing: format!("`proc.{name}` cannot be enforced here: there is no cgroup this user may limit {name} with"),
+        missing: format!("`proc.{name}` cannot be enforced here: {why} limit {name} with"),
         fix: format!("add `degrade: {{{name}: {weaker}}}` to the policy, or run as root, or delegate a cgroup"),
     }
 }

@@ -24,6 +24,13 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
+impl WindowSize {
+    /// As the init inside takes it.
+    pub(crate) fn rows_and_columns(self) -> (u16, u16) {
+        (self.rows, self.columns)
+    }
+}
+
 /// Makes a terminal in the devpts instance `terminals`: the end outside, and the one for the command.
 pub(crate) fn open(terminals: &OwnedFd, size: WindowSize) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -11,6 +11,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jail::{Cgroup, ExecPlan, HOME, HostUser, Jail, Spawner, WORKSPACE};
 use serde_json::{Map, Value};
@@ -18,13 +19,16 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use self::commands::{Awaited, Commands, hear};
-use crate::ends::Ends;
+use crate::ends::{Ends, Resize};
 use crate::files::FilesOnDisk;
 use crate::inside::as_user;
 use crate::terminal;
 use crate::{ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, User, WindowSize};
 
 const SIGKILL: i32 = 9;
+/// How long an init may take to end a command. It cannot be stopped by one where the host's kernel is also theirs;
+/// another kernel may let it be.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is left of a sandbox when everything in it is dead. Dropping it clears away what can be without waiting.
 pub(crate) trait Remains: Send {
@@ -69,8 +73,9 @@ pub(crate) struct Walled {
     egress: Mutex<Option<TcpListener>>,
     names: Mutex<Option<(TcpListener, UdpSocket)>>,
     files: FilesOnDisk,
-    /// Where its terminals are made.
+    /// Where its terminals are made; inside, where there is none.
     terminals: Mutex<Option<Arc<OwnedFd>>>,
+    makes_terminals: bool,
     layers: Option<Layers>,
     effective: Map<String, Value>,
     commands: Arc<Commands>,
@@ -96,7 +101,8 @@ impl Walled {
             egress: Mutex::new(Some(built.made.egress)),
             names: Mutex::new(built.made.names),
             files: FilesOnDisk::new(built.made.workspace, built.policy, Some(HostUser::of_our_sandboxes())),
-            terminals: Mutex::new(Some(Arc::new(built.made.terminals))),
+            makes_terminals: built.made.terminals.is_none(),
+            terminals: Mutex::new(built.made.terminals.map(Arc::new)),
             layers: built.layers,
             effective: built.effective,
             commands,
@@ -114,31 +120,32 @@ impl Walled {
         let program = spec.command.first().cloned().unwrap_or_default();
         let step = |doing| move |source| SandboxError::Exec { doing, source };
         let ends = match spec.terminal {
-            Some(size) => self.terminal(size).await?,
-            None => Ends::pipes().map_err(step("connect"))?,
+            Some(size) if !self.makes_terminals => self.terminal(size).await?,
+            _ => Ends::pipes().map_err(step("connect"))?,
         };
         let Awaited { exec, started, exited } = self.commands.expect();
-        if self.jail.exec(exec_plan(exec, spec), ends.theirs()).is_err() {
+        let window = spec.terminal.filter(|_| self.makes_terminals);
+        let plan = ExecPlan { window: window.map(WindowSize::rows_and_columns), ..exec_plan(exec, spec) };
+        if self.jail.exec(plan, ends.theirs()).is_err() {
             self.commands.forget(exec);
             return Err(SandboxError::Gone);
         }
         let (stdin, [stdout, stderr], resize) = ends.ours();
+        let resize = if window.is_some() { self.resize_inside(exec) } else { resize };
         match started.await {
             Ok(Ok(())) => {}
             Ok(Err(errno)) => return Err(not_started(program, errno)),
             Err(_) => return Err(SandboxError::Gone),
         }
         let (jail, remains) = (Arc::clone(&self.jail), Arc::clone(&self.remains));
+        let commands = Arc::clone(&self.commands);
         let killed_before = oom_kills(&remains);
         Ok(Process {
             stdin: Some(stdin),
             stdout,
             stderr,
             resize,
-            kill: Box::new(move || {
-                // A sandbox that is gone has no command left to kill.
-                let _ = jail.kill_exec(exec);
-            }),
+            kill: Box::new(move || end_command(exec, &jail, &commands)),
             exit: Box::pin(async move {
                 let mut exit: Exit = exited.await.map_err(|_| SandboxError::Gone)?;
                 // The kernel kills the largest; that it was this one is told by how it ended.
@@ -148,11 +155,37 @@ impl Walled {
         })
     }
 
+    /// Tells a terminal inside of its size.
+    fn resize_inside(&self, exec: u64) -> Resize {
+        let jail = Arc::clone(&self.jail);
+        Box::new(move |size| {
+            // A sandbox that is gone has no window.
+            let _ = jail.resize(exec, size.rows_and_columns());
+        })
+    }
+
     async fn terminal(&self, size: WindowSize) -> Result<Ends, SandboxError> {
         let terminals = lock(&self.terminals).clone().ok_or(SandboxError::Gone)?;
         let made = as_user(Some(HostUser::of_our_sandboxes()), move || terminal::open(&terminals, size)).await;
         let ends = made.flatten().and_then(|(master, slave)| Ends::terminal(master, slave));
         ends.map_err(|source| SandboxError::Exec { doing: "make a terminal for", source })
+    }
+}
+
+/// Ends a command; or, when its init does not do so, everything.
+fn end_command(exec: u64, jail: &Arc<Jail>, commands: &Arc<Commands>) {
+    // A sandbox that is gone has no command left to kill.
+    let _ = jail.kill_exec(exec);
+    let (jail, commands) = (Arc::clone(jail), Arc::clone(commands));
+    let late = async move {
+        tokio::time::sleep(PATIENCE).await;
+        if commands.awaits(exec) {
+            jail.kill();
+        }
+    };
+    // Whoever asks is in a runtime, or waits for nothing.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(late);
     }
 }
 
@@ -174,7 +207,7 @@ pub fn default_environment() -> BTreeMap<String, String> {
 fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
     let env = if spec.env.is_empty() { default_environment() } else { spec.env };
     let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
-    ExecPlan { exec, argv: spec.command, env, workdir, terminal: spec.terminal.is_some() }
+    ExecPlan { exec, argv: spec.command, env, workdir, terminal: spec.terminal.is_some(), window: None }
 }
 
 fn not_started(program: String, errno: i32) -> SandboxError {

@@ -11,8 +11,6 @@ mod changes;
 mod commands;
 #[path = "contract/containers.rs"]
 mod containers;
-#[path = "engines/mod.rs"]
-mod engines;
 #[path = "contract/files.rs"]
 mod files;
 #[path = "contract/walls.rs"]
@@ -22,18 +20,32 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use engines::Engine;
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
 use sandbox::{Backend, EngineKind, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxSpec, Unconfined, run};
 
+/// A container of Docker whose kernel is gVisor.
+const GVISOR: &str = "gvisor";
+
 /// A backend under test, and what it can show of a workspace.
 #[derive(Clone)]
 struct Subject {
+    /// What it is called here: one engine can have several runtimes.
+    name: &'static str,
     backend: Arc<dyn Backend>,
     mode: WorkspaceMode,
     /// For many sandboxes at once.
     crowd: Crowd,
+}
+
+impl Subject {
+    /// Whether commands meet a kernel of the sandbox's own: what leaves no trace in a file of the host's is inside
+    /// alone, and what takes too much ends all of it.
+    fn has_own_kernel(&self) -> bool {
+        self.name == GVISOR
+    }
 }
 
 /// Many sandboxes of a backend, and where they could leave something.
@@ -58,11 +70,14 @@ macro_rules! tests {
 }
 
 fn main() {
-    let arguments = Arguments::from_args();
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
+    if let Some(held) = containers::Held::of_arguments() {
+        return held.live(&spawner);
+    }
+    let arguments = Arguments::from_args();
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime"));
     let scratch = tempfile::tempdir().expect("scratch");
-    let engines = if arguments.list { Vec::new() } else { start_engines() };
+    let engines = if arguments.list { Vec::new() } else { Engine::start_all() };
     let everywhere = [commands::everywhere(), files::everywhere(), archives::everywhere()].concat();
     let walled = [walls::walled(), changes::walled(), files::walled()].concat();
     let mut trials = Vec::new();
@@ -70,7 +85,7 @@ fn main() {
         let tests = if has_walls { [everywhere.clone(), walled.clone()].concat() } else { everywhere.clone() };
         for (name, test) in tests {
             let (subject, runtime) = (subject.clone(), Arc::clone(&runtime));
-            let name = format!("{}::{name}", subject.backend.name());
+            let name = format!("{}::{name}", subject.name);
             trials.push(Trial::test(name, move || -> Result<(), Failed> {
                 runtime.block_on(test(subject));
                 Ok(())
@@ -86,36 +101,59 @@ fn main() {
             }));
         }
     }
+    let rootless = if arguments.list { None } else { Engine::start_rootless() };
+    if let Some(engine) = &rootless {
+        for (name, test) in containers::rootless() {
+            let (case, runtime) = (containers::Case::of(engine, &spawner), Arc::clone(&runtime));
+            trials.push(Trial::test(format!("rootless::{name}"), move || -> Result<(), Failed> {
+                runtime.block_on(test(case));
+                Ok(())
+            }));
+        }
+    }
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Before the end of the process, which would drop nothing.
-    drop((engines, scratch));
+    drop((engines, rootless, scratch));
     conclusion.exit();
 }
 
-/// Engines that keep limits are root's; an ordinary user has none to test.
-fn start_engines() -> Vec<engines::Engine> {
-    if !rustix::process::geteuid().is_root() {
-        return Vec::new();
-    }
-    [EngineKind::Docker, EngineKind::Podman].map(engines::Engine::start).into()
-}
-
 /// Every backend there is, and whether it has walls.
-fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[engines::Engine]) -> Vec<(Subject, bool)> {
+fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(Subject, bool)> {
     let jail: Arc<dyn Backend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
     let unconfined: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.to_owned()));
     let crowd = |backend: &Arc<dyn Backend>| Crowd { size: 100, backend: Arc::clone(backend), mounts: None };
     let mut subjects = vec![
-        (Subject { crowd: crowd(&jail), backend: jail, mode: WorkspaceMode::Overlay }, true),
-        (Subject { crowd: crowd(&unconfined), backend: unconfined, mode: WorkspaceMode::Bind }, false),
+        (Subject { name: "jail", crowd: crowd(&jail), backend: jail, mode: WorkspaceMode::Overlay }, true),
+        (
+            Subject { name: "unconfined", crowd: crowd(&unconfined), backend: unconfined, mode: WorkspaceMode::Bind },
+            false,
+        ),
     ];
     for engine in engines {
-        let apart = scratch.join(engine.name());
-        let crowd = Crowd { size: 8, backend: engine.backend(spawner, None, &apart), mounts: Some(apart) };
-        let backend = engine.backend(spawner, None, &scratch.join("all"));
-        subjects.push((Subject { backend, mode: WorkspaceMode::Overlay, crowd }, true));
+        for (name, runtime, size) in [(engine.name(), None, 8), (GVISOR, Some(engines::GVISOR), 4)] {
+            if name == GVISOR && engine.kind() != EngineKind::Docker {
+                // Its service has one runtime for all containers.
+                continue;
+            }
+            let apart = scratch.join(name);
+            let crowd = Crowd { size, backend: engine.backend(spawner, runtime, &apart), mounts: Some(apart) };
+            let backend = engine.backend(spawner, runtime, &scratch.join("all"));
+            subjects.push((Subject { name, backend, mode: WorkspaceMode::Overlay, crowd }, true));
+        }
     }
     subjects
+}
+
+/// A sandbox as the preset has it, with nothing in it.
+fn plain_spec(id: &str) -> SandboxSpec {
+    let policy = policy_of(&Preset::Balanced.source());
+    SandboxSpec { id: id.to_owned(), workspace: None, mounts: vec![], files: vec![], policy }
+}
+
+/// What a session may do whose policy says `source`.
+fn policy_of(source: &Source) -> Arc<Effective> {
+    let base = Base::read(source).expect("policy");
+    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
 }
 
 /// The preset that an ordinary user without cgroups can have too, with `changes` of its text.
@@ -125,8 +163,7 @@ fn policy(subject: &Subject, changes: &[(&str, &str)]) -> Arc<Effective> {
         assert!(text.contains(old), "the preset has no `{old}`");
         text = text.replace(old, new);
     }
-    let base = Base::read(&Source::new("test", text)).expect("policy");
-    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
+    policy_of(&Source::new("test", text))
 }
 
 fn spec(subject: &Subject, directory: Option<PathBuf>) -> SandboxSpec {

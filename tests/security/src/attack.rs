@@ -28,6 +28,11 @@ pub(crate) enum Group {
 }
 
 impl Group {
+    /// Whether what is attacked is the same in every sandbox: the proxy is a program of the host.
+    pub(crate) fn is_of_every_backend(self) -> bool {
+        self == Self::Proxy
+    }
+
     pub(crate) const ALL: [Self; 6] = [Self::Fs, Self::Net, Self::Proxy, Self::Proc, Self::Secrets, Self::Host];
 }
 

@@ -3,17 +3,17 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jail::Spawner;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use sandbox::JailBackend;
 
 use crate::attack::{Attack, Control, Group::Host, Place, Verdict, Walls, program, scenario};
 use crate::lead::Lead;
+use crate::maker::Maker;
 use crate::raw::{self, Arg};
 use crate::stage::{Stage, command};
 
@@ -71,23 +71,31 @@ pub(crate) fn attacks() -> Vec<Attack> {
 pub(crate) fn hold() {
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
-    let root = std::env::args().nth(2).expect("root");
+    let mut arguments = std::env::args().skip(2);
+    let root = PathBuf::from(arguments.next().expect("root"));
+    let told: Vec<String> = arguments.collect();
     let stage = Stage {
-        runtime,
-        backend: JailBackend::new(spawner).expect("backend"),
+        runtime: Arc::new(runtime),
+        maker: Maker::from_arguments(&told, &spawner, &containers_of(&root)),
         program: std::env::current_exe().expect("program"),
         secret: String::new(),
-        root: root.into(),
+        root,
     };
     let sandbox = stage.sandbox(Walls::Usual, &stage.root).expect("sandbox");
     // What is printed inside is passed on, so that the pipe ends with the host; the sandbox gets one of its own.
     stage.runtime.block_on(async {
-        let mut process = sandbox.exec(command(&["__survive", "proc_deafen"])).await.expect("exec");
+        let mark = stage.root.display().to_string();
+        let mut process = sandbox.exec(command(&["__survive", "proc_deafen", &mark])).await.expect("exec");
         let mut line = [0; 5];
         tokio::io::AsyncReadExt::read_exact(&mut process.stdout, &mut line).await.expect("line");
         println!("{} {}", stage.root.display(), std::process::id());
         std::future::pending::<()>().await;
     });
+}
+
+/// Where a host over `workspace` keeps what its containers are given.
+fn containers_of(workspace: &Path) -> PathBuf {
+    workspace.with_file_name("containers")
 }
 
 /// Processes, as the host sees them, that were told to survive by a process that knew `mark`.
@@ -114,7 +122,7 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
     let workspace = scene.workspace();
     let mut host = Command::new(&stage.program);
     match place {
-        Place::Inside => host.args(["__hold".as_ref(), workspace.as_os_str()]),
+        Place::Inside => host.args(["__hold".as_ref(), workspace.as_os_str()]).args(stage.maker.to_arguments()),
         Place::Outside => host.args(["__survive", "proc_deafen"]).env("MARK", &workspace),
     };
     let mut host = host.stdout(Stdio::piped()).spawn().expect("host");
@@ -130,15 +138,18 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
         }
         return Verdict::when(!left.is_empty(), format!("{left:?} after the end"));
     }
-    // The spawner goes first; with it, its sandboxes.
+    // The spawner goes first; with it, its sandboxes. A container ends when nobody listens to its init.
     let mut left = Vec::new();
     for _ in 0..500 {
-        left = group.split_whitespace().filter(|pid| lives(pid)).collect();
-        if left.is_empty() && survivors(&workspace.to_string_lossy()).is_empty() {
+        left = group.split_whitespace().filter(|pid| lives(pid)).map(str::to_owned).collect();
+        left.extend(survivors(&workspace.to_string_lossy()).iter().map(i32::to_string));
+        if left.is_empty() {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    // What it mounted is the next host's to sweep.
+    drop(stage.maker.again(&containers_of(&workspace)));
     Verdict::when(!left.is_empty(), format!("{group:?} were there, {left:?} are left"))
 }
 

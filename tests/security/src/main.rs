@@ -8,11 +8,14 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that brings its own harness")]
 
 mod attack;
+mod findings;
 mod fs;
 mod host;
 mod lead;
 mod leftovers;
+mod maker;
 mod net;
+mod otherwise;
 mod proc;
 mod proxy;
 mod raw;
@@ -25,13 +28,16 @@ mod trial;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
+use engines::Engine;
 use jail::Spawner;
-use sandbox::JailBackend;
 
 use crate::attack::Attack;
+use crate::findings::Findings;
+use crate::maker::Maker;
 use crate::stage::Stage;
 
 /// Holds the secret in the environment of the host process itself.
@@ -87,27 +93,39 @@ fn suite(secret: String) -> ExitCode {
     // Most attacks wait more than they work.
     arguments.test_threads.get_or_insert(6);
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     let before = leftovers::Machine::look();
+    let engines = if arguments.list { Vec::new() } else { Engine::start_all() };
     let root = tempfile::Builder::new().prefix("viv-security-").tempdir().expect("root");
-    let stage = Arc::new(Stage {
-        runtime,
-        backend: JailBackend::new(spawner).expect("backend"),
-        program: std::env::current_exe().expect("program").canonicalize().expect("program"),
-        secret,
-        root: root.path().canonicalize().expect("root"),
-    });
-    scene::plant(&stage.root, &stage.program).expect("planted program");
-    let mut trials = trial::all(&stage, attacks());
-    trials.push(table::trial(attacks()));
+    let stages = stages(&Maker::all(&spawner, &engines, &root.path().join("containers")), &secret, root.path());
+    let (attacks, findings) = (attacks(), Arc::new(Findings::default()));
+    let mut trials = trial::all(&stages, &attacks, &findings);
+    trials.push(table::trial(attacks.clone()));
     let conclusion = libtest_mimic::run(&arguments, trials);
-    let root = (stage.root.clone(), root.close());
-    drop(stage);
-    match leftovers::check(&before, &root.0).and_then(|()| root.1.map_err(|error| error.to_string())) {
+    let backends: Vec<_> = stages.iter().map(|stage| stage.maker.name()).collect();
+    drop(stages);
+    drop(engines);
+    let root = (root.path().to_owned(), root.close());
+    let left = leftovers::check(&before, &root.0).and_then(|()| root.1.map_err(|error| error.to_string()));
+    let told = left.map_err(|left| format!("the suite left something behind: {left}"));
+    match told.and_then(|()| findings.check(&backends, &attacks)) {
         Ok(()) => conclusion.exit_code(),
-        Err(left) => {
-            eprintln!("the suite left something behind: {left}");
+        Err(told) => {
+            eprintln!("{told}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// One for each who makes sandboxes; they share everything else.
+fn stages(makers: &[Maker], secret: &str, root: &Path) -> Vec<Arc<Stage>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+    let runtime = Arc::new(runtime);
+    let program = std::env::current_exe().expect("program").canonicalize().expect("program");
+    let root = root.canonicalize().expect("root");
+    scene::plant(&root, &program).expect("planted program");
+    let stage = |maker: &Maker| {
+        let (runtime, maker, secret) = (Arc::clone(&runtime), maker.clone(), secret.to_owned());
+        Arc::new(Stage { runtime, maker, program: program.clone(), secret, root: root.clone() })
+    };
+    makers.iter().map(stage).collect()
 }

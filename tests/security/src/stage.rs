@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use policy::{Base, Ceiling, Effective, Source};
-use sandbox::{Backend, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxError, SandboxSpec};
+use sandbox::{ExecResult, ExecSpec, Sandbox, SandboxError, SandboxSpec};
 
 use crate::attack::{Act, Attack, Control, Harm, Place, Verdict, Walls};
 use crate::lead::Lead;
+use crate::maker::Maker;
 use crate::scene::Scene;
 
 /// Where the suite's program is inside.
@@ -26,8 +27,9 @@ pub(crate) const NOFILE: usize = 256;
 
 /// What every attack is staged with.
 pub(crate) struct Stage {
-    pub(crate) runtime: tokio::runtime::Runtime,
-    pub(crate) backend: JailBackend,
+    pub(crate) runtime: Arc<tokio::runtime::Runtime>,
+    /// Who makes the sandboxes.
+    pub(crate) maker: Maker,
     /// The suite's own program.
     pub(crate) program: PathBuf,
     /// Random; an attack that prints it has succeeded.
@@ -57,7 +59,7 @@ impl Stage {
             files: vec![],
             policy: policy(walls),
         };
-        self.backend.create(spec).await
+        self.maker.backend.create(spec).await
     }
 
     /// Runs a command of the suite's program inside to its end.
@@ -96,14 +98,22 @@ impl Stage {
             Err(SandboxError::Unavailable { missing, .. }) if matches!(walls, Walls::Strict | Walls::Slow) => {
                 return Verdict::Blocked(format!("never started: {missing}"));
             }
+            Err(SandboxError::Unavailable { missing, .. }) if walls == Walls::Bound && self.maker.has_own_kernel() => {
+                return Verdict::Blocked(format!("never started: {missing}"));
+            }
             Err(error) => panic!("no sandbox: {error:?}"),
         };
         let lead = to_json(&scene.lead(Place::Inside));
         let result = self.exec(&*sandbox, &["__attack", name, &lead]).expect("run");
-        assert!(!result.timed_out, "the attack did not end");
+        assert!(!result.timed_out || self.maker.has_own_kernel(), "the attack did not end");
         self.destroy(&*sandbox);
         let output = [result.stdout, result.stderr].concat();
-        let verdict = verdict(name, &output, result.exit.code, result.exit.signal);
+        let ended = self.maker.has_own_kernel() && result.exit.signal == Some(libc::SIGKILL);
+        let verdict = match name {
+            "proc_kill_init" if ended => Verdict::Succeeded("the sandbox ended with its init".into()),
+            name if ended && name.contains("fork_bomb") => Verdict::Blocked("the sandbox ended as a whole".into()),
+            name => verdict(name, &output, result.exit.code, result.exit.signal),
+        };
         let layers = sandbox.layers();
         let harmed = harm.and_then(|look| look(&scene, layers.as_ref()));
         self.judge(verdict, &scene, &output, harmed)

@@ -35,6 +35,10 @@ pub(crate) fn trial(attacks: Vec<Attack>) -> Trial {
         let mut names: Vec<_> = attacks.iter().map(|attack| attack.name).collect();
         names.sort_unstable();
         names.dedup();
+        let unknown = crate::otherwise::unknown(&attacks);
+        if !unknown.is_empty() {
+            return Err(format!("no attack is called {}", unknown.join(", ")).into());
+        }
         if names.len() < 90 || names.len() != attacks.len() {
             return Err(format!("{} attacks of {} names", attacks.len(), names.len()).into());
         }

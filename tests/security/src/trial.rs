@@ -1,42 +1,62 @@
 //! One attack as a test, and as the process that carries it out.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Failed, Trial};
 
 use crate::attack::{Act, Attack, Control, Place, Verdict};
+use crate::findings::{Findings, Outcome};
 use crate::lead::Lead;
+use crate::otherwise::{self, Otherwise};
 use crate::raw;
 use crate::stage::{Stage, VERDICT};
 
 /// A process that has not come to an end by then is stopped by its alarm.
 const LONGEST_SECS: u32 = 15;
 
-/// Every attack as a test.
-pub(crate) fn all(stage: &Arc<Stage>, attacks: Vec<Attack>) -> Vec<Trial> {
-    let trial = |attack: Attack| {
-        let stage = Arc::clone(stage);
-        Trial::test(attack.name, move || check(&stage, &attack)).with_kind(attack.group.to_string())
-    };
-    attacks.into_iter().map(trial).collect()
+/// Every attack as a test, in every backend; a control is carried out once.
+pub(crate) fn all(stages: &[Arc<Stage>], attacks: &[Attack], findings: &Arc<Findings>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for attack in attacks.iter().copied() {
+        let control: Arc<OnceLock<Verdict>> = Arc::default();
+        // The first is the jail, which is what the others are measured by.
+        let count = if attack.group.is_of_every_backend() { 1 } else { stages.len() };
+        for (number, stage) in stages[..count].iter().enumerate() {
+            let (stage, control, findings) = (Arc::clone(stage), Arc::clone(&control), Arc::clone(findings));
+            let backend = stage.maker.name();
+            let name = if number == 0 { attack.name.to_owned() } else { format!("{backend}::{}", attack.name) };
+            let run = move || {
+                let control = control.get_or_init(|| stage.carry_out(&attack, Place::Outside));
+                let outcome = check(&stage, &attack, control)?;
+                findings.add(backend, attack.name, outcome);
+                Ok(())
+            };
+            trials.push(Trial::test(name, run).with_kind(attack.group.to_string()));
+        }
+    }
+    trials
 }
 
-/// The control must succeed, the attack must not.
-fn check(stage: &Stage, attack: &Attack) -> Result<(), Failed> {
-    let control = stage.carry_out(attack, Place::Outside);
-    if let Verdict::Blocked(reason) = &control
+/// The control must succeed, the attack must not; where it is known to end otherwise it must end so.
+fn check(stage: &Stage, attack: &Attack, control: &Verdict) -> Result<Outcome, Failed> {
+    if let Verdict::Blocked(reason) = control
         && !excused(attack, reason)
     {
         return Err(format!("the control did not succeed: {reason}").into());
     }
-    match stage.carry_out(attack, Place::Inside) {
-        Verdict::Blocked(reason) => {
-            if std::env::var_os("VIV_SECURITY_SHOW").is_some() {
-                println!("{}: {control:?} / blocked: {reason}", attack.name);
-            }
-            Ok(())
-        }
-        Verdict::Succeeded(what) => Err(format!("the sandbox did not stop it: {what}").into()),
+    let otherwise = otherwise::of(stage.maker.name(), attack.name);
+    if let Some(Otherwise::Meaningless(why)) = otherwise {
+        return Ok(Outcome::Meaningless(why));
+    }
+    let verdict = stage.carry_out(attack, Place::Inside);
+    if std::env::var_os("VIV_SECURITY_SHOW").is_some() {
+        println!("{} in {}: {control:?} / {verdict:?}", attack.name, stage.maker.name());
+    }
+    match (verdict, otherwise) {
+        (Verdict::Blocked(_), None) => Ok(Outcome::Held),
+        (Verdict::Succeeded(_), Some(Otherwise::NotHeld(why))) => Ok(Outcome::NotHeld(why)),
+        (Verdict::Succeeded(what), _) => Err(format!("the sandbox did not stop it: {what}").into()),
+        (Verdict::Blocked(reason), _) => Err(format!("it was said not to be stopped, and was: {reason}").into()),
     }
 }
 

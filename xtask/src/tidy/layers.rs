@@ -29,7 +29,8 @@ const LAYERS: &[Layer] = &[
     layer("mock", &["protocol", "agents"]),
     layer("store", &["protocol"]),
     layer("jail", &[]),
-    layer("sandbox", &["protocol", "policy", "jail"]),
+    Layer { name: "sandbox", may_know: &["protocol", "policy", "jail"], tests_may_know: &["engines"] },
+    layer("engines", &["jail", "sandbox"]),
     layer("gateway", &["protocol", "policy", "store", "secret"]),
     layer("egress", &["protocol", "policy", "store", "secret"]),
     Layer {
@@ -42,17 +43,10 @@ const LAYERS: &[Layer] = &[
         may_know: &["protocol", "agents", "store", "sandbox", "session"],
         tests_may_know: &["egress", "gateway", "mock", "policy"],
     },
-    layer(
-        "cli",
-        &[
-            "protocol", "policy", "agents", "mock", "store", "secret", "jail", "sandbox", "gateway", "egress",
-            "session", "server",
-        ],
-    ),
-    Layer {
-        name: "security",
-        may_know: &[],
-        tests_may_know: &["protocol", "policy", "store", "secret", "jail", "sandbox", "egress"],
+    Layer { name: "sandbox", may_know: &["protocol", "policy", "jail"], tests_may_know: &["engines"] },
+    layer("engines", &["jail", "sandbox"]),
+    layer("gateway", &["protocol", "policy", "store", "secret"]),
+    layer("egress", &["protocol", "policy", "store", "secret"]),
     },
     Layer {
         name: "conformance",

@@ -12,6 +12,7 @@ use bollard::models::{
 use jail::{CgroupLimits, CgroupWatch, Door, HostUser, Stage};
 
 use super::ContainerSettings;
+use super::bridge::Bridge;
 use super::engine::{Engine, EngineKind};
 use super::place::Place;
 use super::words::unavailable;
@@ -30,7 +31,7 @@ const DOOR: &str = "/.viv/door";
 const MOST_PROCESSES: i64 = 16384;
 
 /// Parts of /proc and /sys that speak of the host; what engines cover by themselves is among them.
-const MASKED: [&str; 20] = [
+const MASKED: [&str; 21] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/bus",
@@ -49,9 +50,14 @@ const MASKED: [&str; 20] = [
     "/proc/sysrq-trigger",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/tty",
     "/proc/vmallocinfo",
     "/sys",
 ];
+
+/// What engines loosen in a network of its own, as it is everywhere else: low ports are root's, pings nobody's.
+const NETWORK: [(&str, &str); 2] =
+    [("net.ipv4.ip_unprivileged_port_start", "1024"), ("net.ipv4.ping_group_range", "1 0")];
 
 /// The container that keeps `limits`.
 pub(super) fn create_body(
@@ -88,6 +94,7 @@ fn host_config(settings: &ContainerSettings, limits: &CgroupLimits, nofile: u64,
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(security_options(settings.kind)),
         masked_paths: Some(MASKED.map(str::to_owned).to_vec()),
+        sysctls: Some(NETWORK.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
         privileged: Some(false),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
@@ -149,6 +156,8 @@ pub(super) struct Container {
     engine: Engine,
     id: String,
     watch: Option<CgroupWatch>,
+    /// Carries what the sandbox cannot pass out.
+    bridge: Option<Bridge>,
     // The stage goes before the directory it is in.
     stage: Option<Stage>,
     place: Option<Place>,
@@ -156,7 +165,16 @@ pub(super) struct Container {
 
 impl Container {
     pub(super) fn new(engine: Engine, id: String, place: Place, stage: Stage) -> Self {
-        Self { engine, id, watch: None, stage: Some(stage), place: Some(place) }
+        Self { engine, id, watch: None, bridge: None, stage: Some(stage), place: Some(place) }
+    }
+
+    /// Where its directory is.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    pub(super) fn bridge(&mut self, bridge: Bridge) {
+        self.bridge = Some(bridge);
     }
 
     /// By which name the engine knows it.

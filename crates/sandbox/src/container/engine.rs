@@ -7,11 +7,11 @@ use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, SystemInfo, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, ListContainersOptionsBuilder,
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use futures_util::{StreamExt, TryStreamExt};
-use jail::Controller;
+use jail::{Controller, GuestKernel};
 use serde::Serialize;
 
 use super::ContainerSettings;
@@ -75,6 +75,7 @@ pub(super) struct Engine {
     kind: EngineKind,
     socket: PathBuf,
     info: SystemInfo,
+    rootless: bool,
 }
 
 impl Engine {
@@ -106,7 +107,8 @@ impl Engine {
             return Err(format!("what answers is not {}", kind.as_str()));
         }
         let info = api.info().await.map_err(|error| said(&error))?;
-        Ok(Self { api, kind, socket: socket.to_owned(), info })
+        let rootless = is_somebody_elses(socket).map_err(|error| error.to_string())?;
+        Ok(Self { api, kind, socket: socket.to_owned(), info, rootless })
     }
 
     /// Refuses what no container of it could keep, whatever the policy.
@@ -116,11 +118,6 @@ impl Engine {
             return Err(unavailable(missing, "viv exec --backend=jail -- true"));
         }
         let Some(runtime) = &settings.runtime else { return Ok(self) };
-        if runtime.contains("runsc") {
-            // Its kernel keeps descriptors to itself: neither the listeners nor the workspace could be passed out.
-            let missing = format!("`{runtime}` lets no listener and no workspace be passed out of its sandbox");
-            return Err(unavailable(missing, "viv exec --backend=jail -- true"));
-        }
         let (known, name) = (self.runtimes(), self.kind.as_str());
         match self.kind {
             EngineKind::Docker if !known.contains(runtime) => Err(unavailable(
@@ -141,6 +138,13 @@ impl Engine {
         self.info.default_runtime.as_deref().is_some_and(|default| default.rsplit('/').next() == Some(runtime))
     }
 
+    /// Whose kernel the commands of its containers meet.
+    pub(super) fn kernel(&self, settings: &ContainerSettings) -> GuestKernel {
+        let runtime = settings.runtime.as_ref().or(self.info.default_runtime.as_ref());
+        let own = runtime.is_some_and(|runtime| runtime.rsplit('/').next().is_some_and(|name| name.contains("runsc")));
+        if own { GuestKernel::Own } else { GuestKernel::Host }
+    }
+
     /// Whether the engine tells of a security option of that name.
     fn has(&self, name: &str) -> bool {
         let options = self.info.security_options.iter().flatten();
@@ -153,8 +157,9 @@ impl Engine {
         names
     }
 
+    /// Podman does not say so of itself: whoever listens does.
     fn is_rootless(&self) -> bool {
-        self.has("rootless")
+        self.rootless || self.has("rootless")
     }
 
     /// By what it keeps a limit, if it does. Without root it is given no group of the first version, and says
@@ -222,6 +227,14 @@ impl Engine {
         Ok(made.id)
     }
 
+    /// The first process of a container, in the host's numbers.
+    pub(super) async fn pid(&self, id: &str) -> Result<i32, SandboxError> {
+        let told = self.api.inspect_container(id, None::<InspectContainerOptions>).await;
+        let state = told.map_err(in_its_words("look at the container"))?.state;
+        let pid = state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok());
+        pid.filter(|pid| *pid > 0).ok_or(SandboxError::Gone)
+    }
+
     /// Comes when a container has ended; what the engine says of it.
     pub(super) async fn ended(&self, id: &str) -> String {
         match self.api.wait_container(id, None::<WaitContainerOptions>).next().await {
@@ -252,6 +265,12 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether somebody else than root listens at `socket`.
+fn is_somebody_elses(socket: &Path) -> std::io::Result<bool> {
+    let asked = std::os::unix::net::UnixStream::connect(socket)?;
+    Ok(!rustix::net::sockopt::socket_peercred(&asked)?.uid.is_root())
 }
 
 /// A name that no other container has: sandboxes of two processes may be called the same.

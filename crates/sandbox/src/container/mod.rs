@@ -7,7 +7,9 @@
 //!
 //! Not here: how a workspace is laid out (`jail::Stage`), and the life of a sandbox that runs (`walled`).
 
+mod apart;
 mod body;
+mod bridge;
 mod engine;
 mod place;
 mod words;
@@ -18,10 +20,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Plan, Spawner, Stage};
-use serde_json::json;
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 
+use self::apart::{Ways, cgroup_names, keeper};
 use self::body::{Container, create_body, mounts};
 use self::engine::Engine;
 pub use self::engine::{EngineKind, EngineReport};
@@ -117,8 +119,10 @@ impl ContainerBackend {
     async fn make(&self, spec: SandboxSpec) -> Result<Walled, SandboxError> {
         let engine = self.engine().await?;
         engine.ensure_image(&self.settings).await?;
-        let kept = limits::keep(&spec.policy, &|controller| engine.keeps(controller))?;
+        let kernel = engine.kernel(&self.settings);
+        let kept = limits::keep(&spec.policy, &keeper(kernel, &|controller| engine.keeps(controller)))?;
         let fs = spec.policy.fs();
+        apart::check(kernel, fs.workspace_mode)?;
         let plan = plan(&spec, &fs, kept.process, shown(&fs)?)?;
         let since = SystemTime::now();
         let (place, mut stage) = self.lay_out(plan.clone()).await?;
@@ -126,7 +130,9 @@ impl ContainerBackend {
         let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
         let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
 
-        let door = Door::open(&place.door()).map_err(|source| create("open its socket", source))?;
+        let opened = |source| create("open its socket", source);
+        let door = Door::open(&place.door()).map_err(opened)?;
+        let ways = Ways::open(kernel, &place).map_err(opened)?;
         let body = create_body(
             &self.settings,
             &kept.group,
@@ -138,17 +144,17 @@ impl ContainerBackend {
         // From here on whatever fails takes the container with it.
         let mut container = Container::new(engine.clone(), id, place, stage);
         let control = self.wait_for_call(engine, &container, door).await?;
-        let order = GuestOrder { process: kept.process, names: plan.names };
-        let adopted = tokio::task::spawn_blocking(move || Jail::adopt(control, &order));
-        let made = adopted.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)?;
+        let order = GuestOrder { kernel, process: kept.process };
+        let made = match ways {
+            None => blocking(move || Jail::adopt(control, &order).map_err(refusal::explain)).await?,
+            Some(ways) => ways.adopt(engine, &mut container, control, order).await?,
+        };
         container.watch(CgroupWatch::of(made.jail.pid()));
         container.check_limits(&kept.group)?;
 
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode, "read-only image + mounts", "no network + seccomp + egress proxy");
-        let kind = self.settings.kind.as_str();
-        let names = if made.jail.sees_cgroups() { ("absent", kind) } else { ("enforced", "cgroup namespace") };
-        effective.insert("cgroup names".to_owned(), json!({"state": names.0, "by": names.1}));
+        effective.insert("cgroup names".to_owned(), cgroup_names(kernel, &made.jail, self.settings.kind));
         Walled::watch(Built {
             id: spec.id,
             spawner: Arc::clone(&self.spawner),
@@ -248,6 +254,13 @@ fn shown(fs: &policy::Fs) -> Result<System, SandboxError> {
         system.show(path, &others);
     }
     Ok(system)
+}
+
+/// Does what may wait for the kernel, or for a container.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| SandboxError::Gone)?
 }
 
 fn create(step: &str, source: std::io::Error) -> SandboxError {

@@ -79,7 +79,9 @@ fn remove_empty(directory: &Path) {
 
 /// Removes the directory of one container, whose stage has been taken down.
 fn remove_place(directory: &Path) {
-    let _ = std::fs::remove_file(directory.join("door").join(Door::SOCKET));
+    for socket in [Door::SOCKET, Door::MODELS, Door::EGRESS] {
+        let _ = std::fs::remove_file(directory.join("door").join(socket));
+    }
     for part in ["door", "stage", ""] {
         let _ = std::fs::remove_dir(directory.join(part));
     }

@@ -44,6 +44,11 @@ impl Commands {
         Awaited { exec, started, exited }
     }
 
+    /// Whether its end has not come.
+    pub(super) fn awaits(&self, exec: u64) -> bool {
+        lock(&self.waiting).contains_key(&exec)
+    }
+
     /// It was never asked for.
     pub(super) fn forget(&self, exec: u64) {
         lock(&self.waiting).remove(&exec);

@@ -1,13 +1,17 @@
 //! What only container engines can get wrong: that they are not there, what they are made of, what they leave.
 
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use engines::Engine;
 use jail::Spawner;
+use policy::Preset;
 use protocol::Code;
-use sandbox::{Backend, ContainerBackend, ContainerSettings, Sandbox, SandboxError};
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind, Sandbox, SandboxError};
 
-use crate::engines::Engine;
 use crate::{Crowd, Subject, shell, spec, text};
 
 /// An engine, and what a test may change of how it is used.
@@ -20,10 +24,17 @@ pub(crate) struct Case {
 /// One thing that must hold of an engine, by its name.
 pub(crate) type CaseTest = fn(Case) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A list of cases, from the names of functions.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as CaseTest)),*] };
+}
+
+/// What must hold of an engine that an ordinary user runs.
+pub(crate) fn rootless() -> Vec<(&'static str, CaseTest)> {
+    cases![what_an_engine_without_root_cannot_keep_is_refused_by_its_key, an_engine_without_root_says_so]
+}
+
 pub(crate) fn cases() -> Vec<(&'static str, CaseTest)> {
-    macro_rules! cases {
-        ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as CaseTest)),*] };
-    }
     cases![
         an_engine_that_is_not_there_is_named,
         an_engine_of_another_kind_is_none,
@@ -32,6 +43,7 @@ pub(crate) fn cases() -> Vec<(&'static str, CaseTest)> {
         an_entrypoint_that_fails_is_told_in_its_words,
         a_runtime_that_is_not_there_is_told_in_the_engines_words,
         what_a_host_that_died_left_is_swept,
+        a_container_whose_host_was_killed_is_swept_by_the_next,
         a_sandbox_that_is_dropped_leaves_nothing,
         nothing_speaks_of_the_host,
     ]
@@ -51,7 +63,7 @@ impl Case {
     async fn create(&self) -> Result<Box<dyn Sandbox>, SandboxError> {
         let backend = self.backend();
         let crowd = Crowd { size: 1, backend: Arc::clone(&backend), mounts: None };
-        let subject = Subject { backend, mode: policy::WorkspaceMode::Overlay, crowd };
+        let subject = Subject { name: "one", backend, mode: policy::WorkspaceMode::Overlay, crowd };
         subject.backend.create(spec(&subject, None)).await
     }
 
@@ -63,6 +75,33 @@ impl Case {
         let fix = if let SandboxError::Unavailable { fix, .. } = &error { format!(" / {fix}") } else { String::new() };
         format!("{error}{}{fix}", cause.unwrap_or_default())
     }
+}
+
+/// Whether limits of an engine without root do nothing here, though it takes them.
+fn ignores_limits() -> bool {
+    !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+}
+
+async fn what_an_engine_without_root_cannot_keep_is_refused_by_its_key(case: Case) {
+    let backend = case.backend();
+    let mut strict = crate::plain_spec("strict");
+    strict.policy = crate::policy_of(&Preset::Strict.source());
+    let told = backend.create(strict).await.err().expect("a refusal").to_string();
+    let key =
+        if ignores_limits() { "`proc.memory` cannot be enforced here" } else { "`fs.workspace` cannot be laid out" };
+    assert!(told.contains(key), "{told}");
+    // What the policy lets be weaker is not in the way; the workspace is.
+    let told = backend.create(crate::plain_spec("weaker")).await.err().expect("a refusal").to_string();
+    assert!(told.contains("`fs.workspace` cannot be laid out for a container by an ordinary user"), "{told}");
+}
+
+async fn an_engine_without_root_says_so(case: Case) {
+    let place = case.scratch.path().to_owned();
+    let backend = ContainerBackend::new(case.settings.clone(), Arc::clone(&case.spawner), place).expect("backend");
+    let report = backend.report().await.expect("report");
+    assert!(report.rootless, "{report:?}");
+    let lost: &[&str] = if ignores_limits() { &["proc.memory", "proc.pids", "proc.cpus"] } else { &[] };
+    assert!(lost.iter().all(|key| report.cannot_keep.contains(key)), "{report:?}");
 }
 
 async fn an_engine_that_is_not_there_is_named(mut case: Case) {
@@ -108,9 +147,6 @@ async fn an_entrypoint_that_fails_is_told_in_its_words(mut case: Case) {
 }
 
 async fn a_runtime_that_is_not_there_is_told_in_the_engines_words(mut case: Case) {
-    case.settings.runtime = Some("runsc".to_owned());
-    let told = case.refusal().await;
-    assert!(told.contains("`runsc` lets no listener"), "{told}");
     case.settings.runtime = Some("no-such-runtime".to_owned());
     let told = case.refusal().await;
     assert!(told.contains("no-such-runtime"), "{told}");
@@ -126,6 +162,64 @@ async fn what_a_host_that_died_left_is_swept(case: Case) {
     let sandbox = case.create().await.expect("sandbox");
     assert!(!is_mounted(&left) && !left.exists());
     sandbox.destroy().await.expect("destroy");
+}
+
+/// Another host, which makes a sandbox and waits to be killed.
+pub(crate) struct Held {
+    settings: ContainerSettings,
+    scratch: PathBuf,
+}
+
+impl Held {
+    const ROLE: &str = "__hold";
+
+    /// What a process of that role was told.
+    pub(crate) fn of_arguments() -> Option<Self> {
+        let mut arguments = std::env::args().skip(1);
+        arguments.next().filter(|role| role == Self::ROLE)?;
+        let kind = arguments.next()?;
+        let kind = [EngineKind::Docker, EngineKind::Podman].into_iter().find(|known| known.as_str() == kind)?;
+        Some(Self { settings: engines::settings(kind, arguments.next()?.into()), scratch: arguments.next()?.into() })
+    }
+
+    pub(crate) fn live(self, spawner: &Arc<Spawner>) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
+        runtime.block_on(async {
+            let backend = ContainerBackend::new(self.settings, Arc::clone(spawner), self.scratch).expect("backend");
+            let _held = backend.create(crate::plain_spec("held")).await.expect("sandbox");
+            println!("up");
+            std::future::pending::<()>().await;
+        });
+    }
+
+    fn start(case: &Case) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("program"));
+        command.args([Self::ROLE, case.settings.kind.as_str()]).arg(&case.settings.sockets[0]);
+        let mut host = command.arg(case.scratch.path()).stdout(Stdio::piped()).spawn().expect("host");
+        host.stdout.take().expect("stdout").read_exact(&mut [0; 3]).expect("up");
+        host
+    }
+}
+
+async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
+    let socket = case.settings.sockets[0].clone();
+    let mut host = Held::start(&case);
+    let owner = format!("{}-", host.id());
+    let mut theirs = engines::running(&socket).await.into_iter().filter(|running| running.owner.starts_with(&owner));
+    let left = theirs.next().expect("its container");
+    // An init that is stopped does not notice that its host is gone, and nor does the engine.
+    let init = Pid::from_raw(left.pid).expect("init");
+    kill_process(init, Signal::STOP).expect("stop");
+    host.kill().expect("kill -9");
+    host.wait().expect("wait");
+    assert!(engines::running(&socket).await.contains(&left), "it ended by itself, and there is nothing to sweep");
+    assert!(is_mounted_below(case.scratch.path()));
+
+    let sandbox = case.create().await.expect("sandbox");
+    let names: Vec<String> = engines::running(&socket).await.into_iter().map(|running| running.id).collect();
+    assert!(!names.contains(&left.id), "{left:?} is still there");
+    sandbox.destroy().await.expect("destroy");
+    assert!(!is_mounted_below(case.scratch.path()));
 }
 
 async fn a_sandbox_that_is_dropped_leaves_nothing(case: Case) {

@@ -153,8 +153,12 @@ async fn a_directory_is_listed_by_name_with_what_each_is(subject: Subject) {
     let listing = sandbox.files().list("".as_ref(), 100).await.expect("list");
     let seen: Vec<_> =
         listing.entries.iter().map(|entry| (text(entry.name.as_encoded_bytes()), entry.stat.kind)).collect();
-    let expected = [("a", FileKind::Link), ("b", FileKind::File), ("c", FileKind::Directory), ("d", FileKind::Special)];
-    assert_eq!(seen, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    let mut expected =
+        vec![("a", FileKind::Link), ("b", FileKind::File), ("c", FileKind::Directory), ("d", FileKind::Special)];
+    // A pipe of another kernel is no file of the host's.
+    expected.truncate(if subject.has_own_kernel() { 3 } else { 4 });
+    let expected: Vec<_> = expected.into_iter().map(|(name, kind)| (name.to_owned(), kind)).collect();
+    assert_eq!(seen, expected);
     assert!(!listing.truncated);
     let file = sandbox.files().stat("/workspace/b".as_ref()).await.expect("stat");
     let age = file.modified.duration_since(std::time::SystemTime::UNIX_EPOCH).expect("age");
@@ -217,9 +221,12 @@ async fn removing_a_directory_needs_to_be_asked_for(subject: Subject) {
     assert_eq!(code(files.remove("dir".as_ref(), Depth::Single).await), Code::FileWrongKind);
     files.remove("dir/c".as_ref(), Depth::Single).await.expect("file");
     files.remove("dir".as_ref(), Depth::Recursive).await.expect("all");
-    does(&*sandbox, "test ! -e dir; mkdir empty; mkfifo fifo").await;
+    does(&*sandbox, "test ! -e dir; mkdir empty").await;
     files.remove("empty".as_ref(), Depth::Single).await.expect("an empty one");
-    files.remove("fifo".as_ref(), Depth::Recursive).await.expect("a fifo");
+    if !subject.has_own_kernel() {
+        does(&*sandbox, "mkfifo fifo").await;
+        files.remove("fifo".as_ref(), Depth::Recursive).await.expect("a fifo");
+    }
     assert_eq!(code(files.remove("dir".as_ref(), Depth::Recursive).await), Code::FileNotFound);
     assert_eq!(code(files.remove("".as_ref(), Depth::Recursive).await), Code::FileWrongKind);
     assert_eq!(does(&*sandbox, "ls -A").await, "kept\n");
@@ -287,6 +294,9 @@ async fn a_link_that_is_swapped_meanwhile_leads_nowhere_else(subject: Subject) {
 async fn a_fifo_is_seen_and_never_waited_for(subject: Subject) {
     let sandbox = make(&subject).await;
     does(&*sandbox, "mkfifo fifo").await;
+    if subject.has_own_kernel() {
+        return assert_eq!(code(sandbox.files().stat("fifo".as_ref()).await), Code::FileNotFound);
+    }
     assert_eq!(sandbox.files().stat("fifo".as_ref()).await.expect("stat").kind, FileKind::Special);
     assert_eq!(code(read(sandbox.files(), "fifo").await), Code::FileWrongKind);
     assert_eq!(code(write(sandbox.files(), "fifo", "x").await), Code::FileWrongKind);

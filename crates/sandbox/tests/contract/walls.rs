@@ -9,6 +9,7 @@ const DEGRADE: (&str, &str) = ("degrade: {cpus: none, memory: rlimit, pids: rlim
 pub(crate) fn walled() -> Vec<Promise> {
     crate::tests![
         the_gateway_listener_is_passed_out_once,
+        what_is_said_to_a_port_inside_arrives_and_is_answered,
         limits_are_enforced_or_refused,
         memory_over_the_limit_is_not_had,
         a_command_that_ran_out_of_memory_is_told_apart,
@@ -24,6 +25,28 @@ async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
     assert!(sandbox.take_listener(Port::Models).is_none());
 }
 
+async fn what_is_said_to_a_port_inside_arrives_and_is_answered(subject: Subject) {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    let sandbox = make(&subject).await;
+    let doors = [Port::Models, Port::Egress].map(|port| sandbox.take_listener(port).expect("listener"));
+    let answering = tokio::spawn(async move {
+        for (number, door) in doors.into_iter().enumerate() {
+            door.set_nonblocking(true).expect("door");
+            let (visitor, _) = tokio::net::TcpListener::from_std(door).expect("door").accept().await.expect("visitor");
+            let (mut visitor, mut line) = (BufReader::new(visitor), String::new());
+            visitor.read_line(&mut line).await.expect("line");
+            visitor.write_all(format!("{number} heard {line}").as_bytes()).await.expect("answer");
+        }
+    });
+    let knock =
+        "exec 3<>/dev/tcp/127.0.0.1/18080; echo a >&3; cat <&3; exec 4<>/dev/tcp/127.0.0.1/18081; echo b >&4; cat <&4";
+    let mut spec = crate::shell_spec("");
+    spec.command = ["bash", "-c", knock].map(str::to_owned).to_vec();
+    let result = sandbox::run(&*sandbox, spec, &mut |_, _| {}).await.expect("run");
+    assert_eq!(text(&result.stdout), "0 heard a\n1 heard b\n", "{}", text(&result.stderr));
+    answering.await.expect("answers");
+}
+
 async fn what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start(subject: Subject) {
     let host = tempfile::tempdir().expect("workspace");
     for file in [".env", ".git/config", ".git/hooks/old", "secrets/key", "free"] {
@@ -34,7 +57,12 @@ async fn what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start(subje
         "ld.so.cache]\n  deny_read: [\"**/.env\", \"secrets/**\"]\n  deny_write: [\".git/hooks/**\", \".git/config\"]";
     let mut bind = spec(&subject, Some(host.path().to_owned()));
     bind.policy = policy(&subject, &[("workspace: overlay", "workspace: bind"), ("ld.so.cache]", denied)]);
-    let sandbox = subject.backend.create(bind).await.expect("sandbox");
+    let made = subject.backend.create(bind).await;
+    if subject.has_own_kernel() {
+        let refused = made.err().expect("a refusal").to_string();
+        return assert!(refused.contains("`fs.workspace: bind` cannot be had"), "{refused}");
+    }
+    let sandbox = made.expect("sandbox");
     for key in ["fs.deny_read", "fs.deny_write"] {
         assert_eq!(sandbox.effective()[key]["state"], "weaker", "{key}");
     }
@@ -81,9 +109,10 @@ async fn limits_are_enforced_or_refused(subject: Subject) {
             }
         }
         Err(SandboxError::Unavailable { missing, fix }) => {
-            assert!(missing.contains("proc.memory") && fix.contains("degrade"), "{missing} / {fix}");
+            let key = if subject.has_own_kernel() { "proc.pids" } else { "proc.memory" };
+            assert!(missing.contains(key) && fix.contains("degrade"), "{missing} / {fix}");
             let effective = make(&subject).await.effective();
-            assert_eq!(effective["proc.memory"]["state"], "weaker", "{effective}");
+            assert_eq!(effective[key]["state"], "weaker", "{effective}");
         }
         Err(other) => panic!("{other}"),
     }
@@ -105,6 +134,10 @@ async fn a_command_that_ran_out_of_memory_is_told_apart(subject: Subject) {
     let by_kernel = sandbox.effective()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"));
     let greedy = shell(&*sandbox, "exec tail /dev/zero").await;
     assert_eq!(greedy.exit.out_of_memory, by_kernel, "{greedy:?}");
+    if subject.has_own_kernel() {
+        let after = sandbox.exec(crate::shell_spec("true")).await;
+        return assert!(matches!(after, Err(SandboxError::Gone)), "{after:?}");
+    }
     let killed = shell(&*sandbox, "kill -9 $$").await;
     assert_eq!((killed.exit.signal, killed.exit.out_of_memory), (Some(9), false), "{killed:?}");
 }
@@ -114,6 +147,10 @@ async fn processes_over_the_limit_are_not_had(subject: Subject) {
     small.policy = policy(&subject, &[("pids: 512", "pids: 20")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let result = shell(&*sandbox, "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; echo all").await;
+    if subject.has_own_kernel() {
+        assert_eq!(sandbox.effective()["proc.pids"]["state"], "weaker");
+        return assert!(!text(&result.stdout).contains("all"), "{result:?}");
+    }
     assert!(text(&result.stderr).contains("fork"), "{result:?}");
 }
 

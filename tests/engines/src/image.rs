@@ -12,8 +12,12 @@ const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 /// Directories that every root has, whatever is in it.
 const SKELETON: [&str; 10] =
     ["usr", "usr/bin", "usr/lib", "usr/lib64", "usr/sbin", "etc", "home", "tmp", "proc", "dev"];
-/// Nobody reads these inside.
-const LEFT_OUT: [&str; 6] = [
+/// Nobody reads these inside; and what tells of a machine is in no image, so that it is the host's if it is seen.
+const LEFT_OUT: [&str; 10] = [
+    "etc/debian_version",
+    "etc/os-release",
+    "usr/lib/os-release",
+    "var/lib",
     "usr/share/doc",
     "usr/share/man",
     "usr/share/locale",

@@ -1,0 +1,182 @@
+//! `viv` with a container engine, from outside: what works, and every way in which it does not, in the engine's words.
+//!
+//! The engines are the tests' own. They end with the thread that started them, so these tests bring their own `main`.
+#![allow(clippy::unwrap_used, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use engines::{Engine, IMAGE};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use tempfile::TempDir;
+
+type Case = fn(&Place);
+
+/// Each with what it is called.
+const CASES: [(&str, Case); 8] = [
+    ("a_command_runs_in_a_container", a_command),
+    ("an_agent_works_in_a_container_and_its_changes_can_be_seen", an_agent),
+    ("an_engine_that_is_absent_is_a_sandbox_create_error", engine_absent),
+    ("an_image_that_is_absent_is_a_sandbox_create_error", image_absent),
+    ("an_entrypoint_that_fails_is_a_sandbox_create_error", entrypoint_failed),
+    ("a_container_that_the_engine_refuses_is_a_sandbox_create_error", container_refused),
+    ("a_command_without_memory_is_a_runtime_error", out_of_memory),
+    ("a_command_that_takes_too_long_is_a_runtime_error", timed_out),
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let engines = if arguments.list { Vec::new() } else { Engine::start_all() };
+    let mut trials = Vec::new();
+    for engine in &engines {
+        for (name, case) in CASES {
+            let place = Place::of(engine);
+            trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
+                case(&place);
+                Ok(())
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(engines);
+    conclusion.exit();
+}
+
+/// A data directory whose configuration names an engine of the tests.
+struct Place {
+    directory: TempDir,
+    engine: &'static str,
+    socket: PathBuf,
+}
+
+/// How `viv` ended, and what it said.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    programs: String,
+    people: String,
+}
+
+impl Place {
+    fn of(engine: &Engine) -> Self {
+        let directory = TempDir::new().unwrap();
+        std::fs::create_dir(directory.path().join("workspace")).unwrap();
+        let place = Self { directory, engine: engine.name(), socket: engine.socket() };
+        place.configure(&format!("image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
+        place
+    }
+
+    /// Writes the section of sandboxes anew.
+    fn configure(&self, section: &str) {
+        let data = self.directory.path().join("data");
+        std::fs::create_dir_all(&data).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&data, private).unwrap();
+        std::fs::write(data.join("viv.toml"), format!("[sandbox]\n{section}")).unwrap();
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.directory.path().join(name), text).unwrap();
+    }
+
+    fn viv(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
+        command.arg("--json").arg("--data-dir").arg(self.directory.path().join("data")).args(arguments);
+        command.current_dir(self.directory.path().join("workspace")).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran { code: output.status.code(), programs: text(&output.stdout), people: text(&output.stderr) }
+    }
+
+    /// `viv exec` in a container.
+    fn exec(&self, command: &[&str]) -> Ran {
+        self.viv(&[&["exec", "--backend", self.engine, "--"], command].concat())
+    }
+
+    /// A command that no sandbox is made for: the code, and all that was said.
+    #[track_caller]
+    fn refused(&self, parts: &[&str]) {
+        let ran = self.exec(&["true"]);
+        assert_eq!(ran.code, Some(125), "{ran:#?}");
+        let told: Value = serde_json::from_str(ran.people.lines().last().unwrap()).unwrap();
+        assert_eq!(told["code"], "sandbox_create_error", "{told}");
+        for part in parts {
+            assert!(told.to_string().contains(part), "no `{part}` in {told}");
+        }
+    }
+
+    /// A task of one command that fails: what is said of it.
+    #[track_caller]
+    fn failed(&self, policy: &str, command: &str) -> String {
+        self.write("policy.yaml", policy);
+        self.write(
+            "task.yaml",
+            &format!(
+                "version: 1\nname: one\nsandbox: {{backend: {}, policy: policy.yaml}}\ncommands: [{command}]\nlogs: logs\n",
+                self.engine
+            ),
+        );
+        let ran = self.viv(&["task", "../task.yaml"]);
+        let report: Value = serde_json::from_str(&ran.programs).unwrap();
+        assert_eq!((ran.code, &report["failure"]["class"]), (Some(1), &Value::from("runtime_error")), "{ran:#?}");
+        report["failure"]["message"].to_string()
+    }
+}
+
+fn a_command(place: &Place) {
+    let ran = place.exec(&["id"]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    // Nobody on the host, and the image's own programs around it.
+    assert!(ran.programs.contains("uid=1900000000(agent)"), "{ran:#?}");
+    assert_eq!(place.exec(&["sh", "-c", "exit 7"]).code, Some(7));
+    assert_eq!(place.exec(&["no-such-program"]).code, Some(127));
+}
+
+fn an_agent(place: &Place) {
+    let ran = place.viv(&["run", "mock", "hello", "--backend", place.engine, "--workspace", "."]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let sessions: Value = serde_json::from_str(&place.viv(&["sessions", "ls"]).programs).unwrap();
+    let session = sessions[0]["sessionId"].as_str().unwrap();
+    let events = place.viv(&["sessions", "events", session]).programs;
+    assert!(events.contains("policy.effective") && events.contains(&format!("{} (cgroup", place.engine)), "{events}");
+    assert_eq!(place.viv(&["sessions", "diff", session]).code, Some(0));
+}
+
+fn engine_absent(place: &Place) {
+    place.configure("socket = \"/nowhere/engine.sock\"\n");
+    place.refused(&[&format!("no {} engine answers (/nowhere/engine.sock", place.engine), "systemctl start"]);
+}
+
+fn image_absent(place: &Place) {
+    place.configure(&format!("image = \"localhost/viv-test:none\"\nsocket = \"{}\"\n", place.socket.display()));
+    // What stands in brackets is the engine's.
+    place.refused(&["has no image `localhost/viv-test:none`", "o such image", "docs/container"]);
+}
+
+fn entrypoint_failed(place: &Place) {
+    let section = "entrypoint = [\"/bin/sh\", \"-c\", \"echo no licence >&2; exit 3\"]\n";
+    place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
+    place.refused(&["run its entrypoint", "it ended with code 3: no licence"]);
+}
+
+fn container_refused(place: &Place) {
+    place.configure(&format!(
+        "runtime = \"no-such-runtime\"\nimage = \"{IMAGE}\"\nsocket = \"{}\"\n",
+        place.socket.display()
+    ));
+    place.refused(&["no-such-runtime"]);
+}
+
+const SMALL: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /bin, /lib, /lib64]}\n\
+                     proc: {cpus: 1.0, memory: 64MiB, pids: 64, timeout: 1m, output: 1MiB, disk: 32MiB, nofile: 256}\n";
+
+fn out_of_memory(place: &Place) {
+    let told = place.failed(SMALL, "{run: [tail, /dev/zero]}");
+    assert!(told.contains("was ended for want of memory"), "{told}");
+}
+
+fn timed_out(place: &Place) {
+    let told = place.failed(SMALL, "{run: [sleep, '600'], timeout: 500ms}");
+    assert!(told.contains("not done in time"), "{told}");
+}

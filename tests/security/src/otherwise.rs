@@ -1,0 +1,74 @@
+//! Where an attack ends otherwise than stopped, backend by backend, with the reason that the table gives.
+
+use crate::attack::Attack;
+
+/// How it ends instead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Otherwise {
+    /// It succeeds.
+    NotHeld(&'static str),
+    /// It cannot be carried out, or means nothing.
+    Meaningless(&'static str),
+}
+
+use Otherwise::{Meaningless, NotHeld};
+
+const MOUNTED: Otherwise =
+    NotHeld("the engine mounts control groups below `/sys`: covered, but named in the mount table");
+const OWN_FILES: Otherwise =
+    Meaningless("`/sys`, `/proc` and the mount table are gVisor's own, with nothing of the host in them");
+const OWN_VALUE: Otherwise = Meaningless("gVisor keeps the value to itself: the host's kernel never hears of it");
+const OWN_INIT: Otherwise = NotHeld(
+    "gVisor spares no first process: who signals it ends or stops the own sandbox, and the host ends what does not answer",
+);
+
+/// By backend and attack.
+const ALL: [(&str, &str, Otherwise); 17] = [
+    ("docker", "secrets_mounts_host", MOUNTED),
+    ("podman", "secrets_mounts_host", MOUNTED),
+    (
+        "podman",
+        "proc_cgroup_names",
+        NotHeld(
+            "with cgroups of version 1 it makes no namespace for them; `policy.effective` says so (`cgroup names`: absent)",
+        ),
+    ),
+    ("gvisor", "fs_sys", OWN_FILES),
+    ("gvisor", "secrets_mounts_host", OWN_FILES),
+    ("gvisor", "secrets_kernel_tables", OWN_FILES),
+    ("gvisor", "fs_proc_maps", NotHeld("gVisor shows where init is in memory, and under which name it is mounted")),
+    ("gvisor", "fs_proc_ns", Meaningless("namespaces are gVisor's own, and it has none of the host's")),
+    ("gvisor", "fs_devices", Meaningless("devices are gVisor's own: no driver of the host is behind them")),
+    (
+        "gvisor",
+        "net_gateway_port",
+        NotHeld(
+            "its network lets the port be had under another address; what calls 127.0.0.1 still reaches the gateway",
+        ),
+    ),
+    ("gvisor", "net_low_port", NotHeld("its network has no such rule; the port is on the sandbox's own loopback")),
+    (
+        "gvisor",
+        "proc_thread_bomb",
+        NotHeld("its threads are not the host's: `proc.pids` is weaker there, and refused unless `degrade` accepts it"),
+    ),
+    ("gvisor", "proc_kill_init", OWN_INIT),
+    ("gvisor", "proc_stop_init", OWN_INIT),
+    (
+        "gvisor",
+        "proc_cgroup_names",
+        NotHeld("gVisor's groups are named after the container; `policy.effective` says so (`cgroup names`: weaker)"),
+    ),
+    ("gvisor", "proc_oom_score_own", OWN_VALUE),
+    ("gvisor", "proc_nice", OWN_VALUE),
+];
+
+/// How `attack` ends in `backend`, where that is not as everywhere.
+pub(crate) fn of(backend: &str, attack: &str) -> Option<Otherwise> {
+    ALL.iter().find(|(of, name, _)| *of == backend && *name == attack).map(|(.., otherwise)| *otherwise)
+}
+
+/// Names here that no attack has.
+pub(crate) fn unknown(attacks: &[Attack]) -> Vec<&'static str> {
+    ALL.iter().map(|(_, name, _)| *name).filter(|name| !attacks.iter().any(|attack| attack.name == *name)).collect()
+}
