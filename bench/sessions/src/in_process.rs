@@ -1,6 +1,6 @@
 //! A place for agents that are tasks of this process: no wall, no file, no network, and no program but the one agent.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -41,6 +41,10 @@ impl Sandbox for Place {
     }
 
     fn take_listener(&self, _: Port) -> Option<TcpListener> {
+        None
+    }
+
+    fn take_names(&self) -> Option<(TcpListener, UdpSocket)> {
         None
     }
 

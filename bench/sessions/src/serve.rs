@@ -49,6 +49,7 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         upstream: Arc::new(Scripted::demo().map_err(|error| error.to_string())?),
         policy: Arc::new(policy::effective(&ceiling, &base, &[])),
         accounts: Accounts::default(),
+        egress: session::way_out(Vec::new()),
         timing: Timing::default(),
     };
     setup.open().map_err(|error| error.to_string())

@@ -135,7 +135,7 @@ impl Jail {
         }
         verify::check_kernel(jail.pid).map_err(JailError::NotAsPlanned)?;
         let Substitutes { models, egress, workspace, .. } = stand_in;
-        Ok(Made { jail, models, egress, workspace, terminals: None, upper: None })
+        Ok(Made { jail, models, egress, names: None, workspace, terminals: None, upper: None })
     }
 
     /// Waits for the end of the set-up.

@@ -302,7 +302,8 @@ impl Effective {
             // A key that came later is left out where it says nothing: sessions from before it are still the same.
             let says_something = |(key, value): &(&str, String)| !LATER.contains(&(*key, value.as_str()));
             let values = self.values().into_iter().filter(says_something);
-            let lines: String = values.map(|(key, value)| format!("{key}={value}\n")).collect();
+            let lines: String =
+                values.flat_map(|(key, value)| [key.to_owned(), "=".into(), value, "\n".into()]).collect();
             format!("sha256:{}", hash(lines.as_bytes()))
         })
     }

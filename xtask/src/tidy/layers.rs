@@ -43,10 +43,18 @@ const LAYERS: &[Layer] = &[
         may_know: &["protocol", "agents", "store", "sandbox", "session"],
         tests_may_know: &["egress", "gateway", "mock", "policy"],
     },
-    Layer { name: "sandbox", may_know: &["protocol", "policy", "jail"], tests_may_know: &["engines"] },
-    layer("engines", &["jail", "sandbox"]),
-    layer("gateway", &["protocol", "policy", "store", "secret"]),
-    layer("egress", &["protocol", "policy", "store", "secret"]),
+    Layer {
+        name: "cli",
+        may_know: &[
+            "protocol", "policy", "agents", "mock", "store", "secret", "jail", "sandbox", "gateway", "egress",
+            "session", "server",
+        ],
+        tests_may_know: &["engines"],
+    },
+    Layer {
+        name: "security",
+        may_know: &[],
+        tests_may_know: &["protocol", "policy", "store", "secret", "jail", "sandbox", "engines", "egress"],
     },
     Layer {
         name: "conformance",

@@ -124,6 +124,12 @@ impl ContainerBackend {
         let fs = spec.policy.fs();
         apart::check(kernel, fs.workspace_mode)?;
         let plan = plan(&spec, &fs, kept.process, shown(&fs)?)?;
+        if plan.names {
+            return Err(unavailable(
+                "`net.dns: stub` answers at a port that nobody inside a container may take",
+                "take `net.dns` out of the policy, or use `--backend=jail`",
+            ));
+        }
         let since = SystemTime::now();
         let (place, mut stage) = self.lay_out(plan.clone()).await?;
         let lower = plan.workspace.directory().cloned();
