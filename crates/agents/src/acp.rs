@@ -284,8 +284,9 @@ impl Dialogue for AcpDialogue {
         if let Some(session) = self.session.as_ref().filter(|_| self.prompts.is_empty()) {
             let cancel = CancelNotification::new(session.clone());
             self.transcript.send(&wire::notification(ClientNotification::CancelNotification(cancel)));
+            // What it asked is refused with its turn, here or by the session a moment ago.
+            self.withdrew |= !self.permissions.is_empty() || !self.refused.is_empty();
             // The protocol wants every open request answered as cancelled.
-            self.withdrew |= !self.permissions.is_empty();
             self.cancel_permissions();
         } else if !self.prompts.is_empty() {
             self.prompts.clear();

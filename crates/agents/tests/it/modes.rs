@@ -71,16 +71,21 @@ fn over_acp_each_answer_takes_the_option_of_its_kind() {
 #[test]
 fn over_acp_a_turn_whose_question_was_withdrawn_is_not_completed() {
     let answer = |id: u8, result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
-    let mut dialogue = dialogue("copilot", "default");
-    dialogue.open();
-    dialogue.line(answer(1, json!({})).as_bytes());
-    dialogue.line(answer(2, json!({ "sessionId": "s" })).as_bytes());
-    dialogue.prompt(&Prompt::text("go"));
-    dialogue.line(acp_request("execute").as_bytes());
-    dialogue.interrupt();
-    // One agent now and then takes the withdrawal for a no, and ends as after any other.
-    let outputs = dialogue.line(answer(3, json!({ "stopReason": "end_turn" })).as_bytes());
-    assert!(outputs.contains(&Output::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
+    for refused_before in [false, true] {
+        let mut dialogue = dialogue("copilot", "default");
+        dialogue.open();
+        dialogue.line(answer(1, json!({})).as_bytes());
+        dialogue.line(answer(2, json!({ "sessionId": "s" })).as_bytes());
+        dialogue.prompt(&Prompt::text("go"));
+        dialogue.line(acp_request("execute").as_bytes());
+        if refused_before {
+            dialogue.permission(&PermissionId::numbered(1, 1), PermissionReply::Reject);
+        }
+        dialogue.interrupt();
+        // One agent now and then takes the withdrawal for a no, and ends as after any other.
+        let outputs = dialogue.line(answer(3, json!({ "stopReason": "end_turn" })).as_bytes());
+        assert!(outputs.contains(&Output::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
+    }
 }
 
 #[test]
