@@ -274,7 +274,15 @@ impl Program {
 fn end_all(mark: Mark, exec: u64) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let begun = Instant::now();
-    while signal_all(mark, exec, Signal::KILL) > 0 && begun.elapsed() < PATIENCE {}
+    loop {
+        let before: Vec<Pid> = listed().collect();
+        let signalled = signal_all(mark, exec, Signal::KILL);
+        // A new number may be the child of one that was gone when it was looked at.
+        let nobody_came = listed().all(|pid| before.contains(&pid));
+        if (signalled == 0 && nobody_came) || begun.elapsed() >= PATIENCE {
+            return;
+        }
+    }
 }
 
 /// Sends a signal to every process of a command; how many there were.
@@ -287,11 +295,16 @@ fn signal_all(mark: Mark, exec: u64, signal: Signal) -> usize {
     marked.len()
 }
 
-/// Processes of this PID namespace that have not ended, this one aside.
+/// Processes of this PID namespace, this one aside; also those that have ended and wait to be reaped.
+fn listed() -> impl Iterator<Item = Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter(|pid| *pid > 1).filter_map(Pid::from_raw)
+}
+
+/// Those of them that have not ended.
 fn living() -> impl Iterator<Item = Pid> {
-    let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 1);
-    numbers.filter_map(Pid::from_raw).filter(|pid| {
+    listed().filter(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
     })

@@ -187,6 +187,9 @@ fn whole(file: &File) -> io::Result<u64> {
 
 /// Puts the journal at `journal` and the bodies where bodies are; what the bundle says of its session comes back.
 fn unpack(bundle: File, journal: &Path, bodies: &Bodies) -> Result<SessionInfo, SessionError> {
+    if !is_whole(&bundle).map_err(failed("read"))? {
+        return Err(SessionError::Bundle("it breaks off before its end".to_owned()));
+    }
     let mut archive = tar::Archive::new(bundle);
     let (mut info, mut has_journal) = (None, false);
     for entry in archive.entries().map_err(not_a_bundle)? {
@@ -212,6 +215,16 @@ fn unpack(bundle: File, journal: &Path, bodies: &Bodies) -> Result<SessionInfo, 
         }
     }
     info.filter(|_| has_journal).ok_or_else(|| SessionError::Bundle("it has no session or no journal".to_owned()))
+}
+
+/// Whether it ends as archives do. One that was cut between two files reads like a shorter one.
+fn is_whole(bundle: &File) -> io::Result<bool> {
+    let mut end = [1; 1024];
+    match bundle.metadata()?.len().checked_sub(end.len() as u64) {
+        Some(at) => bundle.read_exact_at(&mut end, at)?,
+        None => return Ok(false),
+    }
+    Ok(end.iter().all(|byte| *byte == 0))
 }
 
 fn keep_body(entry: &mut impl Read, digest: &str, bodies: &Bodies) -> Result<(), SessionError> {

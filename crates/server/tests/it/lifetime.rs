@@ -102,7 +102,10 @@ async fn a_bundle_that_was_changed_is_refused() {
     // The hash of a line is in the line after it.
     let changed = String::from_utf8_lossy(&bundle).replace("policy.effective", "policy.defective").into_bytes();
     assert_eq!(changed.len(), bundle.len());
-    for bad in [changed, b"no tar at all".to_vec(), Vec::new(), bundle[..bundle.len() / 2].to_vec()] {
+    let mut all_bad = vec![changed, b"no tar at all".to_vec(), Vec::new(), bundle[..bundle.len() / 2].to_vec()];
+    // Also where it is cut between two files, or in the middle of what ends it.
+    all_bad.extend((512..bundle.len()).step_by(512).map(|end| bundle[..end].to_vec()));
+    for bad in all_bad {
         let refused = import(&other, bad).await;
         assert_eq!((refused.status, &refused.json()["code"]), (422, &"bundle_invalid".into()), "{}", refused.text());
     }
