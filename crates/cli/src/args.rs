@@ -20,14 +20,21 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(name = "viv", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Start with `viv demo`: a full tour with a built-in model, no key and no network.")]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What can be typed with every command.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArguments {
     /// Where everything is kept [default: VIV_DATA_DIR, else `viv` in the XDG data home]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Print JSON on stdout, and errors as one line of JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    #[command(subcommand)]
-    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]

@@ -26,8 +26,8 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
     if let Command::Agent { name, arguments } = &arguments.command {
         return agent::live(name, arguments);
     }
-    let json = arguments.json;
-    let config = Config::read(arguments.data_dir);
+    let json = arguments.common.json;
+    let config = Config::read(arguments.common.data_dir);
     if let Command::Exec(command) = arguments.command {
         let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::for_one_command)?)));
         let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;

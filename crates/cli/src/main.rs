@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    let json = arguments.json;
+    let json = arguments.common.json;
     match host::dispatch(arguments, early) {
         Ok(code) => code,
         Err(failure) => failure.tell(json),

@@ -1,25 +1,23 @@
 //! What was typed and cannot be read, told like every other error.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use protocol::Code;
 
-use crate::args::{Arguments, Command, ExecArguments};
+use crate::args::{Arguments, Command, CommonArguments, ExecArguments};
 use crate::exec::VIV_FAILED;
 use crate::failure::Failure;
 
-/// A line with `exec` in it, read without the other thirty commands: that takes a tenth of a command's whole time.
+/// A line with `exec` in it. To describe all commands to the parser takes longer than to read the line, and the
+/// sandbox of this one waits for it.
 #[derive(Debug, Parser)]
 #[command(name = "viv", disable_help_flag = true, disable_help_subcommand = true)]
 struct ExecLine {
-    #[arg(long, global = true)]
-    data_dir: Option<PathBuf>,
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    common: CommonArguments,
     #[command(subcommand)]
     command: ExecCommand,
 }
@@ -31,8 +29,8 @@ enum ExecCommand {
 
 impl From<ExecLine> for Arguments {
     fn from(line: ExecLine) -> Self {
-        let ExecLine { data_dir, json, command: ExecCommand::Exec(exec) } = line;
-        Self { data_dir, json, command: Command::Exec(exec) }
+        let ExecLine { common, command: ExecCommand::Exec(exec) } = line;
+        Self { common, command: Command::Exec(exec) }
     }
 }
 

@@ -10,7 +10,6 @@
 //! Not here: anything an engine does, and any step that needs a capability.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -25,7 +24,7 @@ use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::mark::Mark;
 use crate::plan::{EGRESS_PORT, MODEL_PORT, ProcessLimits, WORKSPACE};
 use crate::seccomp::Filters;
-use crate::setup::silence_standard_streams;
+use crate::setup::{listen, silence_standard_streams};
 use crate::{relay, sys, wire};
 
 /// Whose kernel answers the calls of commands inside.
@@ -104,7 +103,6 @@ pub fn serve_guest(socket: &Path) -> i32 {
 
 /// Opens what the host is to have, and passes it out.
 fn pass_out(control: &OwnedFd, filters: &Filters) -> Result<(), Failure> {
-    let listen = |port| TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
     let place = |path: &str| open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
     let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;

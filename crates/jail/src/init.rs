@@ -273,12 +273,13 @@ impl Program {
 /// forks faster than this kills runs into the limit of processes: nobody reaps them meanwhile.
 fn end_all(mark: Mark, exec: u64) {
     const PATIENCE: Duration = Duration::from_secs(2);
-    let begun = Instant::now();
+    let (value, begun) = (mark.value(exec), Instant::now());
     loop {
         let before: Vec<Pid> = listed().collect();
         let signalled = signal_all(mark, exec, Signal::KILL);
-        // A new number may be the child of one that was gone when it was looked at.
-        let nobody_came = listed().all(|pid| before.contains(&pid));
+        // Who came since may be the child of one that was gone when it was looked at, unless another command's.
+        let mut newcomers = listed().filter(|pid| !before.contains(pid));
+        let nobody_came = newcomers.all(|pid| mark.of(pid).is_some_and(|found| found != value));
         if (signalled == 0 && nobody_came) || begun.elapsed() >= PATIENCE {
             return;
         }
@@ -288,7 +289,7 @@ fn end_all(mark: Mark, exec: u64) {
 /// Sends a signal to every process of a command; how many there were.
 fn signal_all(mark: Mark, exec: u64, signal: Signal) -> usize {
     let value = mark.value(exec);
-    let marked: Vec<Pid> = living().filter(|pid| mark.is_on(*pid, value)).collect();
+    let marked: Vec<Pid> = living().filter(|pid| mark.of(*pid) == Some(value)).collect();
     for pid in &marked {
         let _ = rustix::process::kill_process(*pid, signal);
     }

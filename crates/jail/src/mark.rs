@@ -39,17 +39,16 @@ impl Mark {
         limit.saturating_sub(exec + 1)
     }
 
-    /// Whether a process has it.
-    pub(crate) fn is_on(self, pid: Pid, value: u64) -> bool {
+    /// The value that a process has; none when that can no longer be told.
+    pub(crate) fn of(self, pid: Pid) -> Option<u64> {
         match self {
             // Also of a process that changed who it is, which no call would tell of.
             Self::OfTheHost => {
-                let file = format!("/proc/{}/limits", pid.as_raw_nonzero());
-                let limits = std::fs::read_to_string(file).unwrap_or_default();
-                let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"));
-                line.is_some_and(|line| line.split_whitespace().nth(1) == Some(&value.to_string()))
+                let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).ok()?;
+                let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+                line.split_whitespace().nth(1)?.parse().ok()
             }
-            Self::OfAnother => sys::limit_of(pid, self.number()) == Some(value),
+            Self::OfAnother => sys::limit_of(pid, self.number()),
         }
     }
 }

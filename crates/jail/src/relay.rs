@@ -4,13 +4,14 @@
 //! it is, that socket says. Nothing is read, kept or decided here.
 
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::guest::Door;
 use crate::plan::{EGRESS_PORT, MODEL_PORT};
+use crate::setup::listen;
 
 /// Enough for a copy; there are two such threads a connection.
 const STACK: usize = 64 * 1024;
@@ -18,7 +19,7 @@ const STACK: usize = 64 * 1024;
 /// Listens on both ports and carries from then on. `door` is the directory of the sockets.
 pub(crate) fn start(door: &Path) -> io::Result<()> {
     for (port, name) in [(MODEL_PORT, Door::MODELS), (EGRESS_PORT, Door::EGRESS)] {
-        let listener = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+        let listener = listen(port)?;
         let socket: Arc<PathBuf> = Arc::new(door.join(name));
         spawn(move || {
             for near in listener.incoming().flatten() {

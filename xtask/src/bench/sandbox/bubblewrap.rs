@@ -6,8 +6,10 @@
 //! before the first command are still only in `viv exec`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -71,6 +73,9 @@ const LIMITS: [(&str, &[(&str, &str)]); 3] = [
 const UNIFIED: &[(&str, &str)] =
     &[("memory.max", "2147483648"), ("memory.swap.max", "0"), ("pids.max", "256"), ("cpu.max", "200000 100000")];
 
+/// How long what runs in a group may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Control groups with limits for one run; dropped, they are gone.
 struct Groups(Vec<PathBuf>);
 
@@ -107,8 +112,15 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for directory in &self.0 {
-            // What runs in it has ended; one that stays is told by the next run, which cannot make it.
-            let _ = fs::remove_dir(directory);
+            // Bubblewrap may be gone before what it had started. One that stays is told by the next run, which cannot
+            // make it.
+            let begun = Instant::now();
+            while let Err(error) = fs::remove_dir(directory)
+                && error.kind() == ErrorKind::ResourceBusy
+                && begun.elapsed() < PATIENCE
+            {
+                std::thread::yield_now();
+            }
         }
     }
 }
