@@ -97,6 +97,12 @@ impl Client {
         frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
     }
 
+    /// The events of all sessions behind `place`, as they come: the place of each, and its data.
+    pub(crate) fn everything(&self, place: Option<&str>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
+        let request = self.agent.get(format!("{}/v1/events/sse", self.base));
+        named_frames(request.header("Last-Event-ID", place.unwrap_or_default()).call().ok()?)
+    }
+
     /// Sends a message and hears the events of its turn.
     pub(crate) fn converse(&self, id: &str, message: &str) -> Option<impl Iterator<Item = Frame> + use<>> {
         self.stream(id, &json!({"message": message}))
@@ -121,6 +127,12 @@ fn read(mut response: ureq::http::Response<ureq::Body>) -> Option<Answer> {
 }
 
 fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = Frame> + use<>> {
+    let frames = named_frames(response)?;
+    Some(frames.map(|(id, data)| Frame { id: id.parse().unwrap(), data }))
+}
+
+/// Frames whose `id` is any word.
+fn named_frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
     if response.status() != 200 {
         return None;
     }
@@ -131,13 +143,13 @@ fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<It
             // A stream that breaks off ends here: a frame counts once its empty line has come.
             let line = lines.next()?.ok()?;
             if let Some(text) = line.strip_prefix("id: ") {
-                id = text.parse().ok();
+                id = Some(text.to_owned());
             } else if let Some(text) = line.strip_prefix("data: ") {
                 data = Some(text.to_owned());
             } else if line.is_empty()
-                && let Some((id, data)) = id.take().zip(data.take())
+                && let Some(frame) = id.take().zip(data.take())
             {
-                return Some(Frame { id, data });
+                return Some(frame);
             }
         }
     }))

@@ -26,6 +26,13 @@ pub(super) struct Told {
     pub(super) seen: Vec<(String, Vec<Frame>)>,
 }
 
+impl Told {
+    /// Whether they were told so much.
+    pub(super) fn is_much(&self, moments: u64, answers: u64) -> bool {
+        self.moments >= moments && self.answered.len() as u64 >= answers
+    }
+}
+
 pub(super) type Notebook = Arc<Mutex<Told>>;
 
 /// What a reader does when the agent asks.
@@ -130,6 +137,12 @@ fn answer_twice(client: &Client, id: &str, permission: &str, notebook: &Notebook
     for answer in answers {
         answer.join().unwrap();
     }
+}
+
+/// The status of a message that is sent once more under its name.
+pub(super) fn send_again(client: &Client, id: &str, name: &str) -> Option<u16> {
+    let body = serde_json::json!({"message": "/echo once more", "clientMessageId": name}).to_string();
+    client.try_post(&format!("/v1/sessions/{id}/messages"), &body).map(|answer| answer.status)
 }
 
 /// The status of an answer to a permission; none when the server went away.
