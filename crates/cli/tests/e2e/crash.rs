@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use protocol::{Event, EventBody, Permission, PermissionId, PermissionStatus, TurnOutcome};
 
-use self::clients::{Notebook, Told, answer, drive, send_again};
+use self::clients::{Notebook, Told, answer, drive, send_again, wait_for};
 use self::feed::Follower;
 use crate::http::Client;
 use crate::journal;
-use crate::place::{Place, eventually};
+use crate::place::Place;
 use crate::server::Server;
 
 /// So often the server is killed; `VIV_TEST_ROUNDS` says another number.
@@ -54,7 +54,7 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
         let notebook = Notebook::default();
         let clients = drive(&server.client(), round, &old, &notebook);
         let (moments, answers_taken) = (dice.below(MOMENTS), dice.below(ANSWERS));
-        eventually("traffic", || notebook.lock().unwrap().is_much(moments, answers_taken));
+        wait_for(&server.client(), round, (moments, answers_taken), &notebook);
         std::thread::sleep(Duration::from_micros(dice.below(DELAY_MICROS)));
         server.kill(&place.data());
         for client in clients {

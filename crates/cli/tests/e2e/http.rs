@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// Streams of a slow machine go on for long.
+const LONGEST_STREAM: Duration = Duration::from_secs(600);
+
 /// Calls one server.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -94,12 +97,14 @@ impl Client {
     /// The events of a session after `after`, as they come; ends when the stream does, however it does.
     pub(crate) fn events(&self, id: &str, after: u64) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse", self.base));
+        let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
     }
 
     /// The events of all sessions behind `place`, as they come: the place of each, and its data.
     pub(crate) fn everything(&self, place: Option<&str>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
         let request = self.agent.get(format!("{}/v1/events/sse", self.base));
+        let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         named_frames(request.header("Last-Event-ID", place.unwrap_or_default()).call().ok()?)
     }
 

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::http::{Client, Frame};
+use crate::place::comes_true;
 
 /// What clients were told before the server died.
 #[derive(Default)]
@@ -150,4 +151,29 @@ pub(super) fn answer(client: &Client, id: &str, permission: &str, reply: &str) -
     let path = format!("/v1/sessions/{id}/permissions/{permission}/reply");
     let body = serde_json::json!({"reply": reply}).to_string();
     client.try_post(&path, &body).map(|answer| answer.status)
+}
+
+/// Waits until clients were told so much, for as long as they are told anything at all.
+pub(super) fn wait_for(client: &Client, round: u64, wanted: (u64, u64), notebook: &Notebook) {
+    loop {
+        let before = notebook.lock().unwrap().moments;
+        let is_much = || notebook.lock().unwrap().is_much(wanted.0, wanted.1);
+        if !comes_true(|| is_much() || notebook.lock().unwrap().moments > before) {
+            stalled(client, round, wanted, notebook);
+        }
+        if is_much() {
+            return;
+        }
+    }
+}
+
+/// Says how everything stands when nothing moves any more.
+fn stalled(client: &Client, round: u64, wanted: (u64, u64), notebook: &Notebook) -> ! {
+    let pending = client.get("/v1/pending").body;
+    let told = notebook.lock().unwrap();
+    let (moments, answers) = (told.moments, told.answered.len());
+    let last = told.made.iter().map(|id| client.get(&format!("/v1/sessions/{id}/events?offset=0&limit=1000")).body);
+    let last: Vec<String> =
+        last.map(|events| events.chars().rev().take(1_500).collect::<Vec<_>>().iter().rev().collect()).collect();
+    panic!("round {round}: {moments} moments and {answers} answers of {wanted:?}; pending: {pending}; {last:#?}");
 }
