@@ -106,7 +106,7 @@ pub(crate) fn eventually(what: &str, done: impl FnMut() -> bool) {
     assert!(comes_true(done), "{what} did not come true");
 }
 
-/// Whether `done` is so, sooner or later. Looks are counted and not seconds: where we are not let run, nor is what we wait for.
+/// Whether `done` is so, sooner or later. Looks are counted and not seconds: seconds also pass where nobody is let run.
 pub(crate) fn comes_true(mut done: impl FnMut() -> bool) -> bool {
     const PAUSE: Duration = Duration::from_millis(2);
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
