@@ -227,13 +227,14 @@ impl Actor {
     }
 
     async fn enqueue(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
+        let steers = message.when_busy == WhenBusy::Steer;
         self.recorder.daemon(EventBody::MessageQueued(MessageQueued {
             turn_id: turn.clone(),
             message: message.text.clone(),
             attachments: message.attachments.clone(),
             client_message_id: message.client_message_id.clone(),
+            steers,
         }))?;
-        let steers = message.when_busy == WhenBusy::Steer;
         let queued = Queued { turn, message };
         if steers {
             self.queue.push_front(queued);
