@@ -126,9 +126,11 @@ impl<W: Write> Agent<W> {
     }
 
     fn begin_block(&mut self, block: &Value) -> Result<OpenBlock, Stop> {
-        let spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
-        let item = spoken.then(|| self.voice.item(ItemKind::Message, ItemRole::Assistant));
-        if let Some(item) = &item {
+        let is_spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
+        let mut item = is_spoken.then(|| self.voice.item(ItemKind::Message, ItemRole::Assistant));
+        if let Some(item) = &mut item {
+            // A thought says that it is one before its first word.
+            item.content = if block["type"] == "thinking" { vec![spoken(block, "")] } else { Vec::new() };
             self.voice.started(item)?;
         }
         Ok(OpenBlock { block: block.clone(), text: String::new(), item })
