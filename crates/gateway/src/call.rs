@@ -1,13 +1,17 @@
 //! One call to a model: hold → record → send → tee → settle.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Response, header, request::Parts};
 use http_body_util::Either;
 use policy::Action;
 use protocol::{BudgetExceeded, CallId, Draft, ErrorData, EventBody};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::{
@@ -32,7 +36,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Makes a call in a task of its own: a client that leaves takes only its own end away.
+    /// Makes a call, which goes on when the client leaves.
     pub(crate) async fn call(
         &self,
         endpoint: Endpoint,
@@ -42,14 +46,9 @@ impl Caller {
         let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
         self.allow(&ask.model)?;
         let request = self.request(endpoint, parts, body, &ask)?;
-        let (answer, answered) = oneshot::channel();
         let caller = self.clone();
-        self.tasks.spawn(async move {
-            let result = caller.send(ask, request).await;
-            // Where the client is gone, the answer is dropped here and drains by itself.
-            let _ = answer.send(result);
-        });
-        answered.await.map_err(|_| Refusal::SessionEnded)?
+        let call = Box::pin(async move { caller.send(ask, request).await });
+        CallUnderWay { call: Some(call), tasks: self.tasks.clone() }.await
     }
 
     /// Lets only models through that the policy names.
@@ -122,8 +121,7 @@ impl Caller {
                 let refusal = Refusal::from(failure);
                 let status = refusal.status().as_u16();
                 let ending = Ending { status, answer: None, failure: Some(message), reached };
-                // An error means that the record failed, which was logged where it happened.
-                let _ = record.end(ending).await;
+                record.end(ending).await;
                 Err(refusal)
             }
         }
@@ -147,6 +145,33 @@ impl Caller {
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers;
         response
+    }
+}
+
+/// A call whose answer has not begun. Dropped, because its client has left, it goes on in a task of its own: it may
+/// have cost something already.
+struct CallUnderWay {
+    call: Option<BoxFuture<'static, Result<Response<ResponseBody>, Refusal>>>,
+    tasks: Tasks,
+}
+
+impl Future for CallUnderWay {
+    type Output = Result<Response<ResponseBody>, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = &mut self.call else { return Poll::Ready(Err(Refusal::SessionEnded)) };
+        let answer = ready!(call.as_mut().poll(context));
+        self.call = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for CallUnderWay {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            // Its answer is dropped, too, and drains by itself.
+            self.tasks.spawn(async move { drop(call.await) });
+        }
     }
 }
 

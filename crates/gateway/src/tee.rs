@@ -14,13 +14,12 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::oneshot;
 
 use crate::{
     conceal::UsageFilter,
     endpoint::Dialect,
     meter::Meter,
-    record::{Answer, CallRecord, Ending, describe},
+    record::{Answer, CallRecord, Ending, Recorded, describe},
     refusal::error_event,
     tasks::Tasks,
     upstream::{Frames, UpstreamFailure},
@@ -60,7 +59,7 @@ enum State {
     Passing(Box<Passage>),
     /// All bytes are out; the end follows when the record is written.
     Settling {
-        written: oneshot::Receiver<()>,
+        written: Recorded,
         broken: bool,
     },
     Over,
@@ -134,8 +133,7 @@ impl Body for Tee {
                     }
                 }
                 State::Settling { written, broken } => {
-                    // An error here means that the record failed, which was logged where it happened.
-                    let _ = ready!(Pin::new(written).poll(context));
+                    ready!(Pin::new(written).poll(context));
                     let broken = mem::take(broken);
                     self.state = State::Over;
                     if broken {
@@ -197,7 +195,7 @@ impl Passage {
                 Err(_) => Some(UpstreamFailure::Abandoned),
             },
         };
-        self.settle(failure);
+        self.settle(failure).await;
     }
 
     async fn read_out(&mut self) -> Result<(), UpstreamFailure> {
@@ -207,7 +205,7 @@ impl Passage {
         Ok(())
     }
 
-    fn settle(self, failure: Option<UpstreamFailure>) -> oneshot::Receiver<()> {
+    fn settle(self, failure: Option<UpstreamFailure>) -> Recorded {
         let Self { head, meter, body, ttft, record, .. } = self;
         let stream = meter.is_stream();
         let reading = meter.finish(&body);

@@ -190,6 +190,11 @@ impl DataDir {
         self.root.join("viv.db")
     }
 
+    /// The steps of calls that may not be in the ledger yet.
+    pub(crate) fn daybook(&self) -> PathBuf {
+        self.root.join("ledger.steps")
+    }
+
     /// The ledger.
     pub fn ledger(&self) -> PathBuf {
         self.root.join("ledger.db")
