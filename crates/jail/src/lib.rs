@@ -47,6 +47,6 @@ pub use plan::{
     WorkspacePlan,
 };
 pub use probe::{Probe, probe_kernel, probe_limits};
-pub use setup::leave_network;
+pub use setup::{leave_network, listen};
 pub use spawner::{Spawner, serve_spawner};
 pub use stage::{Stage, StagedMount};
