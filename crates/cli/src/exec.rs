@@ -130,7 +130,7 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
 
 fn environment(arguments: &ExecArguments, way: &Way) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
-    env.extend(way.environment());
+    way.tell(&mut env);
     if arguments.tty {
         // What nearly every terminal of today is, and every program knows.
         env.insert("TERM".to_owned(), "xterm-256color".to_owned());

@@ -23,6 +23,7 @@ mod mark;
 mod mask;
 mod plan;
 mod probe;
+mod quarters;
 mod relay;
 mod root;
 mod seccomp;
@@ -47,6 +48,7 @@ pub use plan::{
     WorkspacePlan,
 };
 pub use probe::{Probe, probe_kernel, probe_limits};
-pub use setup::leave_network;
+pub use quarters::Quarters;
+pub use setup::{leave_network, listen};
 pub use spawner::{Spawner, serve_spawner};
 pub use stage::{Stage, StagedMount};

@@ -103,7 +103,7 @@ impl Workbench {
             seat.depart(Departure::NotMade);
             host.leave(&seat);
         })?;
-        inside.env.extend(doors.environment());
+        doors.tell(&mut inside.env);
         let stopping = Stopping::watch(&host.tasks, &seat, commands);
         let host = host.clone();
         Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Mutex::default() })

@@ -203,7 +203,7 @@ impl Actor {
         let enlisted = self.plan.enlisted(&self.host.roster)?;
         let context = self.plan.context(&enlisted, keys.token);
         let mut launch = enlisted.agent.plan(&context)?;
-        launch.env.extend(doors.environment());
+        doors.tell(&mut launch.env);
         // The first start of a fork goes on where another session stood.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
