@@ -122,12 +122,12 @@ fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), Ses
                     policy = serde_json::to_vec_pretty(effective).unwrap_or_default();
                 }
                 EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
-                    bodies.insert(Named::of(&call.body));
+                    bodies.extend(Named::of(&call.body));
                 }
                 EventBody::AnthropicResponse(answer)
                 | EventBody::OpenaiResponse(answer)
                 | EventBody::GeminiResponse(answer) => {
-                    bodies.insert(Named::of(&answer.body));
+                    bodies.extend(Named::of(&answer.body));
                 }
                 _ => {}
             }
@@ -140,14 +140,15 @@ fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), Ses
 struct Named(String, u64);
 
 impl Named {
-    fn of(body: &BodyRef) -> Self {
-        Self(body.sha256.clone(), body.bytes)
+    /// None where the journal itself has it.
+    fn of(body: &BodyRef) -> Option<Self> {
+        body.text.is_none().then(|| Self(body.sha256.clone(), body.bytes))
     }
 }
 
 impl From<Named> for BodyRef {
     fn from(Named(sha256, bytes): Named) -> Self {
-        Self { sha256, bytes }
+        Self { sha256, bytes, text: None }
     }
 }
 
