@@ -68,7 +68,7 @@ impl Actor {
                         live.send(line);
                     }
                 }
-                Output::NativeSession(native) => self.name_native(native).await,
+                Output::NativeSession(native) => self.name_native(native),
                 Output::TurnEnded(outcome) => Box::pin(self.step(Input::Done(outcome))).await?,
             }
         }
@@ -120,8 +120,8 @@ impl Actor {
         Box::pin(self.play(outputs)).await
     }
 
-    async fn name_native(&mut self, native: String) {
-        self.host.note_native(&self.plan.id, &native).await;
+    fn name_native(&mut self, native: String) {
+        self.host.note_native(&self.plan.id, &native);
         self.plan.native_session_id = Some(native.clone());
         self.recorder.native_session_id = Some(native);
     }
