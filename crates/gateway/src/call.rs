@@ -115,7 +115,7 @@ impl Caller {
             sent = self.identity.upstream.send(request) => sent,
         };
         match sent {
-            Ok(answer) => Ok(self.tee(endpoint, answer, record)),
+            Ok(answer) => self.tee(endpoint, answer, record).await,
             Err(failure) => {
                 let (message, reached) = (describe(&failure), failure.may_have_been_served());
                 let refusal = Refusal::from(failure);
@@ -127,7 +127,12 @@ impl Caller {
         }
     }
 
-    fn tee(&self, endpoint: Endpoint, answer: UpstreamAnswer, record: CallRecord) -> Response<ResponseBody> {
+    async fn tee(
+        &self,
+        endpoint: Endpoint,
+        answer: UpstreamAnswer,
+        record: CallRecord,
+    ) -> Result<Response<ResponseBody>, Refusal> {
         let text = |name| answer.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
         let head = Head {
             dialect: endpoint.dialect(),
@@ -140,11 +145,11 @@ impl Caller {
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
         let headers = headers::inward(&answer.headers);
-        let tee = Tee::new(head, answer.frames, allowance, record, self.tasks.clone());
+        let tee = Tee::new(head, answer.frames, allowance, record, self.tasks.clone()).gather().await?;
         let mut response = Response::new(Either::Right(tee));
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers;
-        response
+        Ok(response)
     }
 }
 

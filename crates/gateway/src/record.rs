@@ -26,8 +26,9 @@ use crate::{
     upstream::{UpstreamFailure, UpstreamRequest},
 };
 
-/// A body up to this size is in the page cache sooner than another thread would have been woken to put it there.
-const AT_ONCE_BYTES: usize = 128 << 10;
+/// A body under this size stands in its record, and writing that is sooner done than another thread is woken. For a longer
+/// one a file may have to be made, which on a busy file system takes longer than many calls.
+const AT_ONCE_BYTES: usize = 4 << 10;
 
 /// The open record of a call. Dropped without an ending, it says itself that the call was given up.
 pub(crate) struct CallRecord {
@@ -100,7 +101,7 @@ impl CallRecord {
         let open = OpenCall { identity, hold, call, turn, endpoint, model: ask.model, started: Instant::now() };
         let path = format!("{} {}", request.method, request.path_and_query);
         let body = request.body.clone();
-        if body.len() <= AT_ONCE_BYTES {
+        if body.len() < AT_ONCE_BYTES {
             if let Err(refusal) = open.write_request(path, ask.stream, &body) {
                 open.tell_given_back(open.give_back().await);
                 return Err(refusal);
@@ -135,7 +136,7 @@ impl CallRecord {
         let Some(open) = self.open.take() else { return Recorded::Already };
         let (done, written) = oneshot::channel();
         let tasks = self.tasks.clone();
-        if ending.answer.as_ref().is_none_or(|answer| answer.body.len() <= AT_ONCE_BYTES) {
+        if ending.answer.as_ref().is_none_or(|answer| answer.body.len() < AT_ONCE_BYTES) {
             match open.settle(ending).at_once() {
                 Ok(settled) => {
                     open.tell_settled(settled);

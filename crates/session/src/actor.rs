@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use protocol::{ErrorData, EventBody, Grant, MessageQueued, TurnId, TurnOutcome};
+use store::SessionRecord;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -363,4 +364,4 @@ async fn next_sign(live: Option<&mut Live>) -> Sign {
 }
 
 /// What a new actor tells whoever asked for it.
-pub(crate) type Ready = oneshot::Sender<Result<(), SessionError>>;
+pub(crate) type Ready = oneshot::Sender<Result<Box<SessionRecord>, SessionError>>;

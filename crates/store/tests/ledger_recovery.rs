@@ -93,7 +93,7 @@ fn fill_the_disk(place: &Path) {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, LedgerError::Database(_) | LedgerError::Daybook(_)), "{error:?}");
+    assert!(matches!(error, LedgerError::Database(_) | LedgerError::Files(_)), "{error:?}");
     assert!(kept > 3);
     support::lift_the_limit();
     let audit = ledger.audit().unwrap();

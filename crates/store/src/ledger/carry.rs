@@ -40,20 +40,21 @@ impl Carried {
     }
 }
 
-/// Carries everything that stands in the daybook at `path`.
+/// Carries everything that stands in the daybook at `path`, but not what is written meanwhile.
 pub(super) fn carry(connection: &mut Connection, path: &Path) -> Result<(), LedgerError> {
     loop {
         let transaction = connection.transaction()?;
-        if !carry_some(&transaction, path)? {
+        let more = carry_some(&transaction, path)?;
+        transaction.commit()?;
+        if !more {
             return Ok(());
         }
-        transaction.commit()?;
     }
 }
 
-/// Carries what one transaction takes; false: there was nothing.
+/// Carries what one transaction takes; true: there was more.
 fn carry_some(transaction: &Transaction<'_>, path: &Path) -> Result<bool, LedgerError> {
-    let Some(mut pages) = Pages::open(path).map_err(LedgerError::daybook)? else { return Ok(false) };
+    let Some(pages) = Pages::open(path).map_err(LedgerError::files)? else { return Ok(false) };
     let carried = Carried::read(transaction)?;
     let start = match pages.generation.cmp(&carried.generation) {
         // All of it is carried, and it is about to be replaced.
@@ -61,7 +62,7 @@ fn carry_some(transaction: &Transaction<'_>, path: &Path) -> Result<bool, Ledger
         std::cmp::Ordering::Equal => carried.bytes.max(pages.first),
         std::cmp::Ordering::Greater => pages.first,
     };
-    let lines = pages.lines(start, BYTES_AT_ONCE).map_err(LedgerError::daybook)?;
+    let lines = pages.lines(start, BYTES_AT_ONCE).map_err(LedgerError::files)?;
     if lines.is_empty() {
         return Ok(false);
     }
@@ -73,8 +74,9 @@ fn carry_some(transaction: &Transaction<'_>, path: &Path) -> Result<bool, Ledger
         }
     }
     batch.write(transaction)?;
-    Carried { generation: pages.generation, bytes: start + lines.len() as u64 }.write(transaction)?;
-    Ok(true)
+    let end = start + lines.len() as u64;
+    Carried { generation: pages.generation, bytes: end }.write(transaction)?;
+    Ok(lines.len() as u64 > BYTES_AT_ONCE / 2)
 }
 
 /// What one transaction enters.

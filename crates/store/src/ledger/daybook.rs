@@ -7,7 +7,7 @@
 //! The file begins with its generation. One whose lines are all in the tables is replaced by the next, empty one.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,8 @@ pub(super) struct Pages {
     pub(super) generation: u64,
     /// Where the first line after the heading begins.
     pub(super) first: u64,
+    /// Bytes there are.
+    length: u64,
 }
 
 impl Daybook {
@@ -168,14 +170,15 @@ impl Pages {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok(heading(&file)?.map(|(generation, first)| Self { file, generation, first }))
+        let length = file.metadata()?.len();
+        Ok(heading(&file)?.map(|(generation, first)| Self { file, generation, first, length }))
     }
 
-    /// Whole lines from `start` on, about `most` bytes of them.
-    pub(super) fn lines(&mut self, start: u64, most: u64) -> io::Result<Vec<u8>> {
-        self.file.seek(SeekFrom::Start(start))?;
-        let mut bytes = Vec::new();
-        (&self.file).take(most).read_to_end(&mut bytes)?;
+    /// Whole lines from `start` on, at most `most` bytes of them.
+    pub(super) fn lines(&self, start: u64, most: u64) -> io::Result<Vec<u8>> {
+        let count = self.length.saturating_sub(start).min(most);
+        let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, start)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         bytes.truncate(whole);
         Ok(bytes)

@@ -38,9 +38,9 @@ pub enum LedgerError {
     /// The database failed; nothing was recorded.
     #[error(transparent)]
     Database(Arc<DatabaseError>),
-    /// The step could not be written down; nothing was recorded.
-    #[error("cannot write to the ledger's daybook")]
-    Daybook(#[source] Arc<std::io::Error>),
+    /// A file of the ledger failed; nothing was recorded.
+    #[error("cannot use the ledger's files")]
+    Files(#[source] Arc<std::io::Error>),
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
     DataDir(#[from] Arc<DataDirError>),
@@ -73,8 +73,8 @@ impl Most {
 }
 
 impl LedgerError {
-    pub(super) fn daybook(error: std::io::Error) -> Self {
-        Self::Daybook(Arc::new(error))
+    pub(crate) fn files(error: std::io::Error) -> Self {
+        Self::Files(Arc::new(error))
     }
 
     /// Stable identifier for clients.

@@ -95,7 +95,7 @@ impl SqliteLedger {
         let boot = boot_id().map_err(|error| LedgerError::Recovery(error.into()))?;
         let path = directory.daybook();
         let last = Carried::read(&connection)?.generation;
-        let daybook = Daybook::open(&path, last).map_err(LedgerError::daybook)?;
+        let daybook = Daybook::open(&path, last).map_err(LedgerError::files)?;
         let teller = Arc::new(Teller::new(daybook, owner, boot, durability, clock));
         let stirred = Arc::new(AtomicBool::new(false));
         let (daybook, shared) = (path.clone(), Arc::clone(&teller));

@@ -83,7 +83,7 @@ impl Teller {
             picos: checked(hold.picos)?,
         };
         let State { daybook, memory, leases } = state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::daybook)?;
+        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
         if memory.open_call(&hold.call).is_some() {
             return Err(LedgerError::Duplicate(hold.call.clone()).into());
         }
@@ -158,7 +158,7 @@ impl Teller {
         make: impl FnOnce(&OpenCall) -> Result<Option<Entry>, LedgerError>,
     ) -> Result<(), Untaken> {
         let State { daybook, memory, .. } = state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::daybook)?;
+        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
         let open = memory.open_call(call).ok_or(Untaken::Tables)?;
         match make(open)? {
             Some(step) => Ok(write(&mut turn, memory, self.now_ms(), step)?),
@@ -171,7 +171,7 @@ impl Teller {
 pub(super) fn write(turn: &mut Turn<'_>, memory: &mut Memory, at: i64, step: Entry) -> Result<(), LedgerError> {
     let line = Line { at, step };
     let written = line.encode().map_err(Into::into).and_then(|bytes| turn.append(&bytes));
-    written.map_err(LedgerError::daybook)?;
+    written.map_err(LedgerError::files)?;
     memory.wrote(&line);
     Ok(())
 }

@@ -121,7 +121,7 @@ impl Writer {
             }
         }
         if !waiting.is_empty() {
-            let synced = self.teller.file().and_then(|file| file.sync_data()).map_err(LedgerError::daybook);
+            let synced = self.teller.file().and_then(|file| file.sync_data()).map_err(LedgerError::files);
             for answer in waiting {
                 let _ = answer.send(synced.clone());
             }
@@ -135,7 +135,7 @@ impl Writer {
         for _ in 0..TRIES {
             let mut state = teller.state();
             let State { daybook, memory, leases } = &mut *state;
-            let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::daybook)?;
+            let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
             carry::carry(&mut self.connection, &self.daybook)?;
             let Step::Hold(hold) = step else { return self.change_tables(step, &mut turn, memory) };
             if !hold.fresh && book::is_known(&self.connection, hold)? {
@@ -213,7 +213,7 @@ impl Writer {
         }
         let mut state = self.teller.state();
         let State { daybook, memory, .. } = &mut *state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::daybook)?;
+        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
         replace(&mut self.connection, &self.daybook, &mut turn)
     }
 
@@ -226,7 +226,7 @@ impl Writer {
         let teller = Arc::clone(&self.teller);
         let mut state = teller.state();
         let State { daybook, memory, .. } = &mut *state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::daybook)?;
+        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
         carry::carry(&mut self.connection, &self.daybook)?;
         let carried = Carried::read(&self.connection)?;
         // A replacement that was not finished; or lines that a power cut took from the file and not from the tables.
@@ -234,7 +234,7 @@ impl Writer {
         if carried > read {
             replace(&mut self.connection, &self.daybook, &mut turn)?;
             drop(turn);
-            turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::daybook)?;
+            turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
         }
         teller::write(&mut turn, memory, teller.now_ms(), Entry::Forget)?;
         let hand = Hand { owner: &teller.owner, boot: &teller.boot, now_ms: teller.now_ms() };
@@ -248,7 +248,7 @@ fn replace(connection: &mut Connection, path: &Path, turn: &mut Turn<'_>) -> Res
     carry::carry(connection, path)?;
     let generation = Carried::read(connection)?.generation.max(turn.generation()) + 1;
     for_good(connection, |connection| Carried { generation, bytes: 0 }.write(connection))?;
-    turn.replace(generation).map_err(LedgerError::daybook)
+    turn.replace(generation).map_err(LedgerError::files)
 }
 
 /// Runs `change` so that what it commits survives the power.
