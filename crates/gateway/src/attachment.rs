@@ -11,6 +11,7 @@ use tokio::{
 
 use crate::{
     identity::{Identity, Limits},
+    lanes::Lanes,
     service::{self, Desk},
     tasks::Tasks,
     till::Till,
@@ -32,17 +33,29 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Attachment {
     tasks: Tasks,
     close_grace: Duration,
+    /// They serve as long as there is something to serve.
+    _lanes: Arc<Lanes>,
 }
 
 impl Attachment {
-    pub(crate) fn serve(listener: std::net::TcpListener, limits: Limits, admit: Admit, till: Till) -> io::Result<Self> {
+    pub(crate) fn serve(
+        listener: std::net::TcpListener,
+        limits: Limits,
+        admit: Admit,
+        till: Till,
+        lanes: Arc<Lanes>,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
-        let tasks = Tasks::new(tokio::runtime::Handle::try_current().map_err(io::Error::other)?);
+        let lane = lanes.next()?;
+        let listener = {
+            let _inside = lane.enter();
+            TcpListener::from_std(listener)?
+        };
+        let tasks = Tasks::new(lane);
         let close_grace = limits.close_grace;
         let desk = Desk { admit, till, limits, tasks: tasks.clone() };
         tasks.spawn(accept(listener, desk));
-        Ok(Self { tasks, close_grace })
+        Ok(Self { tasks, close_grace, _lanes: lanes })
     }
 
     /// Takes no more connections, lets running calls end for a short while, cuts the others, and returns

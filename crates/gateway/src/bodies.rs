@@ -39,6 +39,6 @@ impl BodyStore for MemoryBodies {
         let sha256 = hex(&Sha256::digest(bytes));
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
-        Ok(BodyRef { sha256, bytes: bytes.len() as u64 })
+        Ok(BodyRef { sha256, bytes: bytes.len() as u64, text: None })
     }
 }

@@ -1,13 +1,17 @@
 //! One call to a model: hold → record → send → tee → settle.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Response, header, request::Parts};
 use http_body_util::Either;
 use policy::Action;
 use protocol::{BudgetExceeded, CallId, Draft, ErrorData, EventBody};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::{
@@ -32,7 +36,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Makes a call in a task of its own: a client that leaves takes only its own end away.
+    /// Makes a call, which goes on when the client leaves.
     pub(crate) async fn call(
         &self,
         endpoint: Endpoint,
@@ -42,14 +46,9 @@ impl Caller {
         let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
         self.allow(&ask.model)?;
         let request = self.request(endpoint, parts, body, &ask)?;
-        let (answer, answered) = oneshot::channel();
         let caller = self.clone();
-        self.tasks.spawn(async move {
-            let result = caller.send(ask, request).await;
-            // Where the client is gone, the answer is dropped here and drains by itself.
-            let _ = answer.send(result);
-        });
-        answered.await.map_err(|_| Refusal::SessionEnded)?
+        let call = Box::pin(async move { caller.send(ask, request).await });
+        CallUnderWay { call: Some(call), tasks: self.tasks.clone() }.await
     }
 
     /// Lets only models through that the policy names.
@@ -116,20 +115,24 @@ impl Caller {
             sent = self.identity.upstream.send(request) => sent,
         };
         match sent {
-            Ok(answer) => Ok(self.tee(endpoint, answer, record)),
+            Ok(answer) => self.tee(endpoint, answer, record).await,
             Err(failure) => {
                 let (message, reached) = (describe(&failure), failure.may_have_been_served());
                 let refusal = Refusal::from(failure);
                 let status = refusal.status().as_u16();
                 let ending = Ending { status, answer: None, failure: Some(message), reached };
-                // An error means that the record failed, which was logged where it happened.
-                let _ = record.end(ending).await;
+                record.end(ending).await;
                 Err(refusal)
             }
         }
     }
 
-    fn tee(&self, endpoint: Endpoint, answer: UpstreamAnswer, record: CallRecord) -> Response<ResponseBody> {
+    async fn tee(
+        &self,
+        endpoint: Endpoint,
+        answer: UpstreamAnswer,
+        record: CallRecord,
+    ) -> Result<Response<ResponseBody>, Refusal> {
         let text = |name| answer.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
         let head = Head {
             dialect: endpoint.dialect(),
@@ -142,11 +145,38 @@ impl Caller {
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
         let headers = headers::inward(&answer.headers);
-        let tee = Tee::new(head, answer.frames, allowance, record, self.tasks.clone());
+        let tee = Tee::new(head, answer.frames, allowance, record, self.tasks.clone()).gather().await?;
         let mut response = Response::new(Either::Right(tee));
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers;
-        response
+        Ok(response)
+    }
+}
+
+/// A call whose answer has not begun. Dropped, because its client has left, it goes on in a task of its own: it may
+/// have cost something already.
+struct CallUnderWay {
+    call: Option<BoxFuture<'static, Result<Response<ResponseBody>, Refusal>>>,
+    tasks: Tasks,
+}
+
+impl Future for CallUnderWay {
+    type Output = Result<Response<ResponseBody>, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = &mut self.call else { return Poll::Ready(Err(Refusal::SessionEnded)) };
+        let answer = ready!(call.as_mut().poll(context));
+        self.call = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for CallUnderWay {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            // Its answer is dropped, too, and drains by itself.
+            self.tasks.spawn(async move { drop(call.await) });
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl Keep {
         match self {
             Self::Full => store.put(bytes),
             Self::Redacted(redaction) => store.put(&redaction.apply(bytes)),
-            Self::Nothing => Ok(BodyRef { sha256: hex(&Sha256::digest(bytes)), bytes: bytes.len() as u64 }),
+            Self::Nothing => Ok(BodyRef { sha256: hex(&Sha256::digest(bytes)), bytes: bytes.len() as u64, text: None }),
         }
     }
 }

@@ -15,6 +15,7 @@ mod endpoint;
 mod headers;
 mod identity;
 mod keep;
+mod lanes;
 mod meter;
 mod outcome;
 mod price;
@@ -42,6 +43,7 @@ use std::{fmt, io, sync::Arc};
 
 use store::{Ledger, Limit};
 
+use lanes::Lanes;
 use till::Till;
 
 pub use attachment::{Admit, Attachment};
@@ -73,6 +75,7 @@ pub struct GatewayConfig {
 #[derive(Clone)]
 pub struct Gateway {
     till: Till,
+    lanes: Arc<Lanes>,
 }
 
 impl fmt::Debug for Gateway {
@@ -85,7 +88,7 @@ impl Gateway {
     /// A gateway that serves nobody yet.
     pub fn new(config: GatewayConfig) -> Self {
         let GatewayConfig { prices, ledger, budgets } = config;
-        Self { till: Till { prices: Arc::new(prices), ledger, budgets: budgets.into() } }
+        Self { till: Till { prices: Arc::new(prices), ledger, budgets: budgets.into() }, lanes: Arc::default() }
     }
 
     /// Where calls are held and charged.
@@ -100,7 +103,7 @@ impl Gateway {
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.
     ///
-    /// Must be called within a Tokio runtime. The listener may live in another network namespace.
+    /// The listener may live in another network namespace.
     pub fn attach(&self, listener: std::net::TcpListener, identity: Identity) -> io::Result<Attachment> {
         let limits = identity.limits.clone();
         let identity = Arc::new(identity);
@@ -109,9 +112,8 @@ impl Gateway {
 
     /// Serves `listener` for everybody whom `admit` knows by a token, until the attachment is closed or dropped.
     ///
-    /// Must be called within a Tokio runtime. `limits` are those of the listener; what an answer may take is
-    /// said by each identity.
+    /// `limits` are those of the listener; what an answer may take is said by each identity.
     pub fn serve(&self, listener: std::net::TcpListener, limits: Limits, admit: Admit) -> io::Result<Attachment> {
-        Attachment::serve(listener, limits, admit, self.till.clone())
+        Attachment::serve(listener, limits, admit, self.till.clone(), self.lanes.clone())
     }
 }

@@ -4,7 +4,9 @@
 
 use std::{
     error::Error,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -24,14 +26,33 @@ use crate::{
     upstream::{UpstreamFailure, UpstreamRequest},
 };
 
-/// A body up to this size is in the page cache sooner than another thread would have been woken to put it there.
-const AT_ONCE_BYTES: usize = 128 << 10;
+/// A body under this size stands in its record, and writing that is sooner done than another thread is woken. For a longer
+/// one a file may have to be made, which on a busy file system takes longer than many calls.
+const AT_ONCE_BYTES: usize = 4 << 10;
 
 /// The open record of a call. Dropped without an ending, it says itself that the call was given up.
 pub(crate) struct CallRecord {
     tasks: Tasks,
     /// Taken by the ending.
     open: Option<OpenCall>,
+}
+
+/// The end of a call, being recorded.
+pub(crate) enum Recorded {
+    Already,
+    Soon(oneshot::Receiver<()>),
+}
+
+impl Future for Recorded {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &mut *self {
+            Self::Already => Poll::Ready(()),
+            // An error means that the record failed, which was logged where it happened.
+            Self::Soon(written) => Pin::new(written).poll(context).map(|_| ()),
+        }
+    }
 }
 
 /// How a call ended.
@@ -80,7 +101,7 @@ impl CallRecord {
         let open = OpenCall { identity, hold, call, turn, endpoint, model: ask.model, started: Instant::now() };
         let path = format!("{} {}", request.method, request.path_and_query);
         let body = request.body.clone();
-        if body.len() <= AT_ONCE_BYTES {
+        if body.len() < AT_ONCE_BYTES {
             if let Err(refusal) = open.write_request(path, ask.stream, &body) {
                 open.tell_given_back(open.give_back().await);
                 return Err(refusal);
@@ -110,22 +131,27 @@ impl CallRecord {
         }
     }
 
-    /// Records the end and settles the call. The receiver is told once both are done; the disk is waited for
-    /// after that.
-    pub(crate) fn end(mut self, ending: Ending) -> oneshot::Receiver<()> {
+    /// Records the end and settles the call. The disk is waited for after that.
+    pub(crate) fn end(mut self, ending: Ending) -> Recorded {
+        let Some(open) = self.open.take() else { return Recorded::Already };
         let (done, written) = oneshot::channel();
-        let Some(open) = self.open.take() else { return written };
         let tasks = self.tasks.clone();
-        if ending.answer.as_ref().is_none_or(|answer| answer.body.len() <= AT_ONCE_BYTES) {
-            let settled = open.settle(ending);
-            self.tasks.spawn(open.tell_when(settled, done, tasks));
+        if ending.answer.as_ref().is_none_or(|answer| answer.body.len() < AT_ONCE_BYTES) {
+            match open.settle(ending).at_once() {
+                Ok(settled) => {
+                    open.tell_settled(settled);
+                    tasks.sync(&open.identity);
+                    return Recorded::Already;
+                }
+                Err(settled) => self.tasks.spawn(open.tell_when(settled, done, tasks)),
+            }
         } else {
             self.tasks.spawn_blocking(move || {
                 let settled = open.settle(ending);
                 tasks.clone().spawn(open.tell_when(settled, done, tasks));
             });
         }
-        written
+        Recorded::Soon(written)
     }
 }
 
@@ -172,12 +198,16 @@ impl OpenCall {
 
     /// Says so when the call is closed, and then has its record written to the disk.
     async fn tell_when(self, settled: Reply, done: oneshot::Sender<()>, tasks: Tasks) {
-        if let Err(error) = settled.await {
-            tracing::error!(error = describe(&error), call = %self.call, "the end of a call is not in the ledger");
-        }
+        self.tell_settled(settled.await);
         // The client may have left; the record was for us.
         let _ = done.send(());
         tasks.sync(&self.identity);
+    }
+
+    fn tell_settled(&self, settled: Result<(), LedgerError>) {
+        if let Err(error) = settled {
+            tracing::error!(error = describe(&error), call = %self.call, "the end of a call is not in the ledger");
+        }
     }
 
     /// What the end means for the bill.

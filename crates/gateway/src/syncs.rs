@@ -1,44 +1,31 @@
-//! Who waits for the disk after a call: one thread a journal, however many calls it settles.
-//!
-//! Each wait covers every record that was written before it began, so a call that ends meanwhile only asks for one
-//! more.
+//! Who waits for the disk after a call: one wait for all calls of a journal that end within a moment.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use protocol::SessionId;
 use store::Journal;
 
-/// The journals that are being written out, each with whether it must be once more.
+/// The journals that are about to be written out.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Syncs(Arc<Mutex<HashMap<SessionId, bool>>>);
+pub(crate) struct Syncs(Arc<Mutex<HashSet<SessionId>>>);
 
 impl Syncs {
     /// Asks that `session`'s journal be written out; true: the caller is the one to do it, with
     /// [`Syncs::write_out`].
     pub(crate) fn ask(&self, session: &SessionId) -> bool {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(again) = running.get_mut(session) {
-            *again = true;
-            return false;
-        }
-        running.insert(session.clone(), false);
-        true
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !asked.contains(session) && asked.insert(session.clone())
     }
 
-    /// Writes the journal out until nobody has asked for it since. Waits for the disk.
+    /// Writes the journal out. Waits for the disk.
     pub(crate) fn write_out(&self, session: &SessionId, journal: &dyn Journal) {
-        loop {
-            if let Err(error) = journal.sync() {
-                tracing::error!(%error, %session, "the record of calls may be lost in a power failure");
-            }
-            let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if !matches!(running.insert(session.clone(), false), Some(true)) {
-                running.remove(session);
-                return;
-            }
+        // Whoever asks from now on may have written what this one does not cover.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+        if let Err(error) = journal.sync() {
+            tracing::error!(%error, %session, "the record of calls may be lost in a power failure");
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The tasks of one attachment: none of them outlives it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{identity::Identity, syncs::Syncs};
+
+/// Records of so long are written to the disk together: while it writes, whoever appends may have to wait for it.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Owns every task that works for one session.
 ///
@@ -35,12 +38,18 @@ impl Tasks {
         self.tracker.spawn_blocking_on(work, &self.handle);
     }
 
-    /// Has the journal of `identity` written to the disk, some time after this returns.
+    /// Has the journal of `identity` written to the disk, a moment after this returns.
     pub(crate) fn sync(&self, identity: &Arc<Identity>) {
-        if self.syncs.ask(&identity.session) {
-            let (syncs, identity) = (self.syncs.clone(), identity.clone());
-            self.spawn_blocking(move || syncs.write_out(&identity.session, &*identity.journal));
+        if !self.syncs.ask(&identity.session) {
+            return;
         }
+        let (tasks, identity) = (self.clone(), identity.clone());
+        self.spawn(async move {
+            let pause = tokio::time::sleep(GATHER);
+            let _ = tasks.closing.run_until_cancelled(pause).await;
+            let syncs = tasks.syncs.clone();
+            tasks.spawn_blocking(move || syncs.write_out(&identity.session, &*identity.journal));
+        });
     }
 
     /// Returns when every task has ended.

@@ -4,6 +4,7 @@
 //! When the agent leaves, the rest is still read, so that the call is metered to its end.
 
 use std::{
+    collections::VecDeque,
     io, mem,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -11,16 +12,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::oneshot;
 
 use crate::{
     conceal::UsageFilter,
     endpoint::Dialect,
     meter::Meter,
-    record::{Answer, CallRecord, Ending, describe},
+    record::{Answer, CallRecord, Ending, Recorded, describe},
     refusal::error_event,
     tasks::Tasks,
     upstream::{Frames, UpstreamFailure},
@@ -29,6 +29,10 @@ use crate::{
 /// An answer that has been coming for so long is marked in the ledger. Most are over before, and cost one wait for
 /// the disk less.
 const MARKED_AFTER: Duration = Duration::from_secs(1);
+
+/// A document of so many bytes is taken whole before any of it is handed on: nobody can use a part of it, and one that
+/// breaks off can still become an error.
+const WHOLE_BYTES: usize = 4 << 20;
 
 /// What there is to know about an answer before its first byte.
 pub(crate) struct Head {
@@ -60,7 +64,7 @@ enum State {
     Passing(Box<Passage>),
     /// All bytes are out; the end follows when the record is written.
     Settling {
-        written: oneshot::Receiver<()>,
+        written: Recorded,
         broken: bool,
     },
     Over,
@@ -74,6 +78,8 @@ struct Passage {
     meter: Meter,
     filter: Option<UsageFilter>,
     body: Vec<u8>,
+    /// What was taken and not handed on yet.
+    held: VecDeque<Bytes>,
     ttft: Option<Duration>,
     /// Whether the ledger knows that it has begun.
     marked: bool,
@@ -86,9 +92,34 @@ impl Tee {
         let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
         // What is taken out on the way would make the length a lie.
         let length = head.length.filter(|_| filter.is_none());
-        let passage =
-            Passage { frames, head, allowance, meter, filter, body: Vec::new(), ttft: None, marked: false, record };
+        let passage = Passage {
+            frames,
+            head,
+            allowance,
+            meter,
+            filter,
+            body: Vec::new(),
+            held: VecDeque::new(),
+            ttft: None,
+            marked: false,
+            record,
+        };
         Self { state: State::Passing(Box::new(passage)), tasks, length }
+    }
+
+    /// Takes a document whole, as far as it is not too long; a stream is left as it is. An error means that it broke
+    /// off, which is recorded.
+    pub(crate) async fn gather(mut self) -> Result<Self, UpstreamFailure> {
+        let State::Passing(passage) = &mut self.state else { return Ok(self) };
+        if passage.head.stream {
+            return Ok(self);
+        }
+        let gathered = self.tasks.abort.run_until_cancelled(passage.gather()).await;
+        let Err(failure) = gathered.unwrap_or(Err(UpstreamFailure::SessionEnded)) else { return Ok(self) };
+        if let State::Passing(passage) = mem::replace(&mut self.state, State::Over) {
+            passage.settle(Some(&failure)).await;
+        }
+        Err(failure)
     }
 
     /// The upstream has ended: records it, and gives the agent an error event where it broke off.
@@ -100,9 +131,9 @@ impl Tee {
             Some(_) => None,
             None => passage.filter.as_mut().and_then(UsageFilter::finish),
         };
-        // A document that broke off has no other way to say so than a broken connection.
+        // A long document that broke off has no other way to say so than a broken connection.
         let broken = failure.is_some() && !stream;
-        self.state = State::Settling { written: passage.settle(failure), broken };
+        self.state = State::Settling { written: passage.settle(failure.as_ref()), broken };
         last_word
     }
 }
@@ -118,6 +149,9 @@ impl Body for Tee {
         loop {
             match &mut self.state {
                 State::Passing(passage) => {
+                    if let Some(bytes) = passage.held.pop_front() {
+                        return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                    }
                     let failure = match ready!(passage.frames.as_mut().poll_next(context)) {
                         Some(Ok(bytes)) => match passage.take(&bytes) {
                             Ok(()) => match passage.show(bytes) {
@@ -134,8 +168,7 @@ impl Body for Tee {
                     }
                 }
                 State::Settling { written, broken } => {
-                    // An error here means that the record failed, which was logged where it happened.
-                    let _ = ready!(Pin::new(written).poll(context));
+                    ready!(Pin::new(written).poll(context));
                     let broken = mem::take(broken);
                     self.state = State::Over;
                     if broken {
@@ -197,7 +230,21 @@ impl Passage {
                 Err(_) => Some(UpstreamFailure::Abandoned),
             },
         };
-        self.settle(failure);
+        self.settle(failure.as_ref()).await;
+    }
+
+    async fn gather(&mut self) -> Result<(), UpstreamFailure> {
+        while self.body.len() <= WHOLE_BYTES {
+            let Some(bytes) = self.frames.next().await else {
+                // What has ended is not asked again.
+                self.frames = Box::pin(stream::empty());
+                return Ok(());
+            };
+            let bytes = bytes?;
+            self.take(&bytes)?;
+            self.held.push_back(bytes);
+        }
+        Ok(())
     }
 
     async fn read_out(&mut self) -> Result<(), UpstreamFailure> {
@@ -207,12 +254,12 @@ impl Passage {
         Ok(())
     }
 
-    fn settle(self, failure: Option<UpstreamFailure>) -> oneshot::Receiver<()> {
+    fn settle(self, failure: Option<&UpstreamFailure>) -> Recorded {
         let Self { head, meter, body, ttft, record, .. } = self;
         let stream = meter.is_stream();
         let reading = meter.finish(&body);
         let failure = match failure {
-            Some(failure) => Some(describe(&failure)),
+            Some(failure) => Some(describe(failure)),
             None if reading.error.is_some() => reading.error.clone(),
             None if !head.status.is_success() => Some(format!("the upstream answered {}", head.status)),
             None if !reading.complete && stream => Some(UpstreamFailure::Cut.to_string()),

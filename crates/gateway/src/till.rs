@@ -69,6 +69,7 @@ impl Till {
             limits: identity.budgets.iter().chain(&*self.budgets).cloned().collect(),
             // The request is in the journal before it is sent, so a call that never was is told apart there.
             sent: true,
+            fresh: true,
         };
         self.ledger.hold(hold).await?;
         Ok(Hold { ledger: self.ledger.clone(), call: call.clone(), price, free })

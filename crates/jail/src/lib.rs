@@ -17,6 +17,7 @@ mod host_user;
 mod idle;
 mod init;
 mod jail;
+mod kernel_text;
 mod landlock_rules;
 mod layering;
 mod mark;

@@ -93,8 +93,9 @@ impl Spawner {
 
     /// For a program that runs one command in one sandbox and ends: begins to make it here and now, with no
     /// process between. The sandbox ends by itself when its command has ended and left nothing running.
+    ///
+    /// This process must have one thread, which is looked at when it clones.
     pub fn for_one_command() -> Result<Self, JailError> {
-        has_one_thread()?;
         let mut workshop = Workshop::open(Stay::OneCommand).map_err(|error| JailError::Spawner("prepare", error))?;
         workshop.make_spare();
         Ok(Self { place: Place::Here(Mutex::new(workshop)) })

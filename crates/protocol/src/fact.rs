@@ -17,13 +17,16 @@ pub struct SessionRegistered {
     pub task_name: Option<String>,
 }
 
-/// A body kept beside the journal, by its content.
+/// A body, by its content: kept beside the journal, or here where it is short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodyRef {
     /// Hexadecimal SHA-256 of the bytes.
     pub sha256: String,
     /// How many bytes.
     pub bytes: u64,
+    /// The bytes themselves, where they are few and text: then they are kept nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// `anthropic_request`, `openai_request`, `gemini_request`.
@@ -239,6 +242,9 @@ pub struct MessageQueued {
     /// Chosen by the client, so that the same message is not taken twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,
+    /// It interrupts the turn that runs, and comes before everything that waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steers: bool,
 }
 
 /// `session.recovered`: the host died and came back.

@@ -122,12 +122,12 @@ fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), Ses
                     policy = serde_json::to_vec_pretty(effective).unwrap_or_default();
                 }
                 EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
-                    bodies.insert(Named::of(&call.body));
+                    bodies.extend(Named::of(&call.body));
                 }
                 EventBody::AnthropicResponse(answer)
                 | EventBody::OpenaiResponse(answer)
                 | EventBody::GeminiResponse(answer) => {
-                    bodies.insert(Named::of(&answer.body));
+                    bodies.extend(Named::of(&answer.body));
                 }
                 _ => {}
             }
@@ -140,14 +140,15 @@ fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), Ses
 struct Named(String, u64);
 
 impl Named {
-    fn of(body: &BodyRef) -> Self {
-        Self(body.sha256.clone(), body.bytes)
+    /// None where the journal itself has it.
+    fn of(body: &BodyRef) -> Option<Self> {
+        body.text.is_none().then(|| Self(body.sha256.clone(), body.bytes))
     }
 }
 
 impl From<Named> for BodyRef {
     fn from(Named(sha256, bytes): Named) -> Self {
-        Self { sha256, bytes }
+        Self { sha256, bytes, text: None }
     }
 }
 
@@ -233,11 +234,17 @@ fn keep_body(entry: &mut impl Read, digest: &str, bodies: &Bodies) -> Result<(),
     if store::Digest::of(&bytes).to_string() != digest {
         return Err(SessionError::Bundle(format!("the body `{digest}` is another")));
     }
-    bodies.put(&bytes).map(drop).map_err(|error| SessionError::Bundle(error.to_string()))
+    bodies.put(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
 }
 
+/// What cannot be read is no bundle, unless it is we who have no room for it.
 fn not_a_bundle(error: io::Error) -> SessionError {
-    SessionError::Bundle(error.to_string())
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            failed("take in")(error)
+        }
+        _ => SessionError::Bundle(error.to_string()),
+    }
 }
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> SessionError {

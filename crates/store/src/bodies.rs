@@ -4,7 +4,7 @@
 //! named by. What a killed writer left under a name is shorter than its name says, and is replaced by whoever keeps
 //! the same bytes next. The same bytes are kept once, and what a body has in common with one that was kept shortly
 //! before is not kept again: an agent sends its whole conversation at every turn, and room is taken only by what is
-//! new in it.
+//! new in it. A short text is not kept here at all: the record that names it carries it.
 
 mod delta;
 mod packed;
@@ -49,6 +49,9 @@ pub enum BodyError {
     /// What is kept is not what was kept.
     #[error("the body `{0}` was changed or cut")]
     Damaged(PathBuf),
+    /// What stands in the record is not what its digest says.
+    #[error("the body `{0}` was changed where it is recorded")]
+    Altered(Digest),
     /// The reference names no content.
     #[error("`{0}` names no body")]
     Name(String),
@@ -92,7 +95,10 @@ impl Bodies {
     /// Keeps `bytes`.
     pub fn put(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
         let digest = Digest::of(bytes);
-        let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64 };
+        let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64, text: short_text(bytes) };
+        if body.text.is_some() {
+            return Ok(body);
+        }
         // Most requests repeat: they cost a look, not a write.
         let below = if self.holds(digest, body.bytes) { None } else { Some(self.keep(digest, bytes)?) };
         self.remember(digest, below, bytes);
@@ -185,7 +191,11 @@ impl Bodies {
     /// The bytes of `body`, if they are still what they were.
     pub fn get(&self, body: &BodyRef) -> Result<Vec<u8>, BodyError> {
         let digest: Digest = body.sha256.parse().map_err(|_| BodyError::Name(body.sha256.clone()))?;
-        self.read(digest)
+        match &body.text {
+            Some(text) if Digest::of(text.as_bytes()) == digest => Ok(text.clone().into_bytes()),
+            Some(_) => Err(BodyError::Altered(digest)),
+            None => self.read(digest),
+        }
     }
 
     fn read(&self, digest: Digest) -> Result<Vec<u8>, BodyError> {
@@ -237,7 +247,7 @@ impl Bodies {
     /// Returns when `body` is on disk.
     pub fn sync(&self, body: &BodyRef) -> Result<(), BodyError> {
         let digest: Digest = body.sha256.parse().map_err(|_| BodyError::Name(body.sha256.clone()))?;
-        let mut next = Some(digest);
+        let mut next = body.text.is_none().then_some(digest);
         while let Some(digest) = next.take() {
             let plain = self.path(digest);
             let path = if plain.exists() { plain } else { self.packed_path(digest) };
@@ -280,6 +290,12 @@ impl Bodies {
     }
 }
 
+/// A body that its record carries with it: to make a file for it would cost more than to write it.
+fn short_text(bytes: &[u8]) -> Option<String> {
+    let short = bytes.len() < *COMPARED.start();
+    std::str::from_utf8(bytes).ok().filter(|_| short).map(str::to_owned)
+}
+
 /// The head of a packed body.
 fn head(file: &mut File) -> io::Result<Option<Head>> {
     let mut beginning = Vec::new();
@@ -316,7 +332,7 @@ impl BodyWriter {
     /// Gives the body its name.
     pub fn finish(self) -> Result<BodyRef, BodyError> {
         let digest = Digest::finish(self.hasher.clone());
-        let body = BodyRef { sha256: digest.to_string(), bytes: self.bytes };
+        let body = BodyRef { sha256: digest.to_string(), bytes: self.bytes, text: None };
         if self.bodies.holds(digest, body.bytes) {
             return Ok(body);
         }

@@ -190,6 +190,16 @@ impl DataDir {
         self.root.join("viv.db")
     }
 
+    /// Tells that a key was made or revoked.
+    pub(crate) fn key_changes(&self) -> PathBuf {
+        self.root.join("ledger.keys")
+    }
+
+    /// The steps of calls that may not be in the ledger yet.
+    pub(crate) fn daybook(&self) -> PathBuf {
+        self.root.join("ledger.steps")
+    }
+
     /// The ledger.
     pub fn ledger(&self) -> PathBuf {
         self.root.join("ledger.db")

@@ -5,6 +5,10 @@
 //!
 //! Not here: making a key or comparing one (`gateway`).
 
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
@@ -12,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use crate::database::{self, Synchronous};
 use crate::guard::lock;
 use crate::ledger::SCHEMA;
-use crate::{Clock, DataDir, LedgerError};
+use crate::{Clock, DataDir, DatabaseError, LedgerError};
 
 /// A key to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,13 +75,34 @@ impl KeyRecord {
 pub struct Keys {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
+    /// Grows by a byte with every change, whoever makes it: to look at its length costs less than to look into a table.
+    changes: File,
+    recent: Mutex<Recent>,
+}
+
+/// So many keys are remembered; then all are forgotten.
+const MOST_RECENT: usize = 1_024;
+
+/// Keys that were found, and when nothing had changed since.
+#[derive(Default)]
+struct Recent {
+    changes: u64,
+    found: HashMap<[u8; 32], KeyRecord>,
 }
 
 impl Keys {
     /// Opens the keys of `directory`.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, LedgerError> {
         let connection = database::open(&directory.ledger(), Synchronous::Full, SCHEMA)?;
-        Ok(Self { connection: Mutex::new(connection), clock })
+        let path = directory.key_changes();
+        let changes = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
+        let changes = changes.map_err(|source| DatabaseError::Io { path, source })?;
+        Ok(Self { connection: Mutex::new(connection), clock, changes, recent: Mutex::default() })
+    }
+
+    /// Tells everybody who remembers keys to look again.
+    fn changed(&self) -> Result<(), LedgerError> {
+        (&self.changes).write_all(b".").map_err(LedgerError::files)
     }
 
     /// Keeps a key; a second one of the same name or digest is an error.
@@ -100,7 +125,7 @@ impl Keys {
                 ":expires": new.ttl_ms.map(|ttl| now.saturating_add(ttl)),
             },
         )?;
-        Ok(())
+        self.changed()
     }
 
     /// Every key, oldest first, those that open nothing any more included.
@@ -115,17 +140,35 @@ impl Keys {
     /// How long the look takes may tell something of the digest. It tells nothing of the key: nobody can choose
     /// a text by the beginning of its SHA-256.
     pub fn find(&self, digest: &[u8; 32]) -> Result<Option<KeyRecord>, LedgerError> {
+        let now = self.clock.now().as_millisecond();
+        Ok(self.record(digest)?.filter(|key| key.is_good(now)))
+    }
+
+    fn record(&self, digest: &[u8; 32]) -> Result<Option<KeyRecord>, LedgerError> {
+        // Looked at first: what changes after this makes what is read now worth nothing.
+        let changes = self.changes.metadata().map_err(LedgerError::files)?.len();
+        let mut recent = lock(&self.recent);
+        if recent.changes != changes || recent.found.len() >= MOST_RECENT {
+            *recent = Recent { changes, found: HashMap::new() };
+        }
+        if let Some(key) = recent.found.get(digest) {
+            return Ok(Some(key.clone()));
+        }
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT * FROM key WHERE digest = ?1")?;
         let found = statement.query_row([digest], record).optional()?;
-        let now = self.clock.now().as_millisecond();
-        Ok(found.filter(|key| key.is_good(now)))
+        if let Some(key) = &found {
+            recent.found.insert(*digest, key.clone());
+        }
+        Ok(found)
     }
 
     /// Makes a key open nothing from now on; whether there was such a key.
     pub fn revoke(&self, id: &str) -> Result<bool, LedgerError> {
         let sql = "UPDATE key SET revoked_ms = coalesce(revoked_ms, ?1) WHERE id = ?2";
-        Ok(lock(&self.connection).execute(sql, params![self.clock.now().as_millisecond(), id])? > 0)
+        let revoked = lock(&self.connection).execute(sql, params![self.clock.now().as_millisecond(), id])? > 0;
+        self.changed()?;
+        Ok(revoked)
     }
 }
 

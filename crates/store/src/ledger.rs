@@ -4,13 +4,19 @@
 //! from the moment it is granted until the call is settled or failed; of an unknown call it counts until
 //! somebody finds out. All sums are integers in pico-dollars.
 //!
+//! A step is taken when it stands in the daybook, a file of lines; the tables, which answer what was used, follow it.
+//!
 //! Not here: what a token costs, or which limits a session has (`gateway`, `policy`).
 
 mod book;
+mod carry;
+mod daybook;
+mod entry;
 mod error;
 mod hold;
 mod lease;
 mod limit;
+mod memory;
 mod port;
 mod recovery;
 mod report;
@@ -19,6 +25,7 @@ mod schema;
 mod since;
 mod sqlite;
 mod sums;
+mod teller;
 mod totals;
 mod writer;
 

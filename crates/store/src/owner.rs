@@ -13,7 +13,8 @@ use uuid::Uuid;
 use crate::{DataDir, DataDirError, lock_file};
 
 /// Names one process that runs sessions. Never given twice.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
 pub struct OwnerId(String);
 
 impl OwnerId {

@@ -54,9 +54,9 @@ fn a_changed_body_is_not_given_back_and_a_cut_one_is_written_again() {
 #[test]
 fn what_is_not_kept_is_not_found_and_a_name_cannot_leave_the_directory() {
     let (_place, _directory, bodies) = bodies();
-    let unknown = BodyRef { sha256: Digest::of(b"?").to_string(), bytes: 1 };
+    let unknown = BodyRef { sha256: Digest::of(b"?").to_string(), bytes: 1, text: None };
     assert!(matches!(bodies.get(&unknown), Err(BodyError::NotFound(_))));
-    let outside = BodyRef { sha256: "../../../../etc/passwd".into(), bytes: 1 };
+    let outside = BodyRef { sha256: "../../../../etc/passwd".into(), bytes: 1, text: None };
     assert!(matches!(bodies.get(&outside), Err(BodyError::Name(_))));
 }
 

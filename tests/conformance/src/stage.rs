@@ -11,6 +11,7 @@ use protocol::{
     ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, PermissionReply, SessionId, TurnOutcome,
 };
 use sandbox::JailBackend;
+use serde_json::Value;
 use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
 use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
@@ -209,6 +210,19 @@ impl Stage {
         kept.flat_map(|body| bodies.get(body).unwrap()).collect()
     }
 
+    /// Everything that models were sent.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        let bodies = Bodies::new(&self.data());
+        let events = self.events();
+        let kept = events.iter().filter_map(|event| match &event.draft.body {
+            EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
+                Some(bodies.get(&call.body).unwrap())
+            }
+            _ => None,
+        });
+        kept.map(|body| serde_json::from_slice(&body).unwrap()).collect()
+    }
+
     /// Where everything is kept.
     pub(crate) fn data(&self) -> DataDir {
         DataDir::open(self.directory.path().join("data")).unwrap()
@@ -220,7 +234,9 @@ impl Stage {
     }
 
     pub(crate) async fn close(self) {
-        ability::note(self.player.agent, &self.events());
+        let events = self.events();
+        ability::note(self.player.agent, &events);
+        ability::check_understood(self.player.agent, &events);
         self.sessions.terminate(&self.id).await.unwrap();
         self.sessions.close_all().await;
     }

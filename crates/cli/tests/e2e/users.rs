@@ -84,6 +84,32 @@ fn another_users_directory_is_refused() {
 }
 
 #[test]
+fn the_socket_knows_its_user_by_more_than_its_mode() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can be somebody else; as root the same test runs.
+        return;
+    }
+    let place = Place::new();
+    let server = Server::start(&place);
+    let socket = place.data().join("viv.sock");
+    for open in [place.data().parent().unwrap(), &place.data()] {
+        std::fs::set_permissions(open, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
+    let id = NOBODY.to_string();
+    let call = |become_another: &[&str]| {
+        let mut command = Command::new(become_another.first().unwrap_or(&"curl"));
+        command.args(become_another.iter().skip(1)).arg("--silent").arg("--unix-socket").arg(&socket);
+        command.arg("http://localhost/v1/sessions");
+        finish(command)
+    };
+    assert!(call(&[]).out.contains("sessions"));
+    let other = call(&["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups", "curl"]);
+    assert_eq!((other.out.as_str(), other.code), ("", 52), "another user was answered: {other:?}");
+    server.stop();
+}
+
+#[test]
 fn an_ordinary_user_has_a_demo_too() {
     if !rustix::process::geteuid().is_root() {
         // Then every test here is this test.

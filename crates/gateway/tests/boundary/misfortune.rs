@@ -72,6 +72,27 @@ async fn a_stream_cut_in_the_middle_ends_with_an_error_event() {
 }
 
 #[tokio::test]
+async fn a_document_cut_in_the_middle_is_an_error_in_the_callers_shape() {
+    let plain = whole("200 OK", "application/json", MESSAGE);
+    let in_chunks = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{MESSAGE}\r\n0\r\n\r\n",
+        MESSAGE.len()
+    );
+    for answer in [plain, in_chunks] {
+        for cut in [1, 9, 40] {
+            let (desk, status, text) = told_after(answer[..answer.len() - cut].to_owned(), false).await;
+            let body: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((status, &body["type"]), (502, &json!("error")), "cut by {cut}: {text}");
+            desk.event("upstream_error").await;
+            desk.event("llm.call").await;
+            // What came of it is kept, and what it cost nobody knows.
+            let books = desk.close().await;
+            assert_eq!(books.unknowns().len(), 1, "cut by {cut}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_upstream_that_cannot_be_reached_is_told_after_the_last_try() {
     let vendor = StubVendor::saying("").await;
     let mut config = config(VendorKind::Anthropic, &vendor);

@@ -144,9 +144,14 @@ async fn the_key_is_covered_wherever_a_server_repeats_it() {
     .await;
     let desk = desk(config(VendorKind::Anthropic, &vendor));
     let mut client = Client::connect(desk.address).await;
-    let response = client.send(desk.request(Method::POST, "/v1/messages", prompt("x", false))).await;
+    let sent = client.send(desk.request(Method::POST, "/v1/messages", prompt("x", false)));
+    let open = async {
+        // The first half is on its way.
+        desk.event("anthropic_request").await;
+        opened.notify_one();
+    };
+    let (response, ()) = tokio::join!(sent, open);
     assert!(!response.headers().contains_key("request-id"));
-    opened.notify_one();
     let mut body = response.into_body();
     let mut text = Vec::new();
     while let Some(bytes) = next_frame(&mut body).await {

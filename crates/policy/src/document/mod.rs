@@ -7,6 +7,7 @@
 mod assign;
 mod mode;
 mod parse;
+mod plain;
 mod shape;
 
 use schemars::JsonSchema;

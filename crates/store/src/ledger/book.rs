@@ -1,16 +1,13 @@
 //! The steps of a call, each inside a transaction that somebody else opened.
 
 use protocol::{CallId, Usage};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, named_params, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::hold::{Charge, Hold, Progress, checked};
+use super::LedgerError;
+use super::hold::{Charge, Hold, Progress, bounded, checked};
 use super::sums::Sums;
 use super::totals::{self, Difference, Parties};
-use super::{LedgerError, Window};
 use crate::OwnerId;
-
-/// No call has so many tokens; a vendor that says so must not make the sums overflow.
-const MAX_TOKENS: u64 = 1 << 40;
 
 /// Who writes, and when.
 #[derive(Debug, Clone, Copy)]
@@ -20,71 +17,31 @@ pub(super) struct Hand<'a> {
     pub(super) now_ms: i64,
 }
 
-/// Checks the limits of `hold`, and sets its sum aside.
-pub(super) fn hold(connection: &Connection, sums: &mut Sums, hand: Hand<'_>, hold: &Hold) -> Result<(), LedgerError> {
-    let picos = checked(hold.picos)?;
-    let parties = Parties { session: hold.session.as_str(), account: hold.account.as_str(), key: hold.key.as_deref() };
-    totals::check(connection, sums, parties, &hold.limits, hold.picos, hand.now_ms)?;
-    let day = Window::Day.number(hand.now_ms);
-    insert(connection, hand, hold, picos, day)?;
-    totals::add(sums, parties, day, Difference { held: picos, requests: 1, spent: 0 });
-    totals::count_minutes(connection, sums, parties, &hold.limits, hand.now_ms)
-}
-
-fn insert(connection: &Connection, hand: Hand<'_>, hold: &Hold, picos: i64, day: i64) -> Result<(), LedgerError> {
-    let sql = "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent, model,
-            price_hash, state, held_picos, day, created_ms, changed_ms, owner, boot)
-        VALUES (:call, :system, :reference, :session, :account, :user, :key, :agent, :model,
-            :price_hash, :state, :picos, :day, :now, :now, :owner, :boot)";
-    let values = named_params! {
-        ":call": hold.call.as_str(),
-        ":system": hold.source.system,
-        ":reference": hold.source.reference(&hold.call),
-        ":session": hold.session.as_str(),
-        ":account": hold.account,
-        ":user": hold.user,
-        ":key": hold.key,
-        ":agent": hold.agent,
-        ":model": hold.model,
-        ":price_hash": hold.price_hash,
-        ":state": if hold.sent { "sent" } else { "intent" },
-        ":picos": picos,
-        ":day": day,
-        ":now": hand.now_ms,
-        ":owner": hand.owner.as_str(),
-        ":boot": hand.boot,
-    };
-    match connection.prepare_cached(sql)?.execute(values) {
-        Ok(_) => Ok(()),
-        Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::ConstraintViolation => {
-            Err(LedgerError::Duplicate(hold.call.clone()))
-        }
-        Err(error) => Err(error.into()),
-    }
+/// Whether the call or its source was held before.
+pub(super) fn is_known(connection: &Connection, hold: &Hold) -> Result<bool, LedgerError> {
+    let sql = "SELECT count(*) FROM call WHERE call_id = ?1 OR (source_system = ?2 AND source_reference = ?3)";
+    let values = params![hold.call.as_str(), hold.source.system, hold.source.reference(&hold.call)];
+    Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get::<_, u64>(0))? > 0)
 }
 
 /// Notes how far `call` got.
 pub(super) fn advance(
     connection: &Connection,
-    hand: Hand<'_>,
+    now_ms: i64,
     call: &CallId,
     progress: Progress,
 ) -> Result<(), LedgerError> {
     let found = find(connection, call)?;
-    let (state, before): (_, &[&str]) = match progress {
-        Progress::Sent => ("sent", &["intent"]),
-        Progress::Streaming => ("streaming", &["intent", "sent"]),
-        Progress::Lost => ("unknown", &["intent", "sent", "streaming"]),
-    };
+    let state = progress.state();
     if found.state == state {
         return Ok(());
     }
-    if !before.contains(&found.state.as_str()) {
+    if !progress.follows(&found.state) {
         return Err(found.out_of_order(call, state));
     }
-    let reason = (progress == Progress::Lost).then_some("its answer did not come whole");
+    let reason = progress.reason();
     let sql = "UPDATE call SET state = ?1, changed_ms = ?2, reason = ?3 WHERE call_id = ?4";
-    connection.prepare_cached(sql)?.execute(params![state, hand.now_ms, reason, call.as_str()])?;
+    connection.prepare_cached(sql)?.execute(params![state, now_ms, reason, call.as_str()])?;
     Ok(())
 }
 
@@ -92,7 +49,7 @@ pub(super) fn advance(
 pub(super) fn settle(
     connection: &Connection,
     sums: &mut Sums,
-    hand: Hand<'_>,
+    now_ms: i64,
     call: &CallId,
     charge: &Charge,
 ) -> Result<(), LedgerError> {
@@ -109,7 +66,7 @@ pub(super) fn settle(
         WHERE call_id = ?8";
     connection.prepare_cached(sql)?.execute(params![
         picos,
-        hand.now_ms,
+        now_ms,
         usage.input_tokens,
         usage.output_tokens,
         usage.cache_read_tokens,
@@ -126,7 +83,7 @@ pub(super) fn settle(
 pub(super) fn fail(
     connection: &Connection,
     sums: &mut Sums,
-    hand: Hand<'_>,
+    now_ms: i64,
     call: &CallId,
     reason: &str,
 ) -> Result<(), LedgerError> {
@@ -137,7 +94,7 @@ pub(super) fn fail(
         _ => {
             let sql =
                 "UPDATE call SET state = 'failed', held_picos = 0, reason = ?1, changed_ms = ?2 WHERE call_id = ?3";
-            connection.prepare_cached(sql)?.execute(params![reason, hand.now_ms, call.as_str()])?;
+            connection.prepare_cached(sql)?.execute(params![reason, now_ms, call.as_str()])?;
             let difference = Difference { held: -found.held, ..Difference::default() };
             totals::add(sums, found.parties(), found.day, difference);
             Ok(())
@@ -209,14 +166,4 @@ pub(super) fn read_usage(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Res
         cache_write_tokens: row.get(first + 3)?,
         cache_write_1h_tokens: row.get(first + 4)?,
     })
-}
-
-fn bounded(usage: Usage) -> Usage {
-    Usage {
-        input_tokens: usage.input_tokens.min(MAX_TOKENS),
-        output_tokens: usage.output_tokens.min(MAX_TOKENS),
-        cache_read_tokens: usage.cache_read_tokens.min(MAX_TOKENS),
-        cache_write_tokens: usage.cache_write_tokens.min(MAX_TOKENS),
-        cache_write_1h_tokens: usage.cache_write_1h_tokens.min(MAX_TOKENS),
-    }
 }

@@ -38,6 +38,9 @@ pub enum LedgerError {
     /// The database failed; nothing was recorded.
     #[error(transparent)]
     Database(Arc<DatabaseError>),
+    /// A file of the ledger failed; nothing was recorded.
+    #[error("cannot use the ledger's files")]
+    Files(#[source] Arc<std::io::Error>),
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
     DataDir(#[from] Arc<DataDirError>),
@@ -70,6 +73,10 @@ impl Most {
 }
 
 impl LedgerError {
+    pub(crate) fn files(error: std::io::Error) -> Self {
+        Self::Files(Arc::new(error))
+    }
+
     /// Stable identifier for clients.
     pub fn code(&self) -> Code {
         match self {

@@ -1,9 +1,12 @@
 //! One call, as the gateway tells the ledger about it.
 
 use protocol::{CallId, SessionId, Usage};
+use serde::{Deserialize, Serialize};
 
 use super::{LedgerError, Limit};
 
+/// No call has so many tokens; a vendor that says so must not make the sums overflow.
+const MAX_TOKENS: u64 = 1 << 40;
 /// Ten thousand dollars for one call are a mistake, and a batch of larger ones would not fit a sum.
 const MAX_PICOS: u64 = 10_000_000_000_000_000;
 
@@ -35,6 +38,8 @@ pub struct Hold {
     /// The call is sent as soon as the hold is granted. Saves [`Progress::Sent`]; a host that dies before it
     /// could send leaves an unknown call then, where an intent would have been released.
     pub sent: bool,
+    /// The call's id was made for this hold, so nobody can have held it before. Saves a look into the tables.
+    pub fresh: bool,
 }
 
 /// Where a call comes from: a system, and the call's place in it.
@@ -56,7 +61,8 @@ impl Source {
 }
 
 /// How far a call got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Progress {
     /// The next byte goes to the upstream: from now on it may cost.
     Sent,
@@ -64,6 +70,31 @@ pub enum Progress {
     Streaming,
     /// Its answer did not come whole: nobody here knows what it cost, and its hold stays.
     Lost,
+}
+
+impl Progress {
+    /// Where a call is then.
+    pub(super) fn state(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Streaming => "streaming",
+            Self::Lost => "unknown",
+        }
+    }
+
+    /// Whether a call can get there from `state`.
+    pub(super) fn follows(self, state: &str) -> bool {
+        match self {
+            Self::Sent => state == "intent",
+            Self::Streaming => matches!(state, "intent" | "sent"),
+            Self::Lost => matches!(state, "intent" | "sent" | "streaming"),
+        }
+    }
+
+    /// Why it is there, where that is not plain.
+    pub(super) fn reason(self) -> Option<&'static str> {
+        (self == Self::Lost).then_some("its answer did not come whole")
+    }
 }
 
 /// What a call cost in the end.
@@ -80,5 +111,16 @@ pub(super) fn checked(picos: u64) -> Result<i64, LedgerError> {
     match i64::try_from(picos) {
         Ok(amount) if picos <= MAX_PICOS => Ok(amount),
         _ => Err(LedgerError::TooMuch(picos)),
+    }
+}
+
+/// `usage` as it can be added up.
+pub(super) fn bounded(usage: Usage) -> Usage {
+    Usage {
+        input_tokens: usage.input_tokens.min(MAX_TOKENS),
+        output_tokens: usage.output_tokens.min(MAX_TOKENS),
+        cache_read_tokens: usage.cache_read_tokens.min(MAX_TOKENS),
+        cache_write_tokens: usage.cache_write_tokens.min(MAX_TOKENS),
+        cache_write_1h_tokens: usage.cache_write_1h_tokens.min(MAX_TOKENS),
     }
 }

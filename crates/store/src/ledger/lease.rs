@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use super::LedgerError;
 use super::book::Hand;
 use super::hold::Hold;
+use crate::OwnerId;
 
 /// A block is so many times what was asked for: one wait in so many calls.
 const CALLS_A_BLOCK: u64 = 16;
@@ -30,33 +31,26 @@ pub(super) struct Block {
 }
 
 impl Leases {
-    /// The blocks that `holds` need; none if every session still has enough.
-    pub(super) fn missing<'a>(&self, holds: impl Iterator<Item = &'a Hold>) -> Vec<Block> {
-        let mut needs: HashMap<&str, Block> = HashMap::new();
-        for hold in holds {
-            let (session, account) = (hold.session.to_string(), hold.account.clone());
-            let need = needs.entry(hold.session.as_str()).or_insert(Block { session, account, picos: 0 });
-            need.picos = need.picos.saturating_add(hold.picos);
+    /// The block that `hold` needs first; none if its session still has enough.
+    pub(super) fn missing(&self, hold: &Hold) -> Option<Block> {
+        if self.0.get(hold.session.as_str()).copied().unwrap_or(0) >= hold.picos {
+            return None;
         }
-        let has = |block: &Block| self.0.get(&block.session).copied().unwrap_or(0);
-        let mut blocks: Vec<Block> = needs.into_values().filter(|need| has(need) < need.picos).collect();
-        for block in &mut blocks {
-            let many = block.picos.saturating_mul(CALLS_A_BLOCK);
-            block.picos = many.min(MAX_BLOCK_PICOS).max(block.picos);
-        }
-        blocks
+        let many = hold.picos.saturating_mul(CALLS_A_BLOCK);
+        let picos = many.min(MAX_BLOCK_PICOS).max(hold.picos);
+        Some(Block { session: hold.session.to_string(), account: hold.account.clone(), picos })
     }
 
-    /// Takes over what a committed transaction granted and used.
-    pub(super) fn moved(&mut self, blocks: Vec<Block>, used: &[&Hold]) {
-        for block in blocks {
-            let has = self.0.entry(block.session).or_default();
-            *has = has.saturating_add(block.picos);
-        }
-        for hold in used {
-            if let Some(has) = self.0.get_mut(hold.session.as_str()) {
-                *has = has.saturating_sub(hold.picos);
-            }
+    /// Takes over a block that is on disk.
+    pub(super) fn granted(&mut self, block: Block) {
+        let has = self.0.entry(block.session).or_default();
+        *has = has.saturating_add(block.picos);
+    }
+
+    /// Takes what `hold` uses.
+    pub(super) fn used(&mut self, hold: &Hold) {
+        if let Some(has) = self.0.get_mut(hold.session.as_str()) {
+            *has = has.saturating_sub(hold.picos);
         }
     }
 }
@@ -73,11 +67,10 @@ pub(super) fn grant(connection: &Connection, hand: Hand<'_>, block: &Block) -> R
     Ok(())
 }
 
-/// Notes that `hold` uses a part of its session's block.
-pub(super) fn draw(connection: &Connection, hand: Hand<'_>, hold: &Hold) -> Result<(), LedgerError> {
+/// Notes that so much of a session's block is used.
+pub(super) fn draw(connection: &Connection, owner: &OwnerId, session: &str, picos: i64) -> Result<(), LedgerError> {
     let sql = "UPDATE lease SET used_picos = used_picos + ?1 WHERE session = ?2 AND owner = ?3";
-    let picos = super::hold::checked(hold.picos)?;
-    connection.prepare_cached(sql)?.execute(params![picos, hold.session.as_str(), hand.owner.as_str()])?;
+    connection.prepare_cached(sql)?.execute(params![picos, session, owner.as_str()])?;
     Ok(())
 }
 
@@ -108,36 +101,39 @@ mod tests {
             picos,
             limits: Vec::new(),
             sent: true,
+            fresh: true,
         }
+    }
+
+    fn take(leases: &mut Leases, hold: &Hold) -> Option<u64> {
+        let block = leases.missing(hold);
+        let granted = block.as_ref().map(|block| block.picos);
+        if let Some(block) = block {
+            leases.granted(block);
+        }
+        leases.used(hold);
+        granted
     }
 
     #[test]
     fn one_call_in_sixteen_waits_for_the_disk() {
         let (mut leases, call) = (Leases::default(), hold("s1", 10));
-        let mut waits = 0;
-        for _ in 0..160 {
-            let blocks = leases.missing([&call].into_iter());
-            waits += blocks.len();
-            leases.moved(blocks, &[&call]);
-        }
-        assert_eq!(waits, 10);
+        assert_eq!((0..160).filter_map(|_| take(&mut leases, &call)).count(), 10);
     }
 
     #[test]
-    fn a_block_covers_a_whole_batch_and_no_other_session() {
-        let (mut leases, [first, second, other]) = (Leases::default(), [hold("s1", 10), hold("s1", 30), hold("s2", 1)]);
-        let blocks = leases.missing([&first, &second].into_iter());
-        assert_eq!(blocks, [Block { session: "s1".into(), account: "a1".into(), picos: 640 }]);
-        leases.moved(blocks, &[&first, &second]);
-        assert!(leases.missing([&hold("s1", 600)].into_iter()).is_empty());
-        assert_eq!(leases.missing([&hold("s1", 601)].into_iter()).len(), 1);
-        assert_eq!(leases.missing([&other].into_iter()).len(), 1);
+    fn a_block_is_of_one_session() {
+        let mut leases = Leases::default();
+        assert_eq!(take(&mut leases, &hold("s1", 40)), Some(640));
+        assert_eq!(take(&mut leases, &hold("s1", 600)), None);
+        assert!(take(&mut leases, &hold("s1", 1)).is_some());
+        assert!(take(&mut leases, &hold("s2", 1)).is_some());
     }
 
     #[test]
     fn a_block_is_never_less_than_asked_and_seldom_more_than_a_hundred_dollars() {
         let leases = Leases::default();
-        let block = |picos| leases.missing([&hold("s1", picos)].into_iter())[0].picos;
+        let block = |picos| leases.missing(&hold("s1", picos)).unwrap().picos;
         assert_eq!(block(MAX_BLOCK_PICOS / 4), MAX_BLOCK_PICOS);
         assert_eq!(block(MAX_BLOCK_PICOS * 3), MAX_BLOCK_PICOS * 3);
     }

@@ -1,5 +1,7 @@
 //! How much may be used, of what, in which time.
 
+use serde::{Deserialize, Serialize};
+
 /// One limit. The caller brings those that count for a call; the ledger keeps the sums they are held against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
@@ -14,7 +16,8 @@ pub struct Limit {
 }
 
 /// Whose use a limit counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// All calls together.
     Everything,

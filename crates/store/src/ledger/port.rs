@@ -32,20 +32,41 @@ pub trait Ledger: Send + Sync {
 
 /// An answer that comes when the step is durable. Dropping it does not undo the step.
 #[must_use = "the step is durable only once it was answered"]
-pub struct Reply(oneshot::Receiver<Answer>);
+pub struct Reply(Coming);
+
+enum Coming {
+    Here(Answer),
+    Later(oneshot::Receiver<Answer>),
+}
 
 /// What became of a step.
 pub(super) type Answer = Result<(), LedgerError>;
 
 impl Reply {
-    pub(super) fn new() -> (oneshot::Sender<Answer>, Self) {
+    /// An answer that is there already.
+    pub(super) fn here(answer: Answer) -> Self {
+        Self(Coming::Here(answer))
+    }
+
+    pub(super) fn later() -> (oneshot::Sender<Answer>, Self) {
         let (sender, receiver) = oneshot::channel();
-        (sender, Self(receiver))
+        (sender, Self(Coming::Later(receiver)))
+    }
+
+    /// The answer, where nobody has to wait for it.
+    pub fn at_once(self) -> Result<Result<(), LedgerError>, Self> {
+        match self.0 {
+            Coming::Here(answer) => Ok(answer),
+            later @ Coming::Later(_) => Err(Self(later)),
+        }
     }
 
     /// Waits for the answer; for threads, not for async tasks.
     pub fn wait(self) -> Result<(), LedgerError> {
-        self.0.blocking_recv().unwrap_or(Err(LedgerError::Stopped))
+        match self.0 {
+            Coming::Here(answer) => answer,
+            Coming::Later(receiver) => receiver.blocking_recv().unwrap_or(Err(LedgerError::Stopped)),
+        }
     }
 }
 
@@ -53,6 +74,11 @@ impl Future for Reply {
     type Output = Result<(), LedgerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+        match &mut self.0 {
+            Coming::Here(answer) => Poll::Ready(answer.clone()),
+            Coming::Later(receiver) => {
+                Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use protocol::{CallId, SessionId};
 use rusqlite::{Connection, Row, params};
 
 use super::LedgerError;
-use super::book::{self, Hand};
+use super::book;
 use super::hold::{Charge, checked};
 use super::report::id;
 use super::sums::Sums;
@@ -50,7 +50,7 @@ pub struct ResolvedCall {
 pub(super) fn resolve(
     connection: &Connection,
     sums: &mut Sums,
-    hand: Hand<'_>,
+    now_ms: i64,
     call: &CallId,
     resolution: &Resolution,
 ) -> Result<(), LedgerError> {
@@ -58,15 +58,15 @@ pub(super) fn resolve(
     let spent = checked(picos.unwrap_or(0))?;
     let sql = "INSERT INTO resolution (call_id, resolved_ms, held_picos, spent_picos, resolved_by, reason)
         SELECT call_id, ?2, held_picos, ?3, ?4, ?5 FROM call WHERE call_id = ?1 AND state = 'unknown'";
-    let entered = connection.prepare_cached(sql)?.execute(params![call.as_str(), hand.now_ms, spent, by, reason])?;
+    let entered = connection.prepare_cached(sql)?.execute(params![call.as_str(), now_ms, spent, by, reason])?;
     if entered == 0 {
         return Err(book::out_of_order(connection, call, "closed by hand")?);
     }
     match picos {
         Some(picos) => {
-            book::settle(connection, sums, hand, call, &Charge { usage: protocol::Usage::default(), picos: *picos })
+            book::settle(connection, sums, now_ms, call, &Charge { usage: protocol::Usage::default(), picos: *picos })
         }
-        None => book::fail(connection, sums, hand, call, reason),
+        None => book::fail(connection, sums, now_ms, call, reason),
     }
 }
 

@@ -79,4 +79,15 @@ CREATE TABLE resolution (
     reason TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 ",
+    "
+CREATE TABLE carried (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    generation INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+) STRICT;
+CREATE TABLE misfit (
+    line TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;
+",
 ];

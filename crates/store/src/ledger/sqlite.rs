@@ -1,20 +1,23 @@
 //! The ledger in one file, for every process of a data directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
 use protocol::CallId;
 use rusqlite::Connection;
+use tokio::sync::oneshot;
 
-use super::book::Hand;
+use super::carry::{self, Carried};
+use super::daybook::Daybook;
 use super::hold::{Charge, Hold, Progress};
-use super::lease::Leases;
-use super::recovery::recover;
+use super::port::Answer;
 use super::report::{self, Audit, By, UnknownCall, UsageRow};
 use super::resolution::{self, Resolution, ResolvedCall};
 use super::schema::SCHEMA;
+use super::teller::{Teller, Untaken};
 use super::writer::{Job, Step, Writer};
 use super::{Ledger, LedgerError, Reply};
 use crate::database::{self, Synchronous};
@@ -44,12 +47,16 @@ pub struct OpenedLedger {
     pub unknown: u64,
 }
 
-/// The ledger in a database file: one thread writes, in batches, and nobody else waits for it.
+/// The ledger in a database file, and a daybook before it: a step is taken where it is asked for, and one thread has
+/// the tables.
 pub struct SqliteLedger {
+    teller: Arc<Teller>,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     reader: Mutex<Connection>,
-    boot: String,
+    daybook: PathBuf,
+    /// Whether the thread knows that there is something to carry.
+    stirred: Arc<AtomicBool>,
     /// Held by a ledger that is its own owner; let go after the last step is taken.
     _owner: Option<Owner>,
 }
@@ -83,73 +90,108 @@ impl SqliteLedger {
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedLedger, LedgerError> {
-        let synchronous = match durability {
-            Durability::Full | Durability::Lease => Synchronous::Full,
-            Durability::Normal => Synchronous::Normal,
-        };
-        let mut connection = database::open(&directory.ledger(), synchronous, SCHEMA)?;
-        let reader = database::open(&directory.ledger(), synchronous, SCHEMA)?;
+        let connection = database::open(&directory.ledger(), Synchronous::Normal, SCHEMA)?;
+        let reader = database::open(&directory.ledger(), Synchronous::Normal, SCHEMA)?;
         let boot = boot_id().map_err(|error| LedgerError::Recovery(error.into()))?;
-        let hand = Hand { owner: &owner, boot: &boot, now_ms: clock.now().as_millisecond() };
-        let recovered = recover(&mut connection, &directory.owners(), hand)?;
-        let leases = Leases::default();
-        let writer = Writer { connection, durability, owner, boot: boot.clone(), clock, leases };
+        let path = directory.daybook();
+        let last = Carried::read(&connection)?.generation;
+        let daybook = Daybook::open(&path, last).map_err(LedgerError::files)?;
+        let teller = Arc::new(Teller::new(daybook, owner, boot, durability, clock));
+        let stirred = Arc::new(AtomicBool::new(false));
+        let (daybook, shared) = (path.clone(), Arc::clone(&teller));
+        let mut writer = Writer { connection, daybook, teller: shared, stirred: Arc::clone(&stirred) };
+        let recovered = writer.begin(&directory.owners())?;
         let (jobs, received) = mpsc::channel();
         let thread = thread::Builder::new().name("ledger".into()).spawn(move || writer.run(&received));
         let thread = thread.map_err(|error| LedgerError::Recovery(error.into()))?;
-        let reader = Mutex::new(reader);
-        let ledger = Self { jobs: Some(jobs), thread: Some(thread), reader, boot, _owner: kept };
+        let (jobs, thread, reader) = (Some(jobs), Some(thread), Mutex::new(reader));
+        let ledger = Self { teller, jobs, thread, reader, daybook: path, stirred, _owner: kept };
         Ok(OpenedLedger { ledger, released: recovered.released, unknown: recovered.unknown })
     }
 
     /// Adds everything up again and compares.
     pub fn audit(&self) -> Result<Audit, LedgerError> {
-        report::audit(&lock(&self.reader))
+        report::audit(&*self.tables()?)
     }
 
     /// Closes an unknown call on a person's word, and keeps whose word it was.
     pub fn resolve(&self, call: CallId, resolution: Resolution) -> Reply {
-        self.send(Step::Resolve(call, resolution))
+        self.take(Step::Resolve(call, resolution))
     }
 
     /// Every call that was closed on a person's word, oldest first.
     pub fn resolved(&self) -> Result<Vec<ResolvedCall>, LedgerError> {
-        resolution::resolved(&lock(&self.reader))
+        resolution::resolved(&*self.tables()?)
     }
 
-    fn send(&self, step: Step) -> Reply {
-        let (answer, reply) = Reply::new();
+    /// The tables, with everything in them that stands in the daybook.
+    fn tables(&self) -> Result<MutexGuard<'_, Connection>, LedgerError> {
+        let mut reader = lock(&self.reader);
+        carry::carry(&mut reader, &self.daybook)?;
+        Ok(reader)
+    }
+
+    /// Takes a step, here where that is possible.
+    fn take(&self, step: Step) -> Reply {
+        if matches!(&step, Step::Hold(hold) if !hold.fresh) {
+            return self.ask(|answer| Job::Take(step, answer));
+        }
+        let taken = step.try_take(&self.teller, &mut self.teller.state());
+        match taken {
+            Err(Untaken::Tables) => self.ask(|answer| Job::Take(step, answer)),
+            Err(Untaken::Error(error)) => Reply::here(Err(error)),
+            Ok(()) => {
+                self.stir();
+                match self.teller.durability {
+                    Durability::Full => self.ask(Job::Sync),
+                    Durability::Lease | Durability::Normal => Reply::here(Ok(())),
+                }
+            }
+        }
+    }
+
+    fn ask(&self, job: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> Reply {
+        let (answer, reply) = Reply::later();
         if let Some(jobs) = &self.jobs {
             // Where the thread is gone the job is dropped, and its reply says so.
-            let _ = jobs.send(Job { step, answer });
+            let _ = jobs.send(job(answer));
         }
         reply
+    }
+
+    /// Has the thread know that there is something to carry; it is woken for the first step, not for each.
+    fn stir(&self) {
+        if !self.stirred.swap(true, Ordering::AcqRel)
+            && let Some(jobs) = &self.jobs
+        {
+            let _ = jobs.send(Job::Stir);
+        }
     }
 }
 
 impl Ledger for SqliteLedger {
     fn hold(&self, hold: Hold) -> Reply {
-        self.send(Step::Hold(Box::new(hold)))
+        self.take(Step::Hold(Box::new(hold)))
     }
 
     fn advance(&self, call: CallId, progress: Progress) -> Reply {
-        self.send(Step::Advance(call, progress))
+        self.take(Step::Advance(call, progress))
     }
 
     fn settle(&self, call: CallId, charge: Charge) -> Reply {
-        self.send(Step::Settle(call, charge))
+        self.take(Step::Settle(call, charge))
     }
 
     fn fail(&self, call: CallId, reason: String) -> Reply {
-        self.send(Step::Fail(call, reason))
+        self.take(Step::Fail(call, reason))
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {
-        report::unknowns(&lock(&self.reader), &self.boot)
+        report::unknowns(&*self.tables()?, &self.teller.boot)
     }
 
     fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
-        report::usage(&lock(&self.reader), by, since_ms)
+        report::usage(&*self.tables()?, by, since_ms)
     }
 }
 

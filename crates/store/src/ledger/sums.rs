@@ -1,8 +1,7 @@
 //! The sums that one transaction changes, changed once however many steps it takes.
 //!
 //! Calls that come together mostly change the same sums: those of their session, their account and the day. What
-//! they add is gathered here and written when the last step is taken. A limit is held against what is written and
-//! what is gathered.
+//! they add is gathered here and written when the last step is taken.
 
 use std::collections::HashMap;
 
@@ -33,12 +32,6 @@ impl Sums {
     /// Adds `difference` if the step is taken.
     pub(super) fn add(&mut self, place: Place, difference: Difference) {
         self.step.push((place, difference));
-    }
-
-    /// The sum at `place` after the steps that were taken.
-    pub(super) fn read(&self, connection: &Connection, place: &Place) -> Result<Difference, LedgerError> {
-        let written = totals::read(connection, place)?;
-        Ok(self.gathered.get(place).map_or(written, |gathered| written.plus(*gathered)))
     }
 
     /// The step was taken, or left no trace.

@@ -1,10 +1,12 @@
 //! The sums that limits are held against.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::limit::{Limit, Most, Scope, Window};
+use super::LedgerError;
+use super::limit::{Scope, Window};
 use super::sums::{Place, Sums};
-use super::{LedgerError, Refusal};
 
 /// Sums of money are kept for these; of a minute only the requests are, and only where a limit asks.
 const KEPT: [Window; 2] = [Window::Ever, Window::Day];
@@ -17,12 +19,12 @@ pub(super) struct Parties<'a> {
     pub(super) key: Option<&'a str>,
 }
 
-impl Parties<'_> {
-    fn place(&self, scope: Scope, window: Window, number: i64) -> Place {
+impl<'a> Parties<'a> {
+    pub(super) fn place(&self, scope: Scope, window: Window, number: i64) -> Place {
         Place { scope, name: self.name(scope).to_owned(), window, number }
     }
 
-    fn name(&self, scope: Scope) -> &str {
+    pub(super) fn name(&self, scope: Scope) -> &'a str {
         match scope {
             Scope::Everything => "",
             Scope::Session => self.session,
@@ -56,48 +58,15 @@ pub(super) fn add(sums: &mut Sums, parties: Parties<'_>, day: i64, difference: D
     }
 }
 
-/// Counts one request in the minute of each limit that asks for it, and forgets the minutes before.
-pub(super) fn count_minutes(
+/// Forgets the minutes before each of `places`.
+pub(super) fn forget_minutes(
     connection: &Connection,
-    sums: &mut Sums,
-    parties: Parties<'_>,
-    limits: &[Limit],
-    now_ms: i64,
+    places: impl Iterator<Item = Place>,
 ) -> Result<(), LedgerError> {
-    let mut counted = Vec::new();
-    for limit in limits.iter().filter(|limit| limit.window == Window::Minute) {
-        if counted.contains(&limit.scope) {
-            continue;
-        }
-        counted.push(limit.scope);
-        let minute = parties.place(limit.scope, Window::Minute, Window::Minute.number(now_ms));
-        let old = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
-        connection.prepare_cached(old)?.execute(params![limit.scope.as_str(), minute.name, minute.number])?;
-        sums.add(minute, Difference { requests: 1, ..Difference::default() });
-    }
-    Ok(())
-}
-
-/// Refuses a call that would pass one of `limits`.
-pub(super) fn check(
-    connection: &Connection,
-    sums: &Sums,
-    parties: Parties<'_>,
-    limits: &[Limit],
-    asked_picos: u64,
-    now_ms: i64,
-) -> Result<(), LedgerError> {
-    for limit in limits {
-        let place = parties.place(limit.scope, limit.window, limit.window.number(now_ms));
-        let sum = sums.read(connection, &place)?;
-        let (spent, held, asked) = match limit.most {
-            Most::Picos(_) => (sum.spent, sum.held, asked_picos),
-            Most::Requests(_) => (sum.requests, 0, 1),
-        };
-        let (spent, held) = (spent.unsigned_abs(), held.unsigned_abs());
-        if spent.saturating_add(held).saturating_add(asked) > limit.most.amount() {
-            return Err(Refusal { limit: limit.clone(), spent, held, asked }.into());
-        }
+    let sql = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
+    let places: HashSet<Place> = places.collect();
+    for place in places {
+        connection.prepare_cached(sql)?.execute(params![place.scope.as_str(), place.name, place.number])?;
     }
     Ok(())
 }

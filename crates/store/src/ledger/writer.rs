@@ -1,27 +1,38 @@
-//! The one thread that writes: everything that waits goes into one transaction, and is answered when that
-//! is on disk.
+//! The one thread that has the tables: carries the daybook into them, takes the steps that need them, and waits for
+//! the disk for whoever wants to be sure.
 
-use std::iter;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use protocol::CallId;
-use rusqlite::{Connection, Transaction};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::book::{self, Hand};
+use super::carry::{self, Carried};
+use super::daybook::Turn;
+use super::entry::Entry;
 use super::hold::{Charge, Hold, Progress};
-use super::lease::{self, Block, Leases};
-use super::limit::Window;
+use super::lease;
+use super::memory::{Fit, Memory};
 use super::port::Answer;
+use super::recovery::{Recovered, recover};
 use super::resolution::{self, Resolution};
 use super::sums::Sums;
+use super::teller::{self, State, Teller, Untaken};
+use super::totals::{self, Parties};
 use super::{Durability, LedgerError};
 use crate::database::Synchronous;
-use crate::{Clock, OwnerId};
 
-/// Longer transactions would let the first caller wait for the last.
-const MAX_BATCH: usize = 256;
+/// The tables are at most so far behind the daybook.
+const CARRY_AFTER: Duration = Duration::from_millis(200);
+/// A daybook that is longer is replaced by an empty one.
+const REPLACE_AFTER_BYTES: u64 = 8 << 20;
+/// A step that needs the tables is tried again when others change them meanwhile.
+const TRIES: usize = 16;
 
 /// One step of one call.
 pub(super) enum Step {
@@ -32,127 +43,221 @@ pub(super) enum Step {
     Resolve(CallId, Resolution),
 }
 
-/// A step and who waits for it.
-pub(super) struct Job {
-    pub(super) step: Step,
-    pub(super) answer: oneshot::Sender<Answer>,
+/// What is asked of the thread.
+pub(super) enum Job {
+    /// To take a step that needs the tables.
+    Take(Step, oneshot::Sender<Answer>),
+    /// To answer when everything that stands in the daybook is on disk.
+    Sync(oneshot::Sender<Answer>),
+    /// Something stands in the daybook.
+    Stir,
 }
 
-/// The state of the writing thread.
+/// The state of the thread.
 pub(super) struct Writer {
     pub(super) connection: Connection,
-    pub(super) durability: Durability,
-    pub(super) owner: OwnerId,
-    pub(super) boot: String,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) leases: Leases,
+    pub(super) daybook: PathBuf,
+    pub(super) teller: Arc<Teller>,
+    /// Whether the thread knows that there is something to carry.
+    pub(super) stirred: Arc<AtomicBool>,
+}
+
+impl Step {
+    /// Takes the step by what `teller` remembers.
+    pub(super) fn try_take(&self, teller: &Teller, state: &mut State) -> Result<(), Untaken> {
+        match self {
+            Self::Hold(hold) => teller.hold(state, hold),
+            Self::Advance(call, progress) => teller.advance(state, call, *progress),
+            Self::Settle(call, charge) => teller.settle(state, call, charge),
+            Self::Fail(call, reason) => teller.fail(state, call, reason),
+            Self::Resolve(..) => Err(Untaken::Tables),
+        }
+    }
 }
 
 impl Writer {
     /// Works until nobody can send a job any more.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        while let Ok(first) = jobs.recv() {
-            let batch: Vec<Job> = iter::once(first).chain(jobs.try_iter()).take(MAX_BATCH).collect();
-            let steps: Vec<&Step> = batch.iter().map(|job| &job.step).collect();
-            let answers = self.write(&steps).unwrap_or_else(|error| vec![Err(error); batch.len()]);
-            for (job, answer) in batch.into_iter().zip(answers) {
-                // Who no longer waits has left; the step stands.
-                let _ = job.answer.send(answer);
+        let mut due: Option<Instant> = None;
+        loop {
+            let first = match due {
+                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => jobs.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            match first {
+                Ok(first) => {
+                    if self.work(std::iter::once(first).chain(jobs.try_iter())) {
+                        due.get_or_insert_with(|| Instant::now() + CARRY_AFTER);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.stirred.store(false, Ordering::Release);
+                    // What could not be carried stands in the daybook, and is carried with what comes next.
+                    due = self.carry_on().is_err().then(|| Instant::now() + CARRY_AFTER * 10);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // A lease that stays is given back by whoever finds it: nothing is lost but a look.
+        // What is left is carried by the next who opens the ledger; a lease that stays is given back by whoever finds it.
+        let _ = self.carry_on();
         let _ = lease::give_back(&self.connection, self.hand());
     }
 
-    /// Takes every step in one transaction. An error means that none was taken.
-    fn write(&mut self, steps: &[&Step]) -> Result<Vec<Answer>, LedgerError> {
-        let blocks = self.missing_blocks(steps);
-        if self.durability == Durability::Lease {
-            let synchronous = if blocks.is_empty() { Synchronous::Normal } else { Synchronous::Full };
-            synchronous.apply(&self.connection)?;
+    /// Does what was asked; true: there is something to be carried.
+    fn work(&mut self, jobs: impl Iterator<Item = Job>) -> bool {
+        let (mut waiting, mut stirred) = (Vec::new(), false);
+        for job in jobs {
+            match job {
+                Job::Stir => stirred = true,
+                Job::Sync(answer) => waiting.push(answer),
+                Job::Take(step, answer) => {
+                    stirred = true;
+                    match self.take(&step) {
+                        Ok(()) if self.teller.durability == Durability::Full => waiting.push(answer),
+                        // Who no longer waits has left; the step stands.
+                        taken => drop(answer.send(taken)),
+                    }
+                }
+            }
         }
-        let hand = Hand { owner: &self.owner, boot: &self.boot, now_ms: self.clock.now().as_millisecond() };
-        let leased = self.durability == Durability::Lease;
-        let mut transaction = self.connection.transaction()?;
-        for block in &blocks {
-            lease::grant(&transaction, hand, block)?;
+        if !waiting.is_empty() {
+            let synced = self.teller.file().and_then(|file| file.sync_data()).map_err(LedgerError::files);
+            for answer in waiting {
+                let _ = answer.send(synced.clone());
+            }
         }
-        let (mut answers, mut sums) = (Vec::with_capacity(steps.len()), Sums::default());
-        for step in steps {
-            let answer = take_step(&mut transaction, &mut sums, hand, step, leased)?;
-            sums.end_step(answer.is_ok());
-            answers.push(answer);
-        }
-        sums.write(&transaction)?;
-        transaction.commit()?;
-        let granted = iter::zip(steps, &answers).filter_map(|(step, answer)| match step {
-            Step::Hold(hold) if answer.is_ok() => Some(&**hold),
-            _ => None,
-        });
-        let granted: Vec<&Hold> = granted.collect();
-        self.leases.moved(blocks, &granted);
-        Ok(answers)
+        stirred
     }
 
-    fn missing_blocks(&self, steps: &[&Step]) -> Vec<Block> {
-        let holds = steps.iter().filter_map(|step| match step {
-            Step::Hold(hold) => Some(&**hold),
-            _ => None,
-        });
-        match self.durability {
-            Durability::Lease => self.leases.missing(holds),
-            Durability::Full | Durability::Normal => Vec::new(),
+    /// Takes a step with the tables at hand.
+    fn take(&mut self, step: &Step) -> Answer {
+        let teller = Arc::clone(&self.teller);
+        for _ in 0..TRIES {
+            let mut state = teller.state();
+            let State { daybook, memory, leases } = &mut *state;
+            let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+            carry::carry(&mut self.connection, &self.daybook)?;
+            let Step::Hold(hold) = step else { return self.change_tables(step, &mut turn, memory) };
+            if !hold.fresh && book::is_known(&self.connection, hold)? {
+                return Err(LedgerError::Duplicate(hold.call.clone()));
+            }
+            self.learn(hold, memory)?;
+            self.lease(hold, leases)?;
+            drop(turn);
+            match teller.hold(&mut state, hold) {
+                Ok(()) => return Ok(()),
+                Err(Untaken::Error(error)) => return Err(error),
+                // Another process changed the tables in between.
+                Err(Untaken::Tables) => {}
+            }
         }
+        Err(LedgerError::Stopped)
+    }
+
+    /// Reads the sums that a hold is to be held against.
+    fn learn(&self, hold: &Hold, memory: &mut Memory) -> Result<(), LedgerError> {
+        let parties = Parties { session: hold.session.as_str(), account: &hold.account, key: hold.key.as_deref() };
+        while let Fit::Unread(places) = memory.fits(parties, &hold.limits, hold.picos, self.teller.now_ms())? {
+            for place in places {
+                let sum = totals::read(&self.connection, &place)?;
+                memory.learn(place, sum);
+            }
+        }
+        Ok(())
+    }
+
+    /// Grants the block that a hold needs.
+    fn lease(&mut self, hold: &Hold, leases: &mut lease::Leases) -> Result<(), LedgerError> {
+        if self.teller.durability != Durability::Lease {
+            return Ok(());
+        }
+        if let Some(block) = leases.missing(hold) {
+            let teller = &self.teller;
+            let hand = Hand { owner: &teller.owner, boot: &teller.boot, now_ms: teller.now_ms() };
+            for_good(&mut self.connection, |connection| lease::grant(connection, hand, &block))?;
+            leases.granted(block);
+        }
+        Ok(())
+    }
+
+    /// Takes a step in the tables, of a call that is none of our open ones. Everybody forgets the sums they know.
+    fn change_tables(&mut self, step: &Step, turn: &mut Turn<'_>, memory: &mut Memory) -> Answer {
+        let now_ms = self.teller.now_ms();
+        teller::write(turn, memory, now_ms, Entry::Forget)?;
+        let change = |connection: &mut Connection| {
+            let (transaction, mut sums) = (connection.transaction()?, Sums::default());
+            match step {
+                Step::Hold(_) => Ok(()),
+                Step::Advance(call, progress) => book::advance(&transaction, now_ms, call, *progress),
+                Step::Settle(call, charge) => book::settle(&transaction, &mut sums, now_ms, call, charge),
+                Step::Fail(call, reason) => book::fail(&transaction, &mut sums, now_ms, call, reason),
+                Step::Resolve(call, resolution) => {
+                    resolution::resolve(&transaction, &mut sums, now_ms, call, resolution)
+                }
+            }?;
+            sums.end_step(true);
+            sums.write(&transaction)?;
+            Ok(transaction.commit()?)
+        };
+        if self.teller.durability == Durability::Normal {
+            return change(&mut self.connection);
+        }
+        for_good(&mut self.connection, change)
+    }
+
+    /// Carries the daybook into the tables, and replaces it where it has become long.
+    fn carry_on(&mut self) -> Result<(), LedgerError> {
+        carry::carry(&mut self.connection, &self.daybook)?;
+        if self.teller.state().daybook.length() < REPLACE_AFTER_BYTES {
+            return Ok(());
+        }
+        let mut state = self.teller.state();
+        let State { daybook, memory, .. } = &mut *state;
+        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+        replace(&mut self.connection, &self.daybook, &mut turn)
     }
 
     fn hand(&self) -> Hand<'_> {
-        Hand { owner: &self.owner, boot: &self.boot, now_ms: self.clock.now().as_millisecond() }
+        Hand { owner: &self.teller.owner, boot: &self.teller.boot, now_ms: self.teller.now_ms() }
+    }
+
+    /// Makes the tables and the daybook agree, and looks after what dead owners left.
+    pub(super) fn begin(&mut self, owners: &Path) -> Result<Recovered, LedgerError> {
+        let teller = Arc::clone(&self.teller);
+        let mut state = teller.state();
+        let State { daybook, memory, .. } = &mut *state;
+        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+        carry::carry(&mut self.connection, &self.daybook)?;
+        let carried = Carried::read(&self.connection)?;
+        // A replacement that was not finished; or lines that a power cut took from the file and not from the tables.
+        let read = Carried { generation: turn.generation(), bytes: turn.length() };
+        if carried > read {
+            replace(&mut self.connection, &self.daybook, &mut turn)?;
+            drop(turn);
+            turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+        }
+        teller::write(&mut turn, memory, teller.now_ms(), Entry::Forget)?;
+        let hand = Hand { owner: &teller.owner, boot: &teller.boot, now_ms: teller.now_ms() };
+        recover(&mut self.connection, owners, hand)
     }
 }
 
-/// Takes one step or leaves no trace of it. An error outside means that the whole transaction is gone.
-fn take_step(
-    transaction: &mut Transaction<'_>,
-    sums: &mut Sums,
-    hand: Hand<'_>,
-    step: &Step,
-    leased: bool,
-) -> Result<Answer, LedgerError> {
-    if step.writes_once(leased) {
-        let answer = step.take(transaction, sums, hand, leased);
-        // On a full disk the database has already undone everything.
-        return if transaction.is_autocommit() { answer.map(Ok) } else { Ok(answer) };
-    }
-    let savepoint = transaction.savepoint()?;
-    let answer = step.take(&savepoint, sums, hand, leased);
-    match answer {
-        Ok(()) => savepoint.commit()?,
-        // Everything is undone, and there is nothing to go back to.
-        Err(error) if savepoint.is_autocommit() => return Err(error),
-        Err(_) => savepoint.finish()?,
-    }
-    Ok(answer)
+/// Carries what is left, and replaces the daybook by an empty one. Whatever happens on the way, no line is carried
+/// twice and none is lost: the tables have moved on to the new one, for good, before the old one goes.
+fn replace(connection: &mut Connection, path: &Path, turn: &mut Turn<'_>) -> Result<(), LedgerError> {
+    carry::carry(connection, path)?;
+    let generation = Carried::read(connection)?.generation.max(turn.generation()) + 1;
+    for_good(connection, |connection| Carried { generation, bytes: 0 }.write(connection))?;
+    turn.replace(generation).map_err(LedgerError::files)
 }
 
-impl Step {
-    fn take(&self, connection: &Connection, sums: &mut Sums, hand: Hand<'_>, leased: bool) -> Answer {
-        match self {
-            Self::Hold(hold) => book::hold(connection, sums, hand, hold)
-                .and_then(|()| if leased { lease::draw(connection, hand, hold) } else { Ok(()) }),
-            Self::Advance(call, progress) => book::advance(connection, hand, call, *progress),
-            Self::Settle(call, charge) => book::settle(connection, sums, hand, call, charge),
-            Self::Fail(call, reason) => book::fail(connection, sums, hand, call, reason),
-            Self::Resolve(call, resolution) => resolution::resolve(connection, sums, hand, call, resolution),
-        }
-    }
-
-    /// Whether the step is one statement that writes, which leaves no trace by itself when it fails. Most are, and
-    /// a savepoint costs as much as they do.
-    fn writes_once(&self, leased: bool) -> bool {
-        match self {
-            Self::Hold(hold) => !leased && hold.limits.iter().all(|limit| limit.window != Window::Minute),
-            Self::Advance(..) | Self::Settle(..) | Self::Fail(..) => true,
-            Self::Resolve(..) => false,
-        }
-    }
+/// Runs `change` so that what it commits survives the power.
+fn for_good<T>(
+    connection: &mut Connection,
+    change: impl FnOnce(&mut Connection) -> Result<T, LedgerError>,
+) -> Result<T, LedgerError> {
+    Synchronous::Full.apply(connection)?;
+    let changed = change(connection);
+    Synchronous::Normal.apply(connection)?;
+    changed
 }

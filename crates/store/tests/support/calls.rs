@@ -65,6 +65,7 @@ pub(crate) fn hold(name: &str, picos: u64, limits: &[Limit]) -> Hold {
         picos,
         limits: limits.to_vec(),
         sent: false,
+        fresh: true,
     }
 }
 
