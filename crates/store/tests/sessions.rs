@@ -253,8 +253,8 @@ fn fill_the_disk(place: &Path) {
     assert!(kept > 3 && kept < TRIES, "{kept} sessions were made");
     // What is smaller fits a little longer.
     let first = SessionId::new("s0").unwrap();
-    let titled = |number: usize| SessionChange { title: Some(format!("title {number}")), ..SessionChange::default() };
-    let titles = (0..TRIES).take_while(|number| index.update(&first, &titled(*number)).is_ok()).count();
+    let change = |number: usize| SessionChange { title: Some(format!("title {number}")), ..SessionChange::default() };
+    let titles = (0..TRIES).take_while(|number| index.update(&first, &change(*number)).is_ok()).count();
     assert!(titles < TRIES, "a title that is not kept is not said to be");
     let before = index.get(&first).unwrap();
     assert!(index.adopt(&before, owner.id()).is_err(), "nobody becomes the owner without a record of it");
@@ -264,6 +264,6 @@ fn fill_the_disk(place: &Path) {
     let found = index.get(&first).unwrap();
     let last = titles.checked_sub(1).map_or("x".repeat(2_000), |last| format!("title {last}"));
     assert_eq!((found.info.title, found.epoch), (Some(last), before.epoch));
-    assert_eq!(index.update(&first, &titled(TRIES)).unwrap().info.title, Some(format!("title {TRIES}")));
+    assert_eq!(index.update(&first, &change(TRIES)).unwrap().info.title, Some(format!("title {TRIES}")));
     index.create(&new(kept)).unwrap();
 }

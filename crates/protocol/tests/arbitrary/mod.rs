@@ -266,8 +266,11 @@ fn session_recovered() -> impl Strategy<Value = SessionRecovered> {
 }
 
 fn body_ref() -> impl Strategy<Value = BodyRef> {
-    ("[0-9a-f]{64}", any::<u64>(), any::<Option<String>>())
-        .prop_map(|(sha256, bytes, text)| BodyRef { sha256, bytes, text })
+    ("[0-9a-f]{64}", any::<u64>(), any::<Option<String>>()).prop_map(|(sha256, bytes, text)| BodyRef {
+        sha256,
+        bytes,
+        text,
+    })
 }
 
 fn usage() -> impl Strategy<Value = Usage> {

@@ -212,7 +212,8 @@ impl NewCall {
 
     fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         let Self { hold, usage, .. } = self;
-        let sql = "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent, model,
+        let sql =
+            "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent, model,
                 price_hash, state, reason, held_picos, spent_picos, input_tokens, output_tokens, cache_read_tokens,
                 cache_write_tokens, cache_write_1h_tokens, day, created_ms, changed_ms, owner, boot)
             VALUES (:call, :system, :reference, :session, :account, :user, :key, :agent, :model,

@@ -3,9 +3,9 @@
 use protocol::{CallId, SessionId, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::Progress;
 use super::limit::{Scope, Window};
 use super::totals::{Difference, Parties};
-use super::Progress;
 use crate::OwnerId;
 
 /// A line of the daybook.
@@ -91,7 +91,9 @@ impl Line {
     pub(super) fn differences(&self, mut add: impl FnMut(Parties<'_>, Scope, Window, i64, Difference)) {
         let (share, difference) = match &self.step {
             Entry::Hold(hold) => (&hold.share, Difference { held: hold.share.picos, spent: 0, requests: 1 }),
-            Entry::Settle { share, picos, .. } => (share, Difference { held: -share.picos, spent: *picos, requests: 0 }),
+            Entry::Settle { share, picos, .. } => {
+                (share, Difference { held: -share.picos, spent: *picos, requests: 0 })
+            }
             Entry::Fail { share, .. } => (share, Difference { held: -share.picos, ..Difference::default() }),
             Entry::Advance { .. } | Entry::Forget => return,
         };

@@ -110,7 +110,9 @@ impl Memory {
                 self.open.insert(hold.call.clone(), OpenCall { share: hold.share.clone(), state });
             }
             // Of one whose answer was lost nobody here knows more than the tables do.
-            Entry::Settle { call, .. } | Entry::Fail { call, .. } | Entry::Advance { call, progress: Progress::Lost } => {
+            Entry::Settle { call, .. }
+            | Entry::Fail { call, .. }
+            | Entry::Advance { call, progress: Progress::Lost } => {
                 self.open.remove(call);
             }
             Entry::Advance { call, progress } => {

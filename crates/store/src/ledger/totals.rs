@@ -59,10 +59,7 @@ pub(super) fn add(sums: &mut Sums, parties: Parties<'_>, day: i64, difference: D
 }
 
 /// Forgets the minutes before each of `places`.
-pub(super) fn forget_minutes(
-    connection: &Connection,
-    places: impl Iterator<Item = Place>,
-) -> Result<(), LedgerError> {
+pub(super) fn forget_minutes(connection: &Connection, places: impl Iterator<Item = Place>) -> Result<(), LedgerError> {
     let sql = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
     let places: HashSet<Place> = places.collect();
     for place in places {
