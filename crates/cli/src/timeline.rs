@@ -125,12 +125,9 @@ impl Timeline {
     /// What it cost, in one line.
     pub(crate) fn bill(&self) -> String {
         let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
-        format!(
-            "{} model calls · {input} tokens in, {} out · ${}",
-            self.calls,
-            self.usage.output_tokens,
-            dollars(self.cost_picos)
-        )
+        let calls = if self.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", self.calls) };
+        let (output, cost) = (self.usage.output_tokens, dollars(self.cost_picos));
+        format!("{calls} · {input} tokens in, {output} out · ${cost}")
     }
 }
 

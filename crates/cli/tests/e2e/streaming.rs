@@ -55,7 +55,7 @@ fn words_come_through_a_pipe_before_the_turn_has_ended() {
     assert_eq!(wait(&mut child).code(), Some(0), "{people}");
     assert_eq!(format!("{FIRST}{rest}"), format!("{ANSWER}\n"));
     assert!(!people.contains("words of it"), "{people}");
-    assert!(people.contains("1 model calls · "), "{people}");
+    assert!(people.contains("1 model call · "), "{people}");
     assert_eq!(stub.calls().len(), 1);
 }
 
