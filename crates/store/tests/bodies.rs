@@ -27,28 +27,42 @@ fn files(root: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_body_stands_under_its_content_and_is_kept_once() {
     let (_place, directory, bodies) = bodies();
-    let body = bodies.put(b"abc").unwrap();
-    assert_eq!(body.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    assert_eq!(body.bytes, 3);
-    let path = directory.bodies().join("ba").join(&body.sha256);
-    assert_eq!(fs::read(&path).unwrap(), b"abc");
+    let body = bodies.put(b"abc\xff").unwrap();
+    assert_eq!((body.sha256.as_str(), body.bytes), (Digest::of(b"abc\xff").to_string().as_str(), 4));
+    let path = directory.bodies().join(&body.sha256[..2]).join(&body.sha256);
+    assert_eq!(fs::read(&path).unwrap(), b"abc\xff");
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(bodies.put(b"abc").unwrap(), body);
+    assert_eq!(bodies.put(b"abc\xff").unwrap(), body);
     bodies.sync(&body).unwrap();
     assert_eq!(files(&directory.bodies()), [path]);
 }
 
 #[test]
+fn a_short_text_is_carried_by_who_names_it() {
+    let (_place, directory, bodies) = bodies();
+    let body = bodies.put(b"abc").unwrap();
+    assert_eq!(body.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_eq!((body.bytes, body.text.as_deref()), (3, Some("abc")));
+    bodies.sync(&body).unwrap();
+    assert!(files(&directory.bodies()).is_empty());
+    assert_eq!(bodies.get(&body).unwrap(), b"abc");
+    let changed = BodyRef { text: Some("abd".to_owned()), ..body };
+    assert!(matches!(bodies.get(&changed), Err(BodyError::Altered(_))));
+    assert_eq!(bodies.put(&[b'a'; 4_095]).unwrap().text.map(|text| text.len()), Some(4_095));
+    assert_eq!(bodies.put(&[b'a'; 4_096]).unwrap().text, None);
+}
+
+#[test]
 fn a_changed_body_is_not_given_back_and_a_cut_one_is_written_again() {
     let (_place, directory, bodies) = bodies();
-    let body = bodies.put(b"some words").unwrap();
+    let body = bodies.put(b"some words\xff").unwrap();
     let path = files(&directory.bodies()).pop().unwrap();
-    fs::write(&path, b"same w0rds").unwrap();
+    fs::write(&path, b"same w0rds\xff").unwrap();
     assert!(matches!(bodies.get(&body), Err(BodyError::Damaged(named)) if named == path));
     fs::write(&path, b"").unwrap();
     assert!(matches!(bodies.get(&body), Err(BodyError::Damaged(_))));
-    assert_eq!(bodies.put(b"some words").unwrap(), body);
-    assert_eq!(bodies.get(&body).unwrap(), b"some words");
+    assert_eq!(bodies.put(b"some words\xff").unwrap(), body);
+    assert_eq!(bodies.get(&body).unwrap(), b"some words\xff");
 }
 
 #[test]
@@ -152,7 +166,8 @@ proptest! {
             writer.write(piece).unwrap();
         }
         let body = writer.finish().unwrap();
-        prop_assert_eq!(&bodies.put(&pieces.concat()).unwrap(), &body);
+        let whole = bodies.put(&pieces.concat()).unwrap();
+        prop_assert_eq!((&whole.sha256, whole.bytes), (&body.sha256, body.bytes));
         prop_assert_eq!(bodies.get(&body).unwrap(), pieces.concat());
         prop_assert_eq!(files(&directory.bodies()).len(), 1);
     }

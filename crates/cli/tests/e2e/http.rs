@@ -120,7 +120,8 @@ impl Client {
 
     fn stream(&self, id: &str, message: &Value) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
-        frames(request.content_type("application/json").send(message.to_string()).ok()?)
+        let sent = request.content_type("application/json").send(message.to_string());
+        frames(sent.inspect_err(|error| eprintln!("{id} took no message: {error}")).ok()?)
     }
 }
 
