@@ -11,20 +11,28 @@ use session::{Accounts, Setup, Timing};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
-/// Every call that reads a body as JSON.
-const CALLS: &[(&str, &str)] = &[
-    ("POST", "/v1/sessions/s1"),
-    ("PATCH", "/v1/sessions/s1"),
-    ("POST", "/v1/sessions/s1/fork"),
-    ("POST", "/v1/sessions/s1/messages"),
-    ("POST", "/v1/sessions/s1/messages/stream"),
-    ("POST", "/v1/sessions/s1/permissions/p1/reply"),
-    ("POST", "/v1/sessions/s1/questions/q1/reply"),
-    ("POST", "/v1/sessions/s1/changes/apply"),
-    ("POST", "/v1/sessions/import"),
-    ("POST", "/v1/agents/mock/install"),
-    ("POST", "/v1/fs/move"),
+/// Every call that reads a body: by JSON, or as a file or an archive comes. The corpus names them by number.
+const CALLS: &[(&str, &str, &str)] = &[
+    ("POST", "/v1/sessions/s1", JSON),
+    ("PATCH", "/v1/sessions/s1", JSON),
+    ("POST", "/v1/sessions/s1/fork", JSON),
+    ("POST", "/v1/sessions/s1/messages", JSON),
+    ("POST", "/v1/sessions/s1/messages/stream", JSON),
+    ("POST", "/v1/sessions/s1/permissions/p1/reply", JSON),
+    ("POST", "/v1/sessions/s1/questions/q1/reply", JSON),
+    ("POST", "/v1/sessions/s1/apply", JSON),
+    ("POST", "/v1/import", BYTES),
+    ("POST", "/v1/agents/mock/install", JSON),
+    ("POST", "/v1/fs/move?session_id=s1", JSON),
+    ("POST", "/v1/sessions/s1/policy/narrow", JSON),
+    ("POST", "/v1/sessions/s1/policy/grant", JSON),
+    ("POST", "/v1/sessions/s1/replay", JSON),
+    ("POST", "/v1/tasks", JSON),
+    ("PUT", "/v1/fs/file?path=a&session_id=s1", BYTES),
+    ("POST", "/v1/fs/upload-batch?session_id=s1", BYTES),
 ];
+const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
 
 /// A server with no socket and no session, which can make none.
 pub(crate) struct Api {
@@ -57,12 +65,12 @@ impl Api {
     pub(crate) fn check(&self, data: &[u8]) {
         // One call an input: the first byte chooses.
         let (first, body) = data.split_first().map_or((0, data), |(first, body)| (*first, body));
-        let (method, path) = CALLS[usize::from(first) % CALLS.len()];
+        let (method, path, content) = CALLS[usize::from(first) % CALLS.len()];
         let request = http::Request::builder()
             .method(method)
             .uri(path)
             .header("host", "localhost")
-            .header("content-type", "application/json")
+            .header("content-type", content)
             .body(axum::body::Body::from(body.to_vec()))
             .unwrap();
         let answer = self.runtime.block_on(async {

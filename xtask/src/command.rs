@@ -25,13 +25,13 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "bench", usage: "bench [NAME]", about: "measures and records; lists without a name", run: bench },
     Command {
         name: "fuzz",
-        usage: "fuzz [TARGET] [--runs=N] [--guided]",
+        usage: "fuzz [TARGET] [--runs=N] [--steady]",
         about: "a million inputs for everything that reads what others wrote",
         run: fuzz::run,
     },
     Command {
         name: "load",
-        usage: "load [--minutes=N]",
+        usage: "load [--minutes=N] [--debug]",
         about: "64 clients against a real `viv serve`, for ten minutes",
         run: load::run,
     },

@@ -11,8 +11,11 @@ use serde_json::Value;
 use crate::step::quietly;
 use crate::workspace;
 
-/// The crates whose tests run as root and as an ordinary user.
-pub(crate) const BOTH: &[&str] = &["jail", "sandbox", "security"];
+/// The crates whose tests run as root and as an ordinary user; behind a slash, the only program of them that does.
+pub(crate) const BOTH: &[&str] = &["jail", "sandbox", "security", "cli/engine"];
+
+/// Tells the tests of `cli` where `viv` is, when it is not where it was built.
+const VIV: &str = "VIV_TEST_VIV";
 
 /// The ordinary user; made when root tests, and removed again if we made it.
 const USER: &str = "viv-test";
@@ -39,11 +42,14 @@ pub(crate) fn run_tests_as_other(crates: &[&str]) -> Result<String> {
         return Ok("no crate asks for it".to_owned());
     }
     let place = Place::new()?;
-    let programs = place.copy(&built_tests(crates)?)?;
+    let messages = built_tests(crates)?;
+    let programs = place.copy(&test_programs(&messages, crates))?;
+    place.copy(&[built_viv(&messages).context("cargo built no `viv`")?])?;
     if !is_root() {
         let outcome = run_all(&programs, &place, |program| {
             let mut command = Command::new("sudo");
-            command.arg("env").arg(format!("HOME={}", place.home().display())).arg(program);
+            command.arg("env").arg(format!("HOME={}", place.home().display()));
+            command.arg(format!("{VIV}={}", place.viv().display())).arg(program);
             command
         });
         // What root left there, we could not remove.
@@ -61,13 +67,13 @@ pub(crate) fn run_tests_as_other(crates: &[&str]) -> Result<String> {
 
 fn run_all(programs: &[PathBuf], place: &Place, command: impl Fn(&Path) -> Command) -> Result<()> {
     for program in programs {
-        quietly(command(program).current_dir(place.home()).env("HOME", place.home()))?;
+        quietly(command(program).current_dir(place.home()).env("HOME", place.home()).env(VIV, place.viv()))?;
     }
     Ok(())
 }
 
-/// The test programs of `crates`, built.
-fn built_tests(crates: &[&str]) -> Result<Vec<PathBuf>> {
+/// Builds the test programs of `crates`; what cargo says of them.
+fn built_tests(crates: &[&str]) -> Result<String> {
     // All of the workspace, as the step before did: building a part of it would choose other features anew.
     let mut cargo =
         workspace::cargo(&["test", "--locked", "--workspace", "--no-run", "--quiet", "--message-format=json"]);
@@ -77,14 +83,27 @@ fn built_tests(crates: &[&str]) -> Result<Vec<PathBuf>> {
             bail!("cargo built no test program for `{name}`");
         }
     }
-    Ok(test_programs(&messages, crates))
+    Ok(messages)
 }
 
 /// The test programs of `crates` among cargo's messages, one JSON document a line.
 fn test_programs(messages: &str, crates: &[&str]) -> Vec<PathBuf> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let tests = messages.filter(|message| message["profile"]["test"] == true && crates.contains(&folder_of(message)));
+    let is_wanted = |message: &Value| {
+        let (folder, target) = (folder_of(message), message["target"]["name"].as_str().unwrap_or_default());
+        crates.iter().any(|wanted| *wanted == folder || wanted.split_once('/') == Some((folder, target)))
+    };
+    let tests = read(messages).filter(|message| message["profile"]["test"] == true && is_wanted(message));
     tests.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect()
+}
+
+/// The program `viv`, which is built for the tests of its crate.
+fn built_viv(messages: &str) -> Option<PathBuf> {
+    let is_viv = |message: &Value| message["profile"]["test"] == false && message["target"]["name"] == "viv";
+    read(messages).filter(is_viv).find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+fn read(messages: &str) -> impl Iterator<Item = Value> {
+    messages.lines().filter_map(|line| serde_json::from_str(line).ok())
 }
 
 /// The folder of the crate a message is about; with us it has the crate's name.
@@ -107,6 +126,10 @@ impl Place {
 
     fn home(&self) -> PathBuf {
         self.0.join("home")
+    }
+
+    fn viv(&self) -> PathBuf {
+        self.0.join("viv")
     }
 
     fn copy(&self, programs: &[PathBuf]) -> Result<Vec<PathBuf>> {
@@ -142,7 +165,8 @@ impl User {
             return known;
         }
         let mut useradd = Command::new("useradd");
-        useradd.args(["--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]);
+        // No user of the system: those are given no further users, which an engine of theirs needs.
+        useradd.args(["--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]);
         workspace::output(&mut useradd)?;
         Self::find(true)
     }
@@ -185,16 +209,25 @@ mod tests {
     fn only_test_programs_of_the_crates_are_run() {
         let message = |folder: &str, test: bool, executable: Option<&str>| {
             let manifest = format!("/x/crates/{folder}/Cargo.toml");
-            json!({ "manifest_path": manifest, "profile": { "test": test }, "executable": executable }).to_string()
+            let target = executable.and_then(|path| path.rsplit('/').next()?.split('-').next());
+            json!({ "manifest_path": manifest, "profile": { "test": test }, "target": { "name": target },
+                    "executable": executable })
+            .to_string()
         };
         let messages = [
             message("jail", true, Some("/t/jail-1")),
             message("jail", false, Some("/t/jail")),
             message("jail", true, None),
             message("store", true, Some("/t/store-1")),
+            message("cli", true, Some("/t/engine-1")),
+            message("cli", true, Some("/t/help-1")),
+            message("cli", false, Some("/t/viv")),
             "not json".to_owned(),
         ];
-        assert_eq!(test_programs(&messages.join("\n"), &["jail", "sandbox"]), [PathBuf::from("/t/jail-1")]);
+        let messages = messages.join("\n");
+        let found = ["/t/jail-1", "/t/engine-1"].map(PathBuf::from);
+        assert_eq!(test_programs(&messages, &["jail", "sandbox", "cli/engine"]), found);
+        assert_eq!(built_viv(&messages), Some(PathBuf::from("/t/viv")));
     }
 
     #[test]

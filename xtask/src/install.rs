@@ -25,9 +25,11 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "npm", reason: "the real agents come from it" },
     Package { name: "openssl", reason: "speaks to a host whose TLS is opened, from inside" },
     Package { name: "podman", reason: "the sandbox tests start an engine of it too" },
+    Package { name: "rootlesskit", reason: "starts a Docker of an ordinary user, which must be refused" },
     Package { name: "runc", reason: "runs the containers of both on a machine with either version of cgroups" },
     Package { name: "runsc", reason: "gVisor: a runtime of Docker in the sandbox tests" },
     Package { name: "passwd", reason: "useradd makes the ordinary user that tests run as a second time" },
+    Package { name: "uidmap", reason: "newuidmap gives that user's engine the users that are in images" },
     Package { name: "util-linux", reason: "setpriv becomes that user" },
 ];
 

@@ -30,26 +30,29 @@ const MORE_DESCRIPTORS: usize = 16;
 /// A sandbox that was told to end is gone within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Carries out `cargo xtask load [--minutes=N]`: a release build, and the figures are kept.
+/// Carries out `cargo xtask load [--minutes=N] [--debug]`: a release build whose figures are kept, or with `--debug` the
+/// programs that the tests have, whose figures say little.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let minutes = match arguments {
-        [] => MINUTES,
-        [one] => match one.strip_prefix("--minutes=").map(str::parse) {
-            Some(Ok(minutes)) if minutes > 0 => minutes,
-            _ => bail!("usage: cargo xtask load [--minutes=N]"),
-        },
-        _ => bail!("usage: cargo xtask load [--minutes=N]"),
-    };
+    let (mut minutes, mut profile) = (MINUTES, "release");
+    for argument in arguments {
+        match argument.strip_prefix("--minutes=").map(str::parse) {
+            Some(Ok(number)) if number > 0 => minutes = number,
+            None if argument == "--debug" => profile = "debug",
+            _ => bail!("usage: cargo xtask load [--minutes=N] [--debug]"),
+        }
+    }
     let mut steps = Steps::start();
     for what in [["--bin", "viv"], ["-p", "sessions-load"]] {
-        let mut build = cargo(&["build", "--locked", "--release"]);
-        build.args(what);
+        let mut build = cargo(&["build", "--locked"]);
+        build.args((profile == "release").then_some("--release")).args(what);
         steps.command(&format!("build {}", what[1]), build)?;
     }
-    let release = workspace::target_directory()?.join("release");
+    let built = workspace::target_directory()?.join(profile);
     steps.step("load", || {
-        let held = hold(&release.join("viv"), &release.join("sessions-load"), minutes * 60)?;
-        bench::keep("load", &held.table(minutes * 60))?;
+        let held = hold(&built.join("viv"), &built.join("sessions-load"), minutes * 60)?;
+        if profile == "release" {
+            bench::keep("load", &held.table(minutes * 60))?;
+        }
         Ok(held.note())
     })?;
     steps.finish();
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn minutes_are_a_number() {
-        for bad in ["--minutes=", "--minutes=0", "--fast"] {
+        for bad in ["--minutes=", "--minutes=0", "--minutes=x", "--fast"] {
             assert!(run(&[bad.to_owned()]).is_err(), "{bad}");
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// The name of the host, for whoever goes by names.
@@ -152,8 +152,7 @@ fn micros(time: Duration) -> u64 {
 
 /// Prints its address and sends what it is asked for until standard input ends.
 pub(crate) async fn serve() -> Result<(), String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
-    println!("{}", listener.local_addr().map_err(|error| error.to_string())?);
+    let listener = crate::vendor::open().await.map_err(|error| error.to_string())?;
     let mut gone = crate::vendor::end_of_input();
     loop {
         tokio::select! {

@@ -1,5 +1,6 @@
 //! A vendor that answers at once, the same to everybody.
 
+use std::io;
 use std::rc::Rc;
 
 use crate::serial::Serial;
@@ -28,8 +29,7 @@ struct Answers {
 
 /// Prints its address and answers until standard input ends.
 pub(crate) async fn serve() -> Result<(), String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
-    println!("{}", listener.local_addr().map_err(|error| error.to_string())?);
+    let listener = open().await.map_err(|error| error.to_string())?;
     let answers = Rc::new(Answers::new());
     let mut gone = end_of_input();
     loop {
@@ -47,17 +47,26 @@ pub(crate) async fn serve() -> Result<(), String> {
     }
 }
 
+/// Listens for a burst of thousands, and prints where. With the usual backlog of 128 some of 500 calls at once wait for
+/// a second, whoever is measured.
+pub(crate) async fn open() -> io::Result<TcpListener> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    rustix::net::listen(&listener, 4096)?;
+    println!("{}", listener.local_addr()?);
+    Ok(listener)
+}
+
 /// Comes when whoever started us is gone, whatever was sent until then.
 pub(crate) fn end_of_input() -> tokio::sync::oneshot::Receiver<()> {
     let (left, gone) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
         let _: Result<(), ()> = left.send(());
     });
     gone
 }
 
-async fn converse(mut stream: TcpStream, answers: &Answers) -> std::io::Result<()> {
+async fn converse(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut request = Vec::with_capacity(128 << 10);
     let (mut document, mut opening) = (numbered(&answers.document)?, numbered(&answers.stream[0])?);
@@ -80,7 +89,7 @@ async fn converse(mut stream: TcpStream, answers: &Answers) -> std::io::Result<(
 }
 
 /// Reads one request; where its body begins, or none at the end of the connection.
-async fn read_request(stream: &mut TcpStream, request: &mut Vec<u8>) -> std::io::Result<Option<usize>> {
+async fn read_request(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<Option<usize>> {
     request.clear();
     let mut whole = None;
     loop {
@@ -128,7 +137,7 @@ impl Answers {
         Self { document: document.into_bytes(), stream: writes, more }
     }
 
-    async fn write_stream(&self, stream: &mut TcpStream, opening: &[u8]) -> std::io::Result<()> {
+    async fn write_stream(&self, stream: &mut TcpStream, opening: &[u8]) -> io::Result<()> {
         stream.write_all(opening).await?;
         for write in &self.stream[1..] {
             // Others are answered in between, as by a vendor with many callers.
@@ -138,7 +147,7 @@ impl Answers {
         Ok(())
     }
 
-    async fn write_endless(&self, stream: &mut TcpStream) -> std::io::Result<()> {
+    async fn write_endless(&self, stream: &mut TcpStream) -> io::Result<()> {
         stream.write_all(&self.stream[0]).await?;
         for _ in 0..ENDLESS_BYTES / self.more.len() {
             stream.write_all(&self.more).await?;
@@ -151,8 +160,8 @@ impl Answers {
 }
 
 /// A text of its own, with the place of its number.
-fn numbered(text: &[u8]) -> std::io::Result<(Vec<u8>, Serial)> {
-    let serial = Serial::find(text).ok_or_else(|| std::io::Error::other("an answer has no place for its number"))?;
+fn numbered(text: &[u8]) -> io::Result<(Vec<u8>, Serial)> {
+    let serial = Serial::find(text).ok_or_else(|| io::Error::other("an answer has no place for its number"))?;
     Ok((text.to_vec(), serial))
 }
 

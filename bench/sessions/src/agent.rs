@@ -21,7 +21,8 @@ pub(crate) async fn live(input: impl AsyncRead + Unpin, output: impl AsyncWrite 
     let mut lines = BufReader::with_capacity(READ_BYTES, input).lines();
     while let Some(line) = lines.next_line().await? {
         if let Ok(HostLine::Prompt { text, .. }) = serde_json::from_str(&line) {
-            agent.turn(&text).await?;
+            // Boxed: thousands of agents wait above, and none of them needs room for a turn.
+            Box::pin(agent.turn(&text)).await?;
         }
     }
     Ok(())

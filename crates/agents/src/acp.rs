@@ -14,9 +14,9 @@ mod wire;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use agent_client_protocol_schema::{
-    CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities, ClientNotification, ClientRequest, Error, ErrorCode,
-    Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest, NewSessionResponse, PromptRequest,
-    PromptResponse, ProtocolVersion, SetSessionModeRequest, StopReason,
+    CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities, ClientNotification, ClientRequest, ContentBlock,
+    Error, ErrorCode, ImageContent, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
+    NewSessionResponse, PromptRequest, PromptResponse, ProtocolVersion, SetSessionModeRequest, StopReason,
 };
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::Value;
@@ -66,7 +66,9 @@ pub(crate) struct AcpDialogue {
     session: Option<String>,
     /// While an old session is loaded, the agent tells all of it again.
     replaying: bool,
-    prompts: VecDeque<String>,
+    prompts: VecDeque<Prompt>,
+    /// Whether it takes pictures; it says so at the beginning.
+    takes_pictures: bool,
     /// Why no session could be opened: every prompt fails with it.
     broken: Option<String>,
     requests: HashMap<i64, Request>,
@@ -78,8 +80,6 @@ pub(crate) struct AcpDialogue {
     model_failed: bool,
     /// What it asked was withdrawn by an interrupt: whatever it says of its end, the turn was not completed.
     withdrew: bool,
-    /// Places of messages that hold more than the protocol's types, each told of once.
-    lost: BTreeSet<String>,
 }
 
 impl AcpDialogue {
@@ -92,6 +92,7 @@ impl AcpDialogue {
             session: None,
             replaying: false,
             prompts: VecDeque::new(),
+            takes_pictures: false,
             broken: None,
             requests: HashMap::new(),
             last_request: 0,
@@ -99,7 +100,6 @@ impl AcpDialogue {
             refused: BTreeSet::new(),
             model_failed: false,
             withdrew: false,
-            lost: BTreeSet::new(),
         }
     }
 
@@ -132,7 +132,11 @@ impl AcpDialogue {
         }
         let result = &value["result"];
         match request {
-            Request::Initialize => self.open_session(),
+            Request::Initialize => {
+                self.takes_pictures =
+                    result.pointer("/agentCapabilities/promptCapabilities/image") == Some(&Value::Bool(true));
+                self.open_session();
+            }
             Request::Session => self.session_opened(result),
             Request::Mode => {}
             Request::Prompt => self.prompt_ended(result),
@@ -211,8 +215,11 @@ impl AcpDialogue {
     /// Hands over what waits, once the agent listens.
     fn start_prompts(&mut self) {
         while let Some(session) = self.session.clone().filter(|_| !self.replaying) {
-            let Some(text) = self.prompts.pop_front() else { break };
-            let request = PromptRequest::new(session, vec![text.into()]);
+            let Some(prompt) = self.prompts.pop_front() else { break };
+            let mut content: Vec<ContentBlock> = vec![prompt.with_attachments_named().into()];
+            let pictures = prompt.pictures.into_iter().filter(|_| self.takes_pictures);
+            content.extend(pictures.map(|picture| ContentBlock::Image(ImageContent::new(picture.data, picture.mime))));
+            let request = PromptRequest::new(session, content);
             self.request(Request::Prompt, ClientRequest::PromptRequest(request));
         }
     }
@@ -252,11 +259,10 @@ impl Dialogue for AcpDialogue {
     }
 
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
-        let text = prompt.with_attachments_named();
         if let Some(reason) = self.broken.clone() {
             self.fail(&reason);
         } else {
-            self.prompts.push_back(text);
+            self.prompts.push_back(prompt.clone());
             self.start_prompts();
         }
         self.transcript.take()

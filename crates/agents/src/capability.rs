@@ -28,7 +28,7 @@ pub struct Capabilities {
     pub tool_results: bool,
     /// It speaks.
     pub text_messages: bool,
-    /// It shows pictures.
+    /// It takes pictures with a message, and its model sees them.
     pub images: bool,
     /// It takes files with a message.
     pub file_attachments: bool,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{HOME, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, Prompt};
 
 const PACKAGE: Package = Package {
     npm: "@anthropic-ai/claude-code",
@@ -81,8 +81,12 @@ impl Agent for ClaudeAgent {
     }
 }
 
-fn prompt(text: &str, _: Option<&str>) -> Value {
-    let content = json!([{ "type": "text", "text": text }]);
+fn prompt(prompt: &Prompt, _: Option<&str>) -> Value {
+    let mut content = vec![json!({ "type": "text", "text": prompt.with_attachments_named() })];
+    content.extend(prompt.pictures.iter().map(|picture| {
+        let source = json!({ "type": "base64", "media_type": picture.mime, "data": picture.data });
+        json!({ "type": "image", "source": source })
+    }));
     json!({ "type": "user", "message": { "role": "user", "content": content } })
 }
 

@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
+use crate::known::CODEX;
 use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, Prompt};
@@ -118,7 +119,7 @@ struct CodexDialogue {
     /// We asked it to stop before it had told the turn's name.
     interrupting: bool,
     /// Prompts that came before there was a thread.
-    prompts: VecDeque<String>,
+    prompts: VecDeque<Prompt>,
     /// Why no thread could be opened: every prompt fails with it.
     broken: Option<String>,
     requests: HashMap<u64, Request>,
@@ -213,8 +214,8 @@ impl CodexDialogue {
         self.thread = Some(thread.to_owned());
         let model = result["thread"]["model"].as_str().or(result["model"].as_str()).map(str::to_owned);
         self.model = self.model.take().or(model);
-        while let Some(text) = self.prompts.pop_front() {
-            self.start_turn(&text);
+        while let Some(prompt) = self.prompts.pop_front() {
+            self.start_turn(&prompt);
         }
     }
 
@@ -234,8 +235,12 @@ impl CodexDialogue {
         }
     }
 
-    fn start_turn(&mut self, text: &str) {
-        let mut params = json!({ "threadId": self.thread, "input": [{ "type": "text", "text": text }] });
+    fn start_turn(&mut self, prompt: &Prompt) {
+        let mut input = vec![json!({ "type": "text", "text": prompt.with_attachments_named() })];
+        input.extend(prompt.pictures.iter().map(
+            |picture| json!({ "type": "image", "url": format!("data:{};base64,{}", picture.mime, picture.data) }),
+        ));
+        let mut params = json!({ "threadId": self.thread, "input": input });
         if self.mode == PermissionMode::Plan {
             let settings = json!({ "model": self.model, "reasoning_effort": null, "developer_instructions": null });
             params["collaborationMode"] = json!({ "mode": "plan", "settings": settings });
@@ -255,17 +260,18 @@ impl Dialogue for CodexDialogue {
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         self.told_error = false;
         self.interrupting = false;
-        let text = prompt.with_attachments_named();
         match (&self.thread, self.broken.clone()) {
             (_, Some(reason)) => self.fail(&reason),
-            (Some(_), None) => self.start_turn(&text),
-            (None, None) => self.prompts.push_back(text),
+            (Some(_), None) => self.start_turn(prompt),
+            (None, None) => self.prompts.push_back(prompt.clone()),
         }
         self.transcript.take()
     }
 
     fn line(&mut self, line: &[u8]) -> Vec<Output> {
         if let Some(value) = self.transcript.read(line) {
+            let method = value["method"].as_str().unwrap_or_default();
+            self.transcript.keep_strays(&CODEX, method, &value["params"], &value);
             self.object(value);
         }
         self.transcript.take()

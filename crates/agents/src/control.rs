@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
+use crate::known::CONTROL;
 use crate::transcript::Transcript;
 use crate::{Dialogue, LaunchContext, Output, Prompt};
 
@@ -20,7 +21,7 @@ pub(crate) struct Flavor {
     /// How a message begins that is really an error of the model's side.
     pub(crate) error_prefix: Option<&'static str>,
     /// The line that hands over a prompt to the session of that name.
-    pub(crate) prompt: fn(&str, Option<&str>) -> Value,
+    pub(crate) prompt: fn(&Prompt, Option<&str>) -> Value,
     /// Under which name the answer to a question of these words, at this place in its list, is given.
     pub(crate) answer_key: fn(&str, usize) -> String,
 }
@@ -90,13 +91,14 @@ impl Dialogue for ControlDialogue {
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         self.told_error = false;
         self.interrupting = false;
-        let line = (self.flavor.prompt)(&prompt.with_attachments_named(), self.session.as_deref());
+        let line = (self.flavor.prompt)(prompt, self.session.as_deref());
         self.transcript.send(&line);
         self.transcript.take()
     }
 
     fn line(&mut self, line: &[u8]) -> Vec<Output> {
         if let Some(value) = self.transcript.read(line) {
+            self.transcript.keep_strays(&CONTROL, &output::kind(&value), &value, &value);
             self.object(value);
         }
         self.transcript.take()

@@ -25,18 +25,31 @@ pub trait Dialogue: Send {
 }
 
 /// What a person says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// The words.
     pub text: String,
     /// Files that go with them.
     pub attachments: Vec<Attachment>,
+    /// Those of them that are pictures, for models that can look at them.
+    pub pictures: Vec<Picture>,
+}
+
+/// A picture that goes with a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Where it is, as the person named it.
+    pub path: String,
+    /// Its media type.
+    pub mime: String,
+    /// Its bytes, in Base64.
+    pub data: String,
 }
 
 impl Prompt {
     /// A prompt of words alone.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), attachments: Vec::new() }
+        Self { text: text.into(), ..Self::default() }
     }
 
     /// The words, and below them the paths of the files: every agent can read its workspace.

@@ -17,6 +17,41 @@ pub(crate) fn changed(path: &str, old: &str, new: &str) -> ContentPart {
     ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) }
 }
 
+/// Tools that change one file, by the names agents give them.
+const EDITORS: &[&str] =
+    &["create", "edit", "multiedit", "replace", "str_replace", "str_replace_editor", "write", "write_file"];
+
+/// The change that a call of an editing tool asks for, where its input says all of it. What was in the file before is not
+/// known here: only what is replaced, and what stands there afterwards.
+pub(crate) fn intended(tool: &str, input: &Value) -> Option<ContentPart> {
+    if !EDITORS.contains(&tool.to_ascii_lowercase().as_str()) {
+        return None;
+    }
+    let path = first(input, &["file_path", "filePath", "path"])?;
+    if let Some(content) = first(input, &["content", "file_text"]) {
+        return Some(changed(path, "", content));
+    }
+    let alone = std::slice::from_ref(input);
+    let edits: Vec<_> = input["edits"].as_array().map_or(alone, Vec::as_slice).iter().filter_map(edit).collect();
+    match edits.as_slice() {
+        [] => None,
+        [(old, new)] => Some(changed(path, old, new)),
+        several => {
+            let body = several.iter().map(|(old, new)| TextDiff::from_lines(*old, *new).unified_diff().to_string());
+            Some(patched(path, &body.collect::<String>()))
+        }
+    }
+}
+
+fn edit(edit: &Value) -> Option<(&str, &str)> {
+    let old = first(edit, &["old_string", "oldString", "oldText", "old_str"])?;
+    Some((old, first(edit, &["new_string", "newString", "newText", "new_str"])?))
+}
+
+fn first<'a>(input: &'a Value, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| input[*name].as_str())
+}
+
 /// A file that was patched, told as the body of a unified diff.
 pub(crate) fn patched(path: &str, body: &str) -> ContentPart {
     let relative = path.trim_start_matches('/');
@@ -96,6 +131,24 @@ mod tests {
         check(&patched("/w/e", &hunks(lines.as_array().unwrap())), expected);
         check(&patched("/w/e", &from_numbered_lines("-1 foo\n+1 bar")), expected);
         check(&changed("/w/e", "foo\n", "bar\n"), "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n");
+    }
+
+    #[test]
+    fn a_call_that_says_all_of_a_change_is_a_diff_too() {
+        let edit = json!({ "file_path": "/w/e", "old_string": "foo\n", "new_string": "bar\n" });
+        let expected = "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n";
+        check(&intended("Edit", &edit).unwrap(), expected);
+        let several = json!({ "path": "/w/e", "edits": [{ "oldText": "foo\n", "newText": "bar\n" }] });
+        check(&intended("edit", &several).unwrap(), expected);
+        let one = json!({ "old_string": "a\n", "new_string": "b\n" });
+        let two = json!({ "file_path": "/w/e", "edits": [one, one] });
+        let twice = "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-a\n+b\n@@ -1 +1 @@\n-a\n+b\n";
+        check(&intended("MultiEdit", &two).unwrap(), twice);
+        let whole = json!({ "filePath": "/w/e", "content": "bar\n" });
+        check(&intended("write", &whole).unwrap(), "--- a/w/e\n+++ b/w/e\n@@ -0,0 +1 @@\n+bar\n");
+        for (tool, input) in [("Read", &whole), ("edit", &json!({ "path": "/w/e" })), ("write", &json!("x"))] {
+            assert_eq!(intended(tool, input), None, "{tool} {input}");
+        }
     }
 
     #[test]

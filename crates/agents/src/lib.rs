@@ -9,6 +9,7 @@
 mod capability;
 mod dialogue;
 mod diff;
+mod known;
 mod launch;
 mod mcp;
 mod mode;
@@ -36,7 +37,7 @@ pub use capability::Capabilities;
 pub use claude::ClaudeAgent;
 pub use codex::CodexAgent;
 pub use copilot::CopilotAgent;
-pub use dialogue::{Dialogue, Output, Prompt};
+pub use dialogue::{Dialogue, Output, Picture, Prompt};
 pub use gemini::GeminiAgent;
 pub use launch::{Agent, AgentError, LaunchContext, LaunchPlan, Memory, Mount, PlacedFile};
 pub use mcp::{McpError, McpServers};

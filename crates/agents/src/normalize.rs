@@ -99,9 +99,7 @@ impl Normalizer {
         if is_spoken(&item) {
             drafts.extend(missing_delta(&item, &streamed));
         }
-        if item.content.is_empty() && !streamed.is_empty() {
-            item.content = vec![ContentPart::Text { text: streamed }];
-        }
+        fill(&mut item.content, streamed);
         if item.status == ItemStatus::InProgress {
             item.status = ItemStatus::Completed;
         }
@@ -178,6 +176,18 @@ fn missing_delta(item: &Item, streamed: &str) -> Option<Draft> {
     let (item_id, native_item_id) = (item.item_id.clone(), item.native_item_id.clone());
     let delta = ItemDelta { item_id, native_item_id, delta: rest.to_owned() };
     Some(Draft::agent(EventBody::ItemDelta(delta)).synthetic())
+}
+
+/// Puts what was streamed where nothing else was said: into a thought that has no words yet, or as words.
+fn fill(content: &mut Vec<ContentPart>, streamed: String) {
+    if streamed.is_empty() {
+        return;
+    }
+    match content.as_mut_slice() {
+        [] => content.push(ContentPart::Text { text: streamed }),
+        [ContentPart::Reasoning { text, .. }] if text.is_empty() => *text = streamed,
+        _ => {}
+    }
 }
 
 fn words(part: &ContentPart) -> Option<&str> {

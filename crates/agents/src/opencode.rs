@@ -70,7 +70,12 @@ fn configuration(context: &LaunchContext) -> String {
     let provider = json!({
         "npm": "@ai-sdk/openai-compatible",
         "options": { "baseURL": format!("{}/v1", context.gateway_url), "apiKey": context.token },
-        "models": { model: { "name": model } },
+        // Unless it is told that a model can see, it leaves pictures out.
+        "models": { model: {
+            "name": model,
+            "attachment": true,
+            "modalities": { "input": ["text", "image"], "output": ["text"] },
+        } },
     });
     let configuration = json!({
         "autoupdate": false,

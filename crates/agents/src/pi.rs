@@ -7,10 +7,12 @@ mod event;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
+use crate::known::PI;
 use crate::launch::{HOME, environment};
 use crate::transcript::Transcript;
 use crate::{
-    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, PlacedFile, Prompt,
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, Picture,
+    PlacedFile, Prompt,
 };
 
 const PACKAGE: Package = Package {
@@ -73,7 +75,7 @@ fn models(context: &LaunchContext, model: &str) -> String {
         "id": model,
         "name": model,
         "reasoning": true,
-        "input": ["text"],
+        "input": ["text", "image"],
         "contextWindow": 200_000,
         "maxTokens": 8192,
         // What a call costs is the gateway's to say.
@@ -119,12 +121,18 @@ impl Dialogue for PiDialogue {
 
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         self.error = None;
-        self.command("prompt", json!({ "message": prompt.with_attachments_named() }));
+        let mut command = json!({ "message": prompt.with_attachments_named() });
+        if !prompt.pictures.is_empty() {
+            let image = |picture: &Picture| json!({ "type": "image", "data": picture.data, "mimeType": picture.mime });
+            command["images"] = prompt.pictures.iter().map(image).collect();
+        }
+        self.command("prompt", command);
         self.transcript.take()
     }
 
     fn line(&mut self, line: &[u8]) -> Vec<Output> {
         if let Some(value) = self.transcript.read(line) {
+            self.transcript.keep_strays(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
             self.object(value);
         }
         self.transcript.take()

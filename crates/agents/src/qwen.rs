@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{HOME, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile};
+use crate::{
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile, Prompt,
+};
 
 const PACKAGE: Package = Package {
     npm: "@qwen-code/qwen-code",
@@ -80,7 +82,9 @@ fn settings() -> Value {
     })
 }
 
-fn prompt(text: &str, session: Option<&str>) -> Value {
+fn prompt(prompt: &Prompt, session: Option<&str>) -> Value {
+    // It takes words alone: what is no text it would show its model as JSON.
+    let text = prompt.with_attachments_named();
     let message = json!({ "role": "user", "content": text });
     // It wants a session here and does not mind which one.
     json!({ "type": "user", "session_id": session.unwrap_or("new"), "message": message, "parent_tool_use_id": null })

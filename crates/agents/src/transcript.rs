@@ -8,6 +8,8 @@ mod ask;
 mod call;
 mod speech;
 
+use std::collections::BTreeSet;
+
 use protocol::{
     ContentPart, Draft, ErrorData, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
     TurnOutcome,
@@ -15,10 +17,14 @@ use protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::known::Known;
 use crate::{Output, raw};
 
 pub(crate) use call::ToolOutcome;
 pub(crate) use speech::Speech;
+
+/// So many places of which an agent tells more than is known are kept; an agent cannot fill the memory with names.
+const ODD_KEPT: usize = 64;
 
 /// Writes outputs and gives the ids that stand in them.
 #[derive(Debug, Default)]
@@ -29,6 +35,8 @@ pub(crate) struct Transcript {
     calls: Vec<call::OpenCall>,
     speech: Vec<speech::OpenSpeech>,
     output: Vec<Output>,
+    /// Places of messages that hold more than anybody here knows, each told of once.
+    odd: BTreeSet<String>,
 }
 
 impl Transcript {
@@ -131,6 +139,23 @@ impl Transcript {
         item.status = ItemStatus::Completed;
         let body = EventBody::ItemCompleted(ItemEvent { item });
         self.output.push(Output::Event(Draft::agent(body).with_raw(value)));
+    }
+
+    /// Keeps `said` whole where it holds more than was understood of it, once for each such place.
+    pub(crate) fn keep_once(&mut self, places: impl IntoIterator<Item = String>, said: &Value) {
+        let mut news = false;
+        for place in places {
+            news |= self.odd.len() < ODD_KEPT && self.odd.insert(place);
+        }
+        if news {
+            self.unknown(said.clone());
+        }
+    }
+
+    /// The same for a message that has fields which its protocol is not known to have.
+    pub(crate) fn keep_strays(&mut self, known: &Known, kind: &str, fields: &Value, said: &Value) {
+        let places = known.strays(kind, fields);
+        self.keep_once(places.into_iter().map(|place| format!("{kind} {place}")), said);
     }
 
     /// Something that we could not read at all.

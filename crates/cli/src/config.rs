@@ -84,7 +84,7 @@ impl Config {
     /// The key of an upstream, wherever it is; none: it needs none.
     pub(crate) fn key(&self, name: &str, section: &UpstreamSection) -> Result<Option<Secret>, Failure> {
         let UpstreamSection { key, key_file, key_command, key_env, .. } = section.clone();
-        let written = CredentialSection { key, key_file, key_command, key_env };
+        let written = CredentialSection { key, key_file, key_command, key_env, variable: None };
         let at = format!("upstreams.{name}");
         let found = self.credential(&at, &written)?;
         match (found, section.key_found) {
@@ -98,7 +98,7 @@ impl Config {
 
     /// What the four keys below `at` say; none: none of them is there.
     pub(crate) fn credential(&self, at: &str, section: &CredentialSection) -> Result<Option<Secret>, Failure> {
-        let CredentialSection { key, key_file, key_command, key_env } = section;
+        let CredentialSection { key, key_file, key_command, key_env, .. } = section;
         let at = |which: &str| format!("{at}.{which}");
         match (key, key_file, key_command, key_env) {
             (None, None, None, None) => Ok(None),

@@ -46,8 +46,9 @@ pub(crate) fn carry_out(
         .build()
         .map_err(|error| Failure::of(Code::Internal, &error).exit(VIV_FAILED))?;
     let outcome = runtime.block_on(run(arguments, config, spawner, json));
-    // A read of our own stdin may still block; it is not waited for.
-    runtime.shutdown_background();
+    // A read of our own stdin may still block, and is not waited for; everything else that is left goes with the
+    // process, at once.
+    std::mem::forget(runtime);
     outcome.map_err(|failure| failure.or_exit(VIV_FAILED))
 }
 
@@ -56,6 +57,8 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
     let policy = Arc::new(choose(&Setting::of(config, json), arguments.policy.as_deref(), &arguments.narrow)?);
+    // It is needed to the end, and a thousand small things that nobody has to take apart then.
+    std::mem::forget(Arc::clone(&policy));
     let way = Way::of(config, &policy)?;
     let spec = SandboxSpec {
         id: format!("exec-{}", std::process::id()),
@@ -130,7 +133,7 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
 
 fn environment(arguments: &ExecArguments, way: &Way) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
-    env.extend(way.environment());
+    way.tell(&mut env);
     if arguments.tty {
         // What nearly every terminal of today is, and every program knows.
         env.insert("TERM".to_owned(), "xterm-256color".to_owned());

@@ -3,6 +3,7 @@
 //! What the agent says is data and goes to stdout; everything else is for people and goes to stderr.
 
 mod finish;
+mod speech;
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -111,7 +112,7 @@ impl Ending {
 /// How events are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// The agent's words on stdout, the rest on stderr.
+    /// The agent's words on stdout, as they come; the rest on stderr.
     Text,
     /// Everything on stdout, as a person reads it.
     Tour,
@@ -126,6 +127,7 @@ pub(crate) struct Conversation<'a> {
     events: Follow,
     permissions: Permissions,
     output: Output,
+    speech: speech::Speech,
     pub(crate) timeline: Timeline,
 }
 
@@ -140,7 +142,9 @@ impl<'a> Conversation<'a> {
         let id = new_session_id()?;
         let session = front.create(&id, request).await?;
         let events = front.follow(&id).await?;
-        Ok(Self { front, session, events, permissions, output, timeline: Timeline::default() })
+        let timeline = if output == Output::Text { Timeline::beside_words() } else { Timeline::default() };
+        let speech = speech::Speech::default();
+        Ok(Self { front, session, events, permissions, output, speech, timeline })
     }
 
     fn id(&self) -> &SessionId {
@@ -189,6 +193,7 @@ impl<'a> Conversation<'a> {
     /// that printed without end has left to be shown.
     pub(crate) async fn end(&mut self, outcome: &Result<Ending, Failure>) -> Result<(), Failure> {
         self.front.terminate(self.id()).await?;
+        self.leave_line().map_err(|error| Failure::output(&error))?;
         if !matches!(outcome, Ok(Ending::Turn(_))) {
             return Ok(());
         }
@@ -204,12 +209,35 @@ impl<'a> Conversation<'a> {
                 .map_err(std::io::Error::other)
                 .and_then(|line| writeln!(std::io::stdout().lock(), "{line}")),
             Output::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
-            Output::Text => match words(event) {
-                Some(text) => anstream::stdout().lock().write_all(format!("{text}\n").as_bytes()),
-                None => self.timeline.show(event, &mut anstream::stderr().lock()),
-            },
+            Output::Text => self.show_apart(event),
         };
         written.map_err(|error| Failure::output(&error))
+    }
+
+    /// Words on stdout, piece by piece; what else happens on stderr.
+    fn show_apart(&mut self, event: &Event) -> std::io::Result<()> {
+        let words = self.speech.hear(&event.draft.body);
+        if !words.is_empty() {
+            let mut stdout = anstream::stdout().lock();
+            stdout.write_all(&words)?;
+            stdout.flush()?;
+        }
+        let mut lines = Vec::new();
+        self.timeline.show(event, &mut lines)?;
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.leave_line()?;
+        anstream::stderr().lock().write_all(&lines)
+    }
+
+    /// On a terminal what people read stands among the words, and never on a line with them. A pipe holds the words alone.
+    fn leave_line(&mut self) -> std::io::Result<()> {
+        if self.speech.is_mid_line() && std::io::stdout().is_terminal() {
+            self.speech.line_ended();
+            writeln!(std::io::stdout().lock())?;
+        }
+        Ok(())
     }
 
     async fn decide(&self, permission: &Permission) -> Result<(), Failure> {
@@ -234,21 +262,6 @@ impl<'a> Conversation<'a> {
         };
         self.front.answer(self.id(), &question.question_id, answer).await
     }
-}
-
-/// The agent's own words, if the event is a message of its.
-fn words(event: &Event) -> Option<String> {
-    use protocol::{ContentPart, ItemKind, ItemRole};
-    let EventBody::ItemCompleted(completed) = &event.draft.body else { return None };
-    let item = &completed.item;
-    if item.kind != ItemKind::Message || item.role != Some(ItemRole::Assistant) {
-        return None;
-    }
-    let text = item.content.iter().filter_map(|part| match part {
-        ContentPart::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    Some(text.collect::<Vec<_>>().join("\n"))
 }
 
 fn outcome_of(ended: &SessionEnded) -> TurnOutcome {

@@ -2,7 +2,7 @@
 //!
 //! What the agent says goes through an [`Outlet`]: it is not trusted with the terminal.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use protocol::{
@@ -19,8 +19,10 @@ pub(crate) struct Timeline {
     calls: u64,
     usage: Usage,
     cost_picos: i64,
-    /// Calls that were shown when they started.
-    called: HashSet<ItemId>,
+    /// Calls that were shown when they started, with the arguments that were known then.
+    called: HashMap<ItemId, String>,
+    /// The agent's words are shown elsewhere.
+    beside_words: bool,
 }
 
 /// One line for a person.
@@ -45,6 +47,11 @@ const BLUE: &str = "\x1b[34m";
 const DIM: &str = "\x1b[2m";
 
 impl Timeline {
+    /// One that leaves out what the agent says: that is shown elsewhere, as it comes.
+    pub(crate) fn beside_words() -> Self {
+        Self { beside_words: true, ..Self::default() }
+    }
+
     /// Prints what a person should see of `event`.
     pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
         let shown = self.lines(&event.draft.body);
@@ -60,20 +67,34 @@ impl Timeline {
         self.print(event, shown, to)
     }
 
-    /// A call is shown when it starts, so that it stands before what comes of it.
+    /// A call is shown when it starts, so that it stands before what comes of it. With some agents its arguments come
+    /// later: they are shown with its end.
     fn lines(&mut self, body: &EventBody) -> Vec<Line> {
         match body {
-            EventBody::ItemStarted(event) if is_whole_call(&event.item) => {
-                self.called.insert(event.item.item_id.clone());
-                item(&event.item)
-            }
-            EventBody::ItemCompleted(event) if self.called.remove(&event.item.item_id) => {
-                let mut completed = event.item.clone();
-                completed.content.retain(|part| !matches!(part, ContentPart::ToolCall { .. }));
-                item(&completed)
-            }
+            EventBody::ItemStarted(event) => match arguments(&event.item) {
+                Some(known) => {
+                    self.called.insert(event.item.item_id.clone(), known.to_owned());
+                    item(&event.item)
+                }
+                None => Vec::new(),
+            },
+            EventBody::ItemCompleted(event) => self.completed(&event.item),
             _ => lines(body),
         }
+    }
+
+    fn completed(&mut self, done: &Item) -> Vec<Line> {
+        let known = self.called.remove(&done.item_id);
+        let spoken = self.beside_words && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
+        let mut rest = done.clone();
+        rest.content.retain(|part| match part {
+            ContentPart::ToolCall { .. } => known.is_none(),
+            ContentPart::Text { .. } => !spoken,
+            _ => true,
+        });
+        let later = known.and_then(|known| arguments(done).filter(|now| is_empty(&known) && !is_empty(now)));
+        let input = later.map(|now| Line::new(DIM, "│", "input", of_call(now)));
+        input.into_iter().chain(item(&rest)).collect()
     }
 
     fn print(&mut self, event: &Event, lines: Vec<Line>, to: &mut dyn Write) -> io::Result<()> {
@@ -104,12 +125,9 @@ impl Timeline {
     /// What it cost, in one line.
     pub(crate) fn bill(&self) -> String {
         let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
-        format!(
-            "{} model calls · {input} tokens in, {} out · ${}",
-            self.calls,
-            self.usage.output_tokens,
-            dollars(self.cost_picos)
-        )
+        let calls = if self.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", self.calls) };
+        let (output, cost) = (self.usage.output_tokens, dollars(self.cost_picos));
+        format!("{calls} · {input} tokens in, {output} out · ${cost}")
     }
 }
 
@@ -148,12 +166,16 @@ fn lines(body: &EventBody) -> Vec<Line> {
     }
 }
 
-/// Whether a call that starts says already what it is; with some agents its arguments come later.
-fn is_whole_call(item: &Item) -> bool {
-    item.content.iter().any(|part| match part {
-        ContentPart::ToolCall { arguments, .. } => !matches!(arguments.as_str(), "" | "{}" | "null"),
-        _ => false,
+/// What a call was given, as far as it is known.
+fn arguments(item: &Item) -> Option<&str> {
+    item.content.iter().find_map(|part| match part {
+        ContentPart::ToolCall { arguments, .. } => Some(arguments.as_str()),
+        _ => None,
     })
+}
+
+fn is_empty(arguments: &str) -> bool {
+    matches!(arguments, "" | "{}" | "null")
 }
 
 fn item(item: &Item) -> Vec<Line> {
@@ -184,6 +206,11 @@ fn content(part: &ContentPart, failed: bool) -> Line {
 }
 
 fn call(name: &str, arguments: &str) -> String {
+    if is_empty(arguments) { name.to_owned() } else { format!("{name} {}", of_call(arguments)) }
+}
+
+/// What of a call's arguments says most.
+fn of_call(arguments: &str) -> String {
     let words = |value: &serde_json::Value| -> Option<String> {
         let words = value.get("command")?.as_array()?;
         Some(words.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" "))
@@ -191,7 +218,7 @@ fn call(name: &str, arguments: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
     let one = |key: &str| value.get(key).and_then(|value| value.as_str()).map(ToOwned::to_owned);
     let shown = words(&value).or_else(|| one("path")).or_else(|| one("url")).or_else(|| one("question"));
-    format!("{name} {}", shown.unwrap_or_else(|| shortened(arguments)))
+    shown.unwrap_or_else(|| shortened(arguments))
 }
 
 fn counts(diff: Option<&str>) -> String {

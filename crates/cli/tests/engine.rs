@@ -1,6 +1,7 @@
 //! `viv` with a container engine, from outside: what works, and every way in which it does not, in the engine's words.
 //!
-//! The engines are the tests' own. They end with the thread that started them, so these tests bring their own `main`.
+//! The engines are the tests' own: root's, or that of the ordinary user who runs this. They end with the thread that
+//! started them, so these tests bring their own `main`.
 #![allow(clippy::unwrap_used, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
 
 use std::path::PathBuf;
@@ -14,23 +15,27 @@ use tempfile::TempDir;
 type Case = fn(&Place);
 
 /// Each with what it is called.
-const CASES: [(&str, Case); 8] = [
+const CASES: [(&str, Case); 7] = [
     ("a_command_runs_in_a_container", a_command),
     ("an_agent_works_in_a_container_and_its_changes_can_be_seen", an_agent),
     ("an_engine_that_is_absent_is_a_sandbox_create_error", engine_absent),
     ("an_image_that_is_absent_is_a_sandbox_create_error", image_absent),
     ("an_entrypoint_that_fails_is_a_sandbox_create_error", entrypoint_failed),
     ("a_container_that_the_engine_refuses_is_a_sandbox_create_error", container_refused),
-    ("a_command_without_memory_is_a_runtime_error", out_of_memory),
     ("a_command_that_takes_too_long_is_a_runtime_error", timed_out),
 ];
+
+/// What limits are to an engine of root's, and to one of an ordinary user where nobody gave that a control group.
+const OF_ROOT: (&str, Case) = ("a_command_without_memory_is_a_runtime_error", out_of_memory);
+const OF_A_USER: (&str, Case) = ("a_limit_that_is_not_kept_is_refused_by_its_key", limits_refused);
 
 fn main() {
     let arguments = Arguments::from_args();
     let engines = if arguments.list { Vec::new() } else { Engine::start_all() };
     let mut trials = Vec::new();
     for engine in &engines {
-        for (name, case) in CASES {
+        let of_its_own = if engine.is_rootless() && !is_delegated() { OF_A_USER } else { OF_ROOT };
+        for (name, case) in CASES.into_iter().chain([of_its_own]) {
             let place = Place::of(engine);
             trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
                 case(&place);
@@ -43,11 +48,17 @@ fn main() {
     conclusion.exit();
 }
 
+/// Whether limits of an ordinary user's engine are kept: never with control groups of version 1.
+fn is_delegated() -> bool {
+    std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+}
+
 /// A data directory whose configuration names an engine of the tests.
 struct Place {
     directory: TempDir,
     engine: &'static str,
     socket: PathBuf,
+    rootless: bool,
 }
 
 /// How `viv` ended, and what it said.
@@ -62,7 +73,8 @@ impl Place {
     fn of(engine: &Engine) -> Self {
         let directory = TempDir::new().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let place = Self { directory, engine: engine.name(), socket: engine.socket() };
+        let (engine, socket, rootless) = (engine.kind().as_str(), engine.socket(), engine.is_rootless());
+        let place = Self { directory, engine, socket, rootless };
         place.configure(&format!("image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
         place
     }
@@ -81,7 +93,8 @@ impl Place {
     }
 
     fn viv(&self, arguments: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
+        let built = || PathBuf::from(env!("CARGO_BIN_EXE_viv"));
+        let mut command = Command::new(std::env::var_os("VIV_TEST_VIV").map_or_else(built, PathBuf::from));
         command.arg("--json").arg("--data-dir").arg(self.directory.path().join("data")).args(arguments);
         command.current_dir(self.directory.path().join("workspace")).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
         let output = command.output().unwrap();
@@ -127,8 +140,9 @@ impl Place {
 fn a_command(place: &Place) {
     let ran = place.exec(&["id"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    // Nobody on the host, and the image's own programs around it.
-    assert!(ran.programs.contains("uid=1900000000(agent)"), "{ran:#?}");
+    // Nobody on the host, or whose engine it is; and the image's own programs around it.
+    let user = if place.rootless { rustix::process::geteuid().as_raw() } else { 1_900_000_000 };
+    assert!(ran.programs.contains(&format!("uid={user}(agent)")), "{ran:#?}");
     assert_eq!(place.exec(&["sh", "-c", "exit 7"]).code, Some(7));
     assert_eq!(place.exec(&["no-such-program"]).code, Some(127));
 }
@@ -139,13 +153,16 @@ fn an_agent(place: &Place) {
     let sessions: Value = serde_json::from_str(&place.viv(&["sessions", "ls"]).programs).unwrap();
     let session = sessions[0]["sessionId"].as_str().unwrap();
     let events = place.viv(&["sessions", "events", session]).programs;
-    assert!(events.contains("policy.effective") && events.contains(&format!("{} (cgroup", place.engine)), "{events}");
+    let keeper =
+        if place.rootless && !is_delegated() { "weaker".to_owned() } else { format!("{} (cgroup", place.engine) };
+    assert!(events.contains("policy.effective") && events.contains(&keeper), "{events}");
     assert_eq!(place.viv(&["sessions", "diff", session]).code, Some(0));
 }
 
 fn engine_absent(place: &Place) {
     place.configure("socket = \"/nowhere/engine.sock\"\n");
-    place.refused(&[&format!("no {} engine answers (/nowhere/engine.sock", place.engine), "systemctl start"]);
+    let start = if place.rootless { "systemctl --user start" } else { "systemctl start" };
+    place.refused(&[&format!("no {} engine answers (/nowhere/engine.sock", place.engine), start]);
 }
 
 fn image_absent(place: &Place) {
@@ -171,12 +188,32 @@ fn container_refused(place: &Place) {
 const SMALL: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /bin, /lib, /lib64]}\n\
                      proc: {cpus: 1.0, memory: 64MiB, pids: 64, timeout: 1m, output: 1MiB, disk: 32MiB, nofile: 256}\n";
 
+/// What lets limits be weaker.
+const WEAKER: &str = "degrade: {memory: rlimit, pids: rlimit, cpus: none}\n";
+
+fn limits_refused(place: &Place) {
+    place.write("policy.yaml", SMALL);
+    let policy = place.directory.path().join("policy.yaml");
+    let exec = |command: &[&str]| {
+        let start = ["exec", "--backend", place.engine, "--policy", policy.to_str().unwrap(), "--"];
+        place.viv(&[&start[..], command].concat())
+    };
+    let ran = exec(&["true"]);
+    assert_eq!(ran.code, Some(125), "{ran:#?}");
+    assert!(ran.people.contains("`proc.memory` cannot be enforced here"), "{ran:#?}");
+    // With a weaker means that the policy accepts: each process has the limit for itself.
+    place.write("policy.yaml", &format!("{SMALL}{WEAKER}"));
+    let ran = exec(&["sh", "-c", "ulimit -d; tail /dev/zero"]);
+    let told: Value = serde_json::from_str(&ran.programs).unwrap();
+    assert_eq!((&told["stdout"], &told["stderr"]), (&"65536\n".into(), &"tail: memory exhausted\n".into()), "{told}");
+}
+
 fn out_of_memory(place: &Place) {
     let told = place.failed(SMALL, "{run: [tail, /dev/zero]}");
     assert!(told.contains("was ended for want of memory"), "{told}");
 }
 
 fn timed_out(place: &Place) {
-    let told = place.failed(SMALL, "{run: [sleep, '600'], timeout: 500ms}");
+    let told = place.failed(&format!("{SMALL}{WEAKER}"), "{run: [sleep, '600'], timeout: 500ms}");
     assert!(told.contains("not done in time"), "{told}");
 }

@@ -109,6 +109,7 @@ impl Desk {
         request: &Request,
     ) -> io::Result<()> {
         let (question, mut attempt) = self.asked(request);
+        let question = self.gate.as_wide_as_allowed(&question);
         let tunnel = match request.framing() {
             Ok(_) => self.open_tunnel(&mut attempt, &question).await,
             Err(refusal) => Err(refusal),
@@ -136,7 +137,7 @@ impl Desk {
             Ok(Err(SocksError::Io(error))) => return Err(error),
             Ok(Err(SocksError::Malformed)) | Err(_) => return Ok(()),
         };
-        let question = Question::tunnel(&wanted.host, wanted.port);
+        let question = self.gate.as_wide_as_allowed(&Question::tunnel(&wanted.host, wanted.port));
         let mut attempt = self.attempt(&question, "SOCKS5");
         match self.open_tunnel(&mut attempt, &question).await {
             Ok(tunnel) => {
@@ -205,7 +206,12 @@ impl Desk {
             }
         };
         let traffic = attempt.traffic();
-        let carried = tunnel::carry(&mut client, upstream, &endpoint, &self.gate, &traffic);
+        let carried = async {
+            if question.raw {
+                return tunnel::carry_raw(&mut client, upstream, &traffic).await;
+            }
+            tunnel::carry(&mut client, upstream, &endpoint, &self.gate, &traffic).await
+        };
         match self.gate.guard(question, &traffic, carried).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(TunnelError::Refused(refusal))) => return refuse_tunnel(client, attempt, &refusal).await,

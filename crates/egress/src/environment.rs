@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 ///
 /// Every name in both spellings: programs differ. What is on the sandbox's own loopback needs no proxy, and
 /// the proxy would refuse it.
-pub fn proxy_environment(address: SocketAddr) -> Vec<(&'static str, String)> {
+pub(crate) fn proxy_environment(address: SocketAddr) -> Vec<(&'static str, String)> {
     let proxy = format!("http://{address}");
     let direct = "localhost,127.0.0.1,::1".to_owned();
     let mut variables = Vec::new();
@@ -20,7 +20,7 @@ pub fn proxy_environment(address: SocketAddr) -> Vec<(&'static str, String)> {
 }
 
 /// What to set in a sandbox where `bundle` names the certificates to trust. Programs differ, so every name of it.
-pub fn trust_environment(bundle: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn trust_environment(bundle: &str) -> Vec<(&'static str, String)> {
     let names = [
         "SSL_CERT_FILE",
         "CURL_CA_BUNDLE",

@@ -21,6 +21,8 @@ pub(crate) struct Question {
     pub(crate) port: u16,
     /// What is asked of the host, where that is seen.
     pub(crate) request: Option<Asked>,
+    /// Whether a tunnel carries something else than TLS for that host.
+    pub(crate) raw: bool,
 }
 
 /// A request that is seen.
@@ -34,7 +36,7 @@ pub(crate) struct Asked {
 impl Question {
     /// Something that nobody looks into.
     pub(crate) fn tunnel(host: &str, port: u16) -> Self {
-        Self { host: host.to_owned(), port, request: None }
+        Self { host: host.to_owned(), port, request: None, raw: false }
     }
 
     /// The host, read as the policy reads it, so that it cannot be another one.
@@ -46,6 +48,7 @@ impl Question {
     fn action(&self) -> Action {
         let (host, port) = (self.host.clone(), self.port);
         match &self.request {
+            None if self.raw => Action::Raw { host, port },
             None => Action::Net { host, port },
             Some(Asked { method, path, .. }) => Action::Http { host, port, method: method.clone(), path: path.clone() },
         }
@@ -83,6 +86,13 @@ impl Gate {
             return Err(Refusal::built_in(rule, format!("ask for `https://{endpoint}`")));
         }
         Ok((endpoint, decision.rule))
+    }
+
+    /// The same tunnel, for anything, where the policy allows that; a rule that says so is the one that counts.
+    pub(crate) fn as_wide_as_allowed(&self, question: &Question) -> Question {
+        let raw = Question { raw: true, ..question.clone() };
+        let allowed = question.request.is_none() && self.policy.current().decide(&raw.action()).is_allowed();
+        if allowed { raw } else { question.clone() }
     }
 
     /// Whether TLS is opened in the tunnel that is asked for.

@@ -9,6 +9,7 @@ mod attachment;
 mod attempt;
 mod authority;
 mod client;
+mod credential;
 mod desk;
 mod environment;
 mod gate;
@@ -39,7 +40,7 @@ use totals::Counters;
 
 pub use attachment::Attachment;
 pub use authority::{Authority, AuthorityError, CERTIFICATES, Trust};
-pub use environment::{proxy_environment, trust_environment};
+pub use credential::Credential;
 pub use identity::{Identity, Limits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live::LivePolicy;

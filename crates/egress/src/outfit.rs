@@ -1,16 +1,20 @@
 //! What one session is given of the host, so that its requests can be seen and carry what it never sees.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
 use policy::{Effective, Injection};
 use secret::Secret;
 
-use crate::authority::{Authority, AuthorityError, Trust};
+use crate::{
+    authority::{Authority, AuthorityError, CERTIFICATES, Trust},
+    credential::Credential,
+    environment::{proxy_environment, trust_environment},
+};
 
 /// Finds out whom this host trusts; asked when TLS is opened for the first time.
 pub type TrustSource = Arc<dyn Fn() -> io::Result<Trust> + Send + Sync>;
 /// Finds a credential of the host by its name; the error says why there is none.
-pub type CredentialSource = Arc<dyn Fn(&str) -> Result<Secret, String> + Send + Sync>;
+pub type CredentialSource = Arc<dyn Fn(&str) -> Result<Credential, String> + Send + Sync>;
 
 /// Why a session cannot be given what its policy asks for.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +40,7 @@ pub enum OutfitError {
 pub struct Outfit {
     /// Whose certificates open its TLS; none: where the policy has it opened, nothing passes.
     pub authority: Option<Arc<Authority>>,
-    pub(crate) credentials: BTreeMap<String, Secret>,
+    pub(crate) credentials: BTreeMap<String, Credential>,
 }
 
 impl Outfit {
@@ -48,20 +52,32 @@ impl Outfit {
     ) -> Result<Self, OutfitError> {
         for name in policy.net().credentials {
             let wrong = |why: &str| OutfitError::Credential { name: name.clone(), why: why.to_owned() };
-            let secret = source(&name).map_err(|why| wrong(&why))?;
-            if secret.expose().is_empty()
-                || !secret.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
-            {
+            let credential = source(&name).map_err(|why| wrong(&why))?;
+            let key = credential.secret.expose();
+            if key.is_empty() || !key.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
                 return Err(wrong("it is empty, or has characters no header can hold"));
             }
-            self.credentials.insert(name, secret);
+            self.credentials.insert(name, credential);
         }
         Ok(self)
     }
 
+    /// Adds to `environment` what programs inside find the proxy at `address` by, whom they trust, and placeholders of
+    /// the credentials, which replace nothing that is there.
+    pub fn tell(&self, environment: &mut BTreeMap<String, String>, address: SocketAddr) {
+        let mut variables = proxy_environment(address);
+        if self.authority.is_some() {
+            variables.extend(trust_environment(CERTIFICATES));
+        }
+        environment.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        for (variable, placeholder) in self.credentials.values().filter_map(Credential::placeholder) {
+            environment.entry(variable).or_insert(placeholder);
+        }
+    }
+
     /// The value of a header, and the credential in it; none: the session was not given that.
     pub(crate) fn value(&self, injection: &Injection) -> Option<(Vec<u8>, &Secret)> {
-        let secret = self.credentials.get(&injection.credential)?;
+        let secret = &self.credentials.get(&injection.credential)?.secret;
         Some(([&injection.before, secret.expose(), &injection.after].concat().into_bytes(), secret))
     }
 }

@@ -1,4 +1,4 @@
-//! A tunnel: opened for one name, and carrying TLS for that name alone.
+//! A tunnel: opened for one name, and carrying TLS for that name alone; or anything, where a rule says `raw`.
 
 use std::io;
 
@@ -61,6 +61,20 @@ pub(crate) async fn carry(
     };
     let inward = async { Ok(one_way(&mut up_source, &mut client.sink, traffic, Way::In).await?) };
     tokio::try_join!(outward, inward).map(|_| ())
+}
+
+/// Carries whatever either side says, to exactly the address that was judged: whichever side speaks first.
+pub(crate) async fn carry_raw(
+    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
+    mut upstream: TcpStream,
+    traffic: &Traffic,
+) -> Result<(), TunnelError> {
+    let (reader, mut up_sink) = upstream.split();
+    let mut up_source = Source::new(reader);
+    let outward = one_way(&mut client.source, &mut up_sink, traffic, Way::Out);
+    let inward = one_way(&mut up_source, &mut client.sink, traffic, Way::In);
+    tokio::try_join!(outward, inward)?;
+    Ok(())
 }
 
 /// Waits for the ClientHello that a tunnel begins with, and returns its length, if it is for `endpoint`.
@@ -136,7 +150,10 @@ fn check(hello: &ClientHello, endpoint: &Endpoint) -> Result<(), Refusal> {
 
 fn refuse(error: HelloError) -> Refusal {
     let remedy = match error {
-        HelloError::NotTls => "speak TLS through the tunnel; for plain HTTP ask the proxy for an `http://` target",
+        HelloError::NotTls => {
+            "speak TLS through the tunnel; for plain HTTP ask the proxy for an `http://` target; for anything else write \
+             `raw` before the host under `net.allowlist`"
+        }
         HelloError::Malformed(_) => "use a TLS client that follows RFC 8446",
         HelloError::Hidden => "switch Encrypted Client Hello off in the client",
     };

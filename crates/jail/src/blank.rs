@@ -81,6 +81,9 @@ impl Blank {
             }
             Side::Parent { pidfd, pid } => {
                 let this = Self { door, pidfd, pid };
+                if stay == Stay::OneCommand {
+                    set_aside(pid);
+                }
                 ids.map(pid)?;
                 rustix::io::write(&tell, b"g").during(Step::MapIds, "go")?;
                 Ok(this)
@@ -112,7 +115,6 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filt
     sys::set_signal(libc::SIGCHLD, Disposition::Default);
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     if stay == Stay::OneCommand {
-        move_aside();
         // Made in the host itself, this is a copy of it: what it was started with would be in /proc/1/cmdline.
         if sys::forget_arguments().is_err() {
             return 1;
@@ -146,15 +148,15 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filt
     i32::from(init::serve(&control, &house).is_err())
 }
 
-/// Leaves the processor to the host, which works beside us. A new process waits behind its parent until the kernel
-/// next looks how the work lies, and by then a sandbox is made.
-fn move_aside() {
+/// Puts a new process on another processor than ours, which works beside it. It would wait behind its parent until the
+/// kernel next looks how the work lies, and by then a sandbox could be made.
+fn set_aside(pid: Pid) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let mut others = allowed;
     others.unset(sched_getcpu());
     // Where there is no other it stays, as it does where this is refused.
-    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
-        let _ = sched_setaffinity(None, &allowed);
+    if others.count() > 0 && sched_setaffinity(Some(pid), &others).is_ok() {
+        let _ = sched_setaffinity(Some(pid), &allowed);
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cgroup_watch::oom_kills;
+use crate::{cgroup_watch, kernel_text};
 
 /// What can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,8 +97,8 @@ pub struct Limiter {
 impl Limiter {
     /// Looks where each controller is, tries it, and sweeps what hosts that died have left behind.
     pub fn probe() -> io::Result<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let mounts = kernel_text::read("/proc/self/mountinfo")?;
+        let own = kernel_text::read("/proc/self/cgroup")?;
         let owner = format!("{}-{}", std::process::id(), start_time(std::process::id()).unwrap_or_default());
         let (name, mut group, mut places) = (format!("{owner}-0"), Cgroup::default(), Vec::new());
         for controller in Controller::ALL {
@@ -269,7 +269,7 @@ impl Cgroup {
 
     /// How many processes were killed because memory ran out.
     pub fn oom_kills(&self) -> u64 {
-        self.directories.iter().find_map(|(_, path)| oom_kills(path)).unwrap_or(0)
+        self.directories.iter().find_map(|(_, path)| cgroup_watch::oom_kills(path)).unwrap_or(0)
     }
 
     /// Most memory used at once.
@@ -367,7 +367,7 @@ fn sweep(base: &Path) {
 
 /// When a process started, in clock ticks since boot: with its number, a name nobody gets again.
 pub fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = kernel_text::read(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "`Display` says what each step does")]
 pub enum Step {
+    EnterEngine,
     OpenSource,
     IdMapWorkspace,
     CloneNamespaces,
@@ -40,6 +41,7 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::EnterEngine => "enter the namespaces of the engine",
             Self::OpenSource => "open a host path",
             Self::IdMapWorkspace => "map the owner of the workspace",
             Self::CloneNamespaces => "make the namespaces",

@@ -22,6 +22,9 @@ pub struct HostUser {
 }
 
 impl HostUser {
+    /// The user whose namespace it is, as seen from inside.
+    pub(crate) const OF_A_NAMESPACE: Self = Self { uid: 0, gid: 0, privileged: true };
+
     /// Of sandboxes that this process has made.
     pub fn of_our_sandboxes() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -102,6 +102,7 @@ impl Jail {
         let fds = std::iter::once(theirs).chain(entrance.tasks).chain(entrance.v2).collect();
         let (pidfd, pid) = spawner.clone_one(request, fds)?;
         let jail = Self { control, pidfd, pid };
+        verify::look_around();
         let made = jail.made()?;
         verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
         Ok(made)

@@ -17,12 +17,14 @@ mod host_user;
 mod idle;
 mod init;
 mod jail;
+mod kernel_text;
 mod landlock_rules;
 mod layering;
 mod mark;
 mod mask;
 mod plan;
 mod probe;
+mod quarters;
 mod relay;
 mod root;
 mod seccomp;
@@ -47,6 +49,7 @@ pub use plan::{
     WorkspacePlan,
 };
 pub use probe::{Probe, probe_kernel, probe_limits};
-pub use setup::leave_network;
+pub use quarters::Quarters;
+pub use setup::{leave_network, listen};
 pub use spawner::{Spawner, serve_spawner};
 pub use stage::{Stage, StagedMount};

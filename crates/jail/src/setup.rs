@@ -141,8 +141,15 @@ fn raise_loopback() -> io::Result<()> {
     sys::raise_loopback(socket.as_fd())
 }
 
-pub(crate) fn listen(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+/// Connections that may wait to be accepted. With the 128 of the standard library, the 129th of a burst is dropped, and
+/// comes again only after a second.
+const BACKLOG: i32 = 4096;
+
+/// A listener on loopback, at which many may call at once.
+pub fn listen(port: u16) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 /// Where names are asked for: a port for which a capability is needed, which is still there.
@@ -171,4 +178,21 @@ fn drop_capabilities() -> io::Result<()> {
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn five_hundred_can_call_at_once_and_wait() {
+        let listener = listen(0).expect("listener");
+        let at = listener.local_addr().expect("address");
+        // Nobody accepts: who does not fit gets no answer until the call is given up.
+        let calls: Vec<_> = (0..500).map(|_| TcpStream::connect_timeout(&at, Duration::from_secs(30))).collect();
+        assert!(calls.iter().all(Result::is_ok), "{:?}", calls.iter().find(|call| call.is_err()));
+    }
 }

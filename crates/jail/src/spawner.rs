@@ -16,11 +16,12 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::blank::{Blank, write_proc};
-use crate::error::{Failure, JailError, Step};
+use crate::error::{During, Failure, JailError, Step};
 use crate::host_user::HostUser;
 use crate::init::Stay;
 use crate::mark::Mark;
 use crate::plan::Plan;
+use crate::quarters::Quarters;
 use crate::seccomp::Filters;
 use crate::setup;
 use crate::source::{IdMaps, Sources};
@@ -47,8 +48,8 @@ pub(crate) struct CloneRequest {
 enum Request {
     /// One sandbox.
     Clone(Box<CloneRequest>),
-    /// A plan laid out in the host's tree.
-    Stage { place: PathBuf, plan: Box<Plan> },
+    /// A plan laid out in the host's tree, or in that of an engine whose two namespaces follow.
+    Stage { place: PathBuf, plan: Box<Plan>, apart: bool },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -92,8 +93,9 @@ impl Spawner {
 
     /// For a program that runs one command in one sandbox and ends: begins to make it here and now, with no
     /// process between. The sandbox ends by itself when its command has ended and left nothing running.
+    ///
+    /// This process must have one thread, which is looked at when it clones.
     pub fn for_one_command() -> Result<Self, JailError> {
-        has_one_thread()?;
         let mut workshop = Workshop::open(Stay::OneCommand).map_err(|error| JailError::Spawner("prepare", error))?;
         workshop.make_spare();
         Ok(Self { place: Place::Here(Mutex::new(workshop)) })
@@ -123,8 +125,15 @@ impl Spawner {
     }
 
     /// Asks for a plan to be laid out; returns what is to be mounted, and the layer that holds changes.
-    pub(crate) fn stage(&self, place: &Path, plan: &Plan) -> Result<(Vec<StagedMount>, Option<OwnedFd>), JailError> {
-        match self.ask(Request::Stage { place: place.to_owned(), plan: Box::new(plan.clone()) }, Vec::new())? {
+    pub(crate) fn stage(
+        &self,
+        place: &Path,
+        plan: &Plan,
+        quarters: Option<&Quarters>,
+    ) -> Result<(Vec<StagedMount>, Option<OwnedFd>), JailError> {
+        let fds = quarters.map(Quarters::duplicates).transpose().map_err(|error| JailError::Spawner("ask", error))?;
+        let (plan, apart) = (Box::new(plan.clone()), fds.is_some());
+        match self.ask(Request::Stage { place: place.to_owned(), plan, apart }, fds.unwrap_or_default())? {
             (Answer::Staged { mounts }, upper) => Ok((mounts, upper)),
             _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
         }
@@ -233,8 +242,13 @@ impl Workshop {
                 let (pidfd, pid) = self.make(&request, fds)?;
                 Ok((Answer::Cloned { pid }, Some(pidfd)))
             }
-            Request::Stage { place, plan } => {
-                let (mounts, upper) = stage::lay_out(&place, &plan, self.ids, &mut self.owners)?;
+            Request::Stage { place, plan, apart: false } => {
+                let (mounts, upper) = stage::lay_out(&place, &plan, self.ids, Some(&mut self.owners))?;
+                Ok((Answer::Staged { mounts }, upper))
+            }
+            Request::Stage { place, plan, apart: true } => {
+                let quarters = Quarters::received(fds).ok_or(rustix::io::Errno::INVAL);
+                let (mounts, upper) = quarters.during(Step::EnterEngine, "descriptors")?.lay_out(&place, &plan)?;
                 Ok((Answer::Staged { mounts }, upper))
             }
         }

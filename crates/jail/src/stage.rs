@@ -2,7 +2,7 @@
 //!
 //! Everything lies in one size-limited file system at one place, which only root can enter: the writable
 //! directories, the workspace with its layers, the host paths with their owner mapped, the placed files. To let go
-//! of the place is to let go of all of it. Only root can make one.
+//! of the place is to let go of all of it. Only root can make one, or for an engine of its own any user (`quarters`).
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +17,7 @@ use crate::guard;
 use crate::host_user::HostUser;
 use crate::layering::Layering;
 use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
+use crate::quarters::Quarters;
 use crate::root::{attach, tmpfs};
 use crate::source::{IdMaps, Sources, clone_at};
 use crate::spawner::Spawner;
@@ -43,9 +44,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Lays `plan` out at `place`, a directory that is there and empty.
-    pub fn make(spawner: &Spawner, place: &Path, plan: &Plan) -> Result<Self, JailError> {
-        let (mounts, upper) = spawner.stage(place, plan)?;
+    /// Lays `plan` out at `place`, a directory that is there and empty: for all to see, or within `quarters`. There
+    /// nobody outside has to unmount it: to remove the place is enough.
+    pub fn make(spawner: &Spawner, place: &Path, plan: &Plan, quarters: Option<&Quarters>) -> Result<Self, JailError> {
+        let (mounts, upper) = spawner.stage(place, plan, quarters)?;
         Ok(Self { place: place.to_owned(), mounts, upper })
     }
 
@@ -62,17 +64,17 @@ impl Drop for Stage {
     }
 }
 
-/// Lays `plan` out at `place`. Runs in the spawner, as root.
+/// Lays `plan` out at `place`, as root of where this is; with `ids`, what others own is shown as the user's inside.
 pub(crate) fn lay_out(
     place: &Path,
     plan: &Plan,
     owner: HostUser,
-    ids: &mut dyn IdMaps,
+    ids: Option<&mut dyn IdMaps>,
 ) -> Result<(Vec<StagedMount>, Option<OwnedFd>), Failure> {
     if !owner.privileged {
         return Err(Failure { step: Step::Scratch, subject: place.display().to_string(), errno: libc::EPERM });
     }
-    let sources = Sources::open(plan, Some(ids))?;
+    let sources = Sources::open(plan, ids)?;
     let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(Step::Scratch, "tmpfs")?;
     attach(&scratch, rustix::fs::CWD, place).during(Step::Scratch, place.display())?;
     let laid = Layout { scratch, place, owner, mounts: Vec::new() }.fill(plan, &sources);

@@ -208,7 +208,7 @@ pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Overwrites the arguments this process was started with, which everybody can read in /proc.
 pub(crate) fn forget_arguments() -> io::Result<()> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let stat = crate::kernel_text::read("/proc/self/stat")?;
     // The 48th and 49th field; the second one, the name, may hold anything and is skipped.
     let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(45);
     let mut next = || fields.next().and_then(|field| field.parse::<usize>().ok()).unwrap_or(0);

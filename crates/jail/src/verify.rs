@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::cgroup::Cgroup;
+use crate::kernel_text;
 
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
@@ -58,16 +59,26 @@ pub(crate) fn check(pid: i32, group: Option<&Cgroup>) -> Result<(), String> {
 }
 
 fn read(pid: i32, file: &str) -> Result<String, String> {
-    fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(|error| format!("cannot read its {file}: {error}"))
+    kernel_text::read(format!("/proc/{pid}/{file}")).map_err(|error| format!("cannot read its {file}: {error}"))
+}
+
+/// Looks up what a sandbox is compared with; there is time for it while one is made.
+pub(crate) fn look_around() {
+    ours();
+}
+
+fn ours() -> &'static Result<Vec<PathBuf>, String> {
+    OURS.get_or_init(|| namespaces("self"))
+}
+
+fn namespaces(process: &str) -> Result<Vec<PathBuf>, String> {
+    let of = |name| fs::read_link(format!("/proc/{process}/ns/{name}"));
+    NAMESPACES.iter().map(|name| of(name).map_err(|error| format!("namespace {name}: {error}"))).collect()
 }
 
 /// None of `kinds` may be the host's.
 fn check_namespaces(pid: i32, kinds: &[&str]) -> Result<(), String> {
-    let namespaces = |process: &str| -> Result<Vec<_>, String> {
-        let of = |name| fs::read_link(format!("/proc/{process}/ns/{name}"));
-        NAMESPACES.iter().map(|name| of(name).map_err(|error| format!("namespace {name}: {error}"))).collect()
-    };
-    let ours = OURS.get_or_init(|| namespaces("self")).clone()?;
+    let ours = ours().clone()?;
     let mut pairs = NAMESPACES.into_iter().zip(namespaces(&pid.to_string())?.into_iter().zip(ours));
     match pairs.find(|(name, (its, ours))| kinds.contains(name) && its == ours) {
         Some((name, _)) => Err(format!("it shares the host's {name} namespace")),

@@ -103,11 +103,14 @@ impl<W: Write> Agent<W> {
     }
 
     fn think(&mut self, thought: &str) -> Result<(), Stop> {
+        let spoken = |text: &str| {
+            vec![ContentPart::Reasoning { text: text.to_owned(), visibility: ReasoningVisibility::Public }]
+        };
         let mut item = self.voice.item(ItemKind::Message, ItemRole::Assistant);
+        item.content = spoken("");
         self.voice.started(&item)?;
         self.voice.delta(&item, thought)?;
-        let text = thought.to_owned();
-        item.content = vec![ContentPart::Reasoning { text, visibility: ReasoningVisibility::Public }];
+        item.content = spoken(thought);
         Ok(self.voice.completed(item, ItemStatus::Completed)?)
     }
 

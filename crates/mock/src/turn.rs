@@ -1,8 +1,11 @@
 //! A turn led by the model: ask, say, do, tell, until it has nothing more to do.
 
 use std::io::Write;
+use std::path::Path;
 
 use agents::{AgentLine, LineItem};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use protocol::{Attachment, ContentPart, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 use serde_json::{Value, json};
 
@@ -33,7 +36,8 @@ struct OpenBlock {
 impl<W: Write> Agent<W> {
     /// Takes a turn with the model.
     pub(crate) fn converse(&mut self, text: &str, attachments: &[Attachment]) -> Result<(), Stop> {
-        self.history.push(json!({ "role": "user", "content": user_content(text, attachments) }));
+        let content = user_content(text, attachments, &self.settings.workspace);
+        self.history.push(json!({ "role": "user", "content": content }));
         for _ in 0..CALLS_A_TURN {
             let blocks = self.call_model(&tool::definitions())?;
             let mut results = Vec::new();
@@ -126,9 +130,11 @@ impl<W: Write> Agent<W> {
     }
 
     fn begin_block(&mut self, block: &Value) -> Result<OpenBlock, Stop> {
-        let spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
-        let item = spoken.then(|| self.voice.item(ItemKind::Message, ItemRole::Assistant));
-        if let Some(item) = &item {
+        let is_spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
+        let mut item = is_spoken.then(|| self.voice.item(ItemKind::Message, ItemRole::Assistant));
+        if let Some(item) = &mut item {
+            // A thought says that it is one before its first word.
+            item.content = if block["type"] == "thinking" { vec![spoken(block, "")] } else { Vec::new() };
             self.voice.started(item)?;
         }
         Ok(OpenBlock { block: block.clone(), text: String::new(), item })
@@ -189,7 +195,19 @@ fn spoken(block: &Value, text: &str) -> ContentPart {
     }
 }
 
-/// The prompt as the model sees it: files are named, the tools can read them.
-fn user_content(text: &str, attachments: &[Attachment]) -> String {
-    attachments.iter().fold(text.to_owned(), |text, file| format!("{text}\n[attached: {}]", file.path))
+/// The prompt as the model sees it: files are named, the tools can read them; pictures come along.
+fn user_content(text: &str, attachments: &[Attachment], workspace: &Path) -> Value {
+    let text = attachments.iter().fold(text.to_owned(), |text, file| format!("{text}\n[attached: {}]", file.path));
+    let pictures: Vec<Value> = attachments.iter().filter_map(|file| picture(file, workspace)).collect();
+    if pictures.is_empty() {
+        return Value::String(text);
+    }
+    let words = json!({ "type": "text", "text": text });
+    std::iter::once(words).chain(pictures).collect()
+}
+
+fn picture(file: &Attachment, workspace: &Path) -> Option<Value> {
+    let mime = file.mime.as_deref().filter(|mime| mime.starts_with("image/"))?;
+    let data = STANDARD.encode(std::fs::read(workspace.join(&file.path)).ok()?);
+    Some(json!({ "type": "image", "source": { "type": "base64", "media_type": mime, "data": data } }))
 }

@@ -21,6 +21,13 @@ pub enum Action {
         /// Port.
         port: u16,
     },
+    /// Send a host anything at all, through a tunnel that nobody looks into.
+    Raw {
+        /// Name or address, unparsed.
+        host: String,
+        /// Port.
+        port: u16,
+    },
     /// Ask a host for something where the request is seen: plain HTTP, or TLS that is opened.
     Http {
         /// Name or address, unparsed.
@@ -64,9 +71,14 @@ impl Action {
     /// A connection as `HOST:PORT`; without a port, 443. The host is read strictly only when it is decided on, so
     /// that a strange one is answered like any other: no, and why.
     pub fn net(text: &str) -> Result<Self, HostError> {
-        let (host, port) = split_port(text);
-        let port = port.map_or(Ok(DEFAULT_PORT), parse_port)?;
-        Ok(Self::Net { host: host.to_owned(), port })
+        let (host, port) = place(text)?;
+        Ok(Self::Net { host, port })
+    }
+
+    /// A tunnel for anything as `HOST:PORT`; without a port, 443.
+    pub fn raw(text: &str) -> Result<Self, HostError> {
+        let (host, port) = place(text)?;
+        Ok(Self::Raw { host, port })
     }
 
     /// A request as `METHOD` and `http[s]://HOST[:PORT]/PATH`; without a port, the usual one. Path and host are read
@@ -90,10 +102,17 @@ impl Action {
     }
 }
 
+/// A host, not read yet, and its port.
+fn place(text: &str) -> Result<(String, u16), HostError> {
+    let (host, port) = split_port(text);
+    Ok((host.to_owned(), port.map_or(Ok(DEFAULT_PORT), parse_port)?))
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Net { host, port } => write!(f, "net {host}:{port}"),
+            Self::Raw { host, port } => write!(f, "raw {host}:{port}"),
             Self::Http { host, port, method, path } => write!(f, "http {method} {host}:{port}{path}"),
             Self::Https { host, port, method, path } => write!(f, "https {method} {host}:{port}{path}"),
             Self::Read(path) => write!(f, "read {}", path.display()),

@@ -12,6 +12,7 @@ use crate::decision::{Action, Decision};
 use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
 use crate::document::{Means, NameService, WorkspaceMode};
+use crate::explain::Sentence;
 use crate::key::Key;
 use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
 use crate::policy::Policy;
@@ -33,6 +34,8 @@ pub struct Effective {
     deny_write: DenyGlobs,
     /// Made when somebody asks; every session does.
     digest: OnceLock<String>,
+    /// The same, in words.
+    pub(crate) sentences: OnceLock<Vec<Sentence>>,
 }
 
 impl PartialEq for Effective {
@@ -153,6 +156,7 @@ impl Effective {
             deny_read: DenyGlobs::new(&policy.fs.deny_read),
             deny_write: DenyGlobs::new(&policy.fs.deny_write),
             digest: OnceLock::new(),
+            sentences: OnceLock::new(),
             policy,
             ceiling,
         }

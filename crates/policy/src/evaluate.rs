@@ -19,15 +19,16 @@ impl Policy {
     /// Whether `action` may be done, and by which rule.
     pub fn decide(&self, action: &Action) -> Decision {
         match action {
-            Action::Net { host, port } => self.net.decide(host, *port, None),
+            Action::Net { host, port } => self.net.decide(host, *port, Asked::Tunnel),
+            Action::Raw { host, port } => self.net.decide(host, *port, Asked::Anything),
             Action::Http { host, port, method, path } => {
                 let request = Request { method: method.clone(), path: RequestPath::read(path) };
-                self.net.decide(host, *port, Some(request))
+                self.net.decide(host, *port, Asked::Request(request))
             }
             Action::Https { host, port, method, path } => {
                 let seen = self.net.opens(host, *port);
                 let request = Request { method: method.clone(), path: RequestPath::read(path) };
-                self.net.decide(host, *port, seen.then_some(request))
+                self.net.decide(host, *port, if seen { Asked::Request(request) } else { Asked::Tunnel })
             }
             Action::Read(path) => self.fs.decide_read(path),
             Action::Write(path) => self.fs.decide_write(path),
@@ -87,8 +88,20 @@ fn best(decisions: impl Iterator<Item = Decision>) -> Option<Decision> {
     decisions.reduce(|best, next| if next.allowed > best.allowed { next } else { best })
 }
 
+/// What is asked of a host.
+enum Asked {
+    /// TLS that nobody looks into.
+    Tunnel,
+    /// Whatever it may be.
+    Anything,
+    /// One request.
+    Request(Request),
+}
+
 impl NetRules {
-    fn decide(&self, host: &str, port: u16, request: Option<Request>) -> Decision {
+    fn decide(&self, host: &str, port: u16, asked: Asked) -> Decision {
+        let raw = matches!(asked, Asked::Anything);
+        let request = if let Asked::Request(request) = asked { Some(request) } else { None };
         let endpoint = match self.admit(host, port) {
             Ok(endpoint) => endpoint,
             Err(denied) => return denied,
@@ -98,7 +111,7 @@ impl NetRules {
                 "its TLS is opened and each request judged: speak HTTPS through the proxy, and trust its certificate",
             );
         }
-        let reach = Reach { endpoint, request };
+        let reach = Reach { endpoint, request, raw };
         match self.allowlist.decide(&reach) {
             Ok(entry) => self.allowed(entry),
             Err(list) => Decision::deny(list.rule().clone()).with_help(self.missing(&reach)),
@@ -174,8 +187,11 @@ impl NetRules {
     }
 
     /// What would have to stand under `net.allowlist`.
-    fn missing(&self, Reach { endpoint, request }: &Reach) -> String {
+    fn missing(&self, Reach { endpoint, request, raw }: &Reach) -> String {
         let named = self.allowlist.entries().any(|entry| entry.value.names(endpoint));
+        if *raw {
+            return format!("add \"raw {endpoint}\" under `net.allowlist`");
+        }
         match request {
             Some(Request { path: Err(why), .. }) if named => {
                 format!("{why}: write the path plainly, or add \"{endpoint}\" under `net.allowlist`")

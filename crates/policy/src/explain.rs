@@ -23,8 +23,11 @@ pub struct Sentence {
 }
 
 /// Says what a session may do, in the order of the policy file.
-pub fn explain(effective: &Effective) -> Vec<Sentence> {
-    let policy = effective.policy();
+pub fn explain(effective: &Effective) -> &[Sentence] {
+    effective.sentences.get_or_init(|| tell(effective.policy()))
+}
+
+fn tell(policy: &Policy) -> Vec<Sentence> {
     let told = |key: &Key| {
         let text = sentence(policy, *key)?;
         let rule = policy.value(*key).rule();

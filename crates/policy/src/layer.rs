@@ -20,7 +20,7 @@ impl Ceiling {
     /// The rules that hold on every machine.
     pub fn built_in() -> Result<Self, PolicyError> {
         let source = preset::ceiling();
-        let document = Document::parse(&source)?;
+        let document = Document::of_ours(&source)?;
         Ok(Self(compile(&source, &document, LayerName::Ceiling, &Policy::unrestricted())?.policy))
     }
 
@@ -44,16 +44,20 @@ pub struct Base(Policy);
 impl Base {
     /// Reads a policy text.
     pub fn read(source: &Source) -> Result<Self, PolicyError> {
-        let strictest = preset::strictest();
-        let absent = Document::parse(&strictest)?;
-        let absent = compile(&strictest, &absent, LayerName::Base, &Policy::unrestricted())?.policy;
-        let document = Document::parse(source)?;
-        Ok(Self(compile(source, &document, LayerName::Base, &absent)?.policy))
+        Self::compiled(source, &Document::parse(source)?)
     }
 
     /// A policy that comes with the program.
     pub fn preset(preset: Preset) -> Result<Self, PolicyError> {
-        Self::read(&preset.source())
+        let source = preset.source();
+        Self::compiled(&source, &Document::of_ours(&source)?)
+    }
+
+    fn compiled(source: &Source, document: &Document) -> Result<Self, PolicyError> {
+        let strictest = preset::strictest();
+        let absent = Document::of_ours(&strictest)?;
+        let absent = compile(&strictest, &absent, LayerName::Base, &Policy::unrestricted())?.policy;
+        Ok(Self(compile(source, document, LayerName::Base, &absent)?.policy))
     }
 
     /// What it means.

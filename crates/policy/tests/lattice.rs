@@ -58,6 +58,7 @@ fn actions() -> Vec<Action> {
         "a..b",
     ] {
         all.extend([80, 443, 8443].map(|port| net(host, port)));
+        all.push(Action::Raw { host: host.to_owned(), port: 8443 });
     }
     for (method, path) in
         [("GET", "/"), ("GET", "/files/a"), ("PUT", "/files"), ("HEAD", "/files/deep/x"), ("GET", "/a//b")]
@@ -245,7 +246,9 @@ proptest! {
         for action in actions() {
             let decided = whole.decide(&action).is_allowed();
             match &action {
-                Action::Net { .. } | Action::Http { .. } => prop_assert_eq!(listed.policy().decide(&action).is_allowed(), decided),
+                Action::Net { .. } | Action::Raw { .. } | Action::Http { .. } => {
+                    prop_assert_eq!(listed.policy().decide(&action).is_allowed(), decided);
+                }
                 Action::Read(path) if path.is_absolute() && !path.starts_with("/tmp") => {
                     let shown = fs.read_paths.iter().chain(&fs.write_paths).any(|prefix| path.starts_with(prefix));
                     prop_assert_eq!(shown, decided);
@@ -306,7 +309,7 @@ proptest! {
 
 fn is_about(action: &Action, ask: &str) -> bool {
     match action {
-        Action::Net { .. } | Action::Http { .. } | Action::Https { .. } => ask.starts_with("net"),
+        Action::Net { .. } | Action::Raw { .. } | Action::Http { .. } | Action::Https { .. } => ask.starts_with("net"),
         Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
         Action::Model(_) => ask.starts_with("models"),
         // A line of several commands may be allowed by several entries above, each covering one of them.

@@ -5,9 +5,9 @@ use policy::{Base, Ceiling, Preset, Source, diff, effective, explain, narrow, re
 
 fn sentences(base: &Base, narrowings: &[&str]) -> String {
     let narrowings: Vec<_> = narrowings.iter().map(|argument| narrow(argument).unwrap()).collect();
-    let told = explain(&effective(&Ceiling::built_in().unwrap(), base, &narrowings));
+    let policy = effective(&Ceiling::built_in().unwrap(), base, &narrowings);
     let line = |s: &policy::Sentence| format!("{} [{} {}]", s.text, s.layer, s.rule.location());
-    told.iter().map(line).collect::<Vec<_>>().join("\n")
+    explain(&policy).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -242,6 +242,9 @@ pub struct MessageQueued {
     /// Chosen by the client, so that the same message is not taken twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,
+    /// It interrupts the turn that runs, and comes before everything that waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steers: bool,
 }
 
 /// `session.recovered`: the host died and came back.

@@ -53,8 +53,8 @@ pub(crate) struct Keeper<'a> {
 /// What such a kernel may need for itself.
 const KERNEL_BYTES: u64 = 64 << 20;
 /// Threads that it has for itself, and on average for each process.
-const KERNEL_THREADS: u64 = 48;
-const THREADS_A_PROCESS: u64 = 2;
+const KERNEL_THREADS: u64 = 128;
+const THREADS_A_PROCESS: u64 = 4;
 
 /// How limits are kept on this machine.
 pub(crate) struct Kept {
@@ -85,15 +85,14 @@ pub(crate) fn keep(policy: &Effective, keeper: &Keeper<'_>) -> Result<Kept, Sand
         (LimitKey::Pids, limits.pids, degrade.pids),
         (LimitKey::Cpus, limits.cpu_millis, degrade.cpus),
     ] {
-        let is_accepted = key.weaker() <= accepted;
         let shown = match (keeper.by)(key.controller()) {
-            Some(means) if keeper.around_kernel && key == LimitKey::Pids && is_accepted => kept.around(value, &means),
-            Some(means) if !keeper.around_kernel || key != LimitKey::Pids => {
+            Some(means) if keeper.around_kernel && key == LimitKey::Pids => kept.within(value, &means),
+            Some(means) => {
                 let allowance = if keeper.around_kernel && key == LimitKey::Memory { KERNEL_BYTES } else { 0 };
                 kept.by_group(key, value, allowance, &means)
             }
-            None if is_accepted => kept.by_process(key, value),
-            _ => return Err(refused(key, keeper.why)),
+            None if key.weaker() <= accepted => kept.by_process(key, value),
+            None => return Err(refused(key, keeper.why)),
         };
         kept.effective.insert(format!("proc.{}", key.name()), shown);
     }
@@ -114,10 +113,12 @@ impl Kept {
         row("enforced", means, value)
     }
 
-    /// Threads of the kernel instead of processes: who starts too many ends the sandbox as a whole.
-    fn around(&mut self, value: u64, means: &str) -> Value {
+    /// That kernel counts processes and threads of a user, who is one and the same in all of the sandbox. Around it the
+    /// group counts threads of the kernel itself: whatever else started too many would end the sandbox as a whole.
+    fn within(&mut self, value: u64, means: &str) -> Value {
+        self.process.processes = Some(value);
         self.group.pids = Some(value.saturating_mul(THREADS_A_PROCESS).saturating_add(KERNEL_THREADS));
-        row("weaker", &format!("{means}, threads of its kernel"), value)
+        row("enforced", &format!("rlimit in its own kernel, and {means} around that"), value)
     }
 
     fn by_process(&mut self, key: LimitKey, value: u64) -> Value {

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engines::Engine;
+use engines::{Engine, Traces};
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
@@ -55,8 +55,8 @@ struct Crowd {
     size: usize,
     /// One that nobody else uses meanwhile, where that can be told by what it leaves.
     backend: Arc<dyn Backend>,
-    /// Where its mounts are on the host; a backend of its own mount namespace has none anywhere.
-    mounts: Option<PathBuf>,
+    /// What its containers could leave; a backend of its own mount namespace has no place for it.
+    traces: Option<Traces>,
 }
 
 /// One thing that must hold, by its name.
@@ -93,7 +93,9 @@ fn main() {
         }
     }
     for engine in &engines {
-        for (name, test) in containers::cases() {
+        let cases =
+            [containers::cases(), if engine.is_rootless() { containers::rootless() } else { containers::of_root() }];
+        for (name, test) in cases.concat() {
             let (case, runtime) = (containers::Case::of(engine, &spawner), Arc::clone(&runtime));
             trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
                 runtime.block_on(test(case));
@@ -101,19 +103,9 @@ fn main() {
             }));
         }
     }
-    let rootless = if arguments.list { None } else { Engine::start_rootless() };
-    if let Some(engine) = &rootless {
-        for (name, test) in containers::rootless() {
-            let (case, runtime) = (containers::Case::of(engine, &spawner), Arc::clone(&runtime));
-            trials.push(Trial::test(format!("rootless::{name}"), move || -> Result<(), Failed> {
-                runtime.block_on(test(case));
-                Ok(())
-            }));
-        }
-    }
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Before the end of the process, which would drop nothing.
-    drop((engines, rootless, scratch));
+    drop((engines, scratch));
     conclusion.exit();
 }
 
@@ -121,7 +113,7 @@ fn main() {
 fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(Subject, bool)> {
     let jail: Arc<dyn Backend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
     let unconfined: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.to_owned()));
-    let crowd = |backend: &Arc<dyn Backend>| Crowd { size: 100, backend: Arc::clone(backend), mounts: None };
+    let crowd = |backend: &Arc<dyn Backend>| Crowd { size: 100, backend: Arc::clone(backend), traces: None };
     let mut subjects = vec![
         (Subject { name: "jail", crowd: crowd(&jail), backend: jail, mode: WorkspaceMode::Overlay }, true),
         (
@@ -136,7 +128,8 @@ fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(
                 continue;
             }
             let apart = scratch.join(name);
-            let crowd = Crowd { size, backend: engine.backend(spawner, runtime, &apart), mounts: Some(apart) };
+            let backend = engine.backend(spawner, runtime, &apart);
+            let crowd = Crowd { size, backend, traces: Some(Traces { place: apart, socket: engine.socket() }) };
             let backend = engine.backend(spawner, runtime, &scratch.join("all"));
             subjects.push((Subject { name, backend, mode: WorkspaceMode::Overlay, crowd }, true));
         }

@@ -1,7 +1,9 @@
 //! A key of ours: used, never shown.
 //!
-//! A [`Secret`] prints as nothing, and a [`Veil`] keeps it out of what servers answer.
+//! A [`Secret`] prints as nothing, a [`Veil`] keeps it out of what servers answer, and a placeholder of its shape stands
+//! where it must not be.
 
+mod placeholder;
 mod veil;
 
 use std::fmt;
@@ -21,6 +23,12 @@ impl Secret {
     /// The key itself, for the header it belongs in.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// A text of the same shape with nothing of the key in it, always the same, for programs that will not start
+    /// without a key.
+    pub fn placeholder(&self) -> String {
+        placeholder::of(&self.0)
     }
 }
 

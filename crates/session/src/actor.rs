@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use protocol::{ErrorData, EventBody, Grant, MessageQueued, TurnId, TurnOutcome};
+use store::SessionRecord;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -227,13 +228,14 @@ impl Actor {
     }
 
     async fn enqueue(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
+        let steers = message.when_busy == WhenBusy::Steer;
         self.recorder.daemon(EventBody::MessageQueued(MessageQueued {
             turn_id: turn.clone(),
             message: message.text.clone(),
             attachments: message.attachments.clone(),
             client_message_id: message.client_message_id.clone(),
+            steers,
         }))?;
-        let steers = message.when_busy == WhenBusy::Steer;
         let queued = Queued { turn, message };
         if steers {
             self.queue.push_front(queued);
@@ -362,4 +364,4 @@ async fn next_sign(live: Option<&mut Live>) -> Sign {
 }
 
 /// What a new actor tells whoever asked for it.
-pub(crate) type Ready = oneshot::Sender<Result<(), SessionError>>;
+pub(crate) type Ready = oneshot::Sender<Result<Box<SessionRecord>, SessionError>>;

@@ -234,11 +234,17 @@ fn keep_body(entry: &mut impl Read, digest: &str, bodies: &Bodies) -> Result<(),
     if store::Digest::of(&bytes).to_string() != digest {
         return Err(SessionError::Bundle(format!("the body `{digest}` is another")));
     }
-    bodies.put(&bytes).map(drop).map_err(|error| SessionError::Bundle(error.to_string()))
+    bodies.put(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
 }
 
+/// What cannot be read is no bundle, unless it is we who have no room for it.
 fn not_a_bundle(error: io::Error) -> SessionError {
-    SessionError::Bundle(error.to_string())
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            failed("take in")(error)
+        }
+        _ => SessionError::Bundle(error.to_string()),
+    }
 }
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> SessionError {

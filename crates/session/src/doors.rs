@@ -50,8 +50,8 @@ pub(crate) struct Doors {
     models: Option<gateway::Attachment>,
     /// To everything else that is allowed, and what that is now.
     egress: Option<(egress::Attachment, LivePolicy)>,
-    /// Whether TLS is opened in the second.
-    is_opened: bool,
+    /// What the second was given for this sandbox.
+    outfit: Outfit,
 }
 
 impl Doors {
@@ -65,19 +65,14 @@ impl Doors {
     ) -> Result<Self, SessionError> {
         let models = attach_models(host, plan, recorder, sandbox, &keys.token)?;
         let egress = attach_egress(host, plan, recorder, sandbox, keys.outfit.clone())?;
-        Ok(Self { models, egress, is_opened: keys.outfit.authority.is_some() })
+        Ok(Self { models, egress, outfit: keys.outfit.clone() })
     }
 
-    /// The variables by which a program inside finds the way to everything but models.
-    pub(crate) fn environment(&self) -> BTreeMap<String, String> {
-        if self.egress.is_none() {
-            return BTreeMap::new();
+    /// Adds the variables by which a program inside finds the way to everything but models.
+    pub(crate) fn tell(&self, environment: &mut BTreeMap<String, String>) {
+        if self.egress.is_some() {
+            self.outfit.tell(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
         }
-        let mut variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
-        if self.is_opened {
-            variables.extend(egress::trust_environment(CERTIFICATES));
-        }
-        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Exchanges what may be reached: at once, also for what is under way.

@@ -181,7 +181,6 @@ impl SessionError {
             Self::NoGrant { .. } => Code::GrantNotFound,
             Self::Asleep(_) => Code::SandboxGone,
             Self::Bundle(_) => Code::BundleInvalid,
-            Self::BundleFile { .. } => Code::Internal,
             Self::UnknownAgent(_) => Code::UnsupportedAgent,
             Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
             Self::NotSupported { .. }
@@ -201,7 +200,11 @@ impl SessionError {
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
             Self::Ledger(error) => error.code(),
-            Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::BundleFile { .. }
+            | Self::Changes(_)
+            | Self::Journal(_)
+            | Self::Unreadable(_)
+            | Self::ShuttingDown => Code::JournalUnavailable,
         }
     }
 

@@ -104,9 +104,11 @@ impl Host {
     }
 
     /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
-    pub(crate) async fn note_native(&self, id: &SessionId, native: &str) {
+    ///
+    /// It goes into the page cache, which takes less than to wake another thread for it.
+    pub(crate) fn note_native(&self, id: &SessionId, native: &str) {
         let change = SessionChange { native_session_id: Some(native.to_owned()), ..SessionChange::default() };
-        self.shelf.note(id, change).await;
+        self.shelf.note_now(id, &change);
     }
 
     fn seats(&self) -> Result<MutexGuard<'_, HashMap<SessionId, Arc<Seat>>>, SessionError> {

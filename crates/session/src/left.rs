@@ -95,7 +95,12 @@ impl Left {
                 self.name(client_message_id.clone(), &queued.turn_id, sequence, true);
                 let (text, attachments) = (queued.message, queued.attachments);
                 let message = Message { text, attachments, client_message_id, ..Message::default() };
-                self.queued.push_back(Queued { turn: queued.turn_id, message });
+                let waiting = Queued { turn: queued.turn_id, message };
+                if queued.steers {
+                    self.queued.push_front(waiting);
+                } else {
+                    self.queued.push_back(waiting);
+                }
             }
             EventBody::TurnStarted(turn) => self.turn_started(turn, sequence),
             EventBody::TurnEnded(_) => self.turn = None,
@@ -187,19 +192,33 @@ mod tests {
 
     #[test]
     fn a_message_waits_until_its_turn_starts() {
-        let queued = |id: &str| {
-            let (turn_id, client_message_id) = (TurnId::new(id).unwrap(), Some(format!("m-{id}")));
-            let message =
-                protocol::MessageQueued { turn_id, message: id.to_owned(), attachments: Vec::new(), client_message_id };
-            EventBody::MessageQueued(message)
-        };
-        let mut left = Left::default();
         let started = EventBody::TurnStarted(turn(TurnPhase::Started, "trn_2"));
-        for (index, body) in [queued("trn_2"), queued("trn_3"), started].into_iter().enumerate() {
-            left.observe(event(index as u64 + 1, body));
-        }
+        let left = observed([queued("trn_2", false), queued("trn_3", false), started]);
         assert_eq!(left.queued.iter().map(|queued| queued.turn.as_str()).collect::<Vec<_>>(), ["trn_3"]);
         assert_eq!(left.named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m-trn_2", "m-trn_3"]);
+    }
+
+    #[test]
+    fn a_message_that_steers_comes_first_also_after_a_restart() {
+        let left = observed([queued("trn_2", false), queued("trn_3", false), queued("trn_4", true)]);
+        assert_eq!(
+            left.queued.iter().map(|queued| queued.turn.as_str()).collect::<Vec<_>>(),
+            ["trn_4", "trn_2", "trn_3"]
+        );
+    }
+
+    fn queued(id: &str, steers: bool) -> EventBody {
+        let (turn_id, client_message_id) = (TurnId::new(id).unwrap(), Some(format!("m-{id}")));
+        let (message, attachments) = (id.to_owned(), Vec::new());
+        EventBody::MessageQueued(protocol::MessageQueued { turn_id, message, attachments, client_message_id, steers })
+    }
+
+    fn observed(bodies: impl IntoIterator<Item = EventBody>) -> Left {
+        let mut left = Left::default();
+        for (body, sequence) in bodies.into_iter().zip(1..) {
+            left.observe(event(sequence, body));
+        }
+        left
     }
 
     fn event(sequence: u64, body: EventBody) -> Event {

@@ -24,6 +24,7 @@ mod line;
 mod live;
 mod message;
 mod pending;
+mod pictures;
 mod plan;
 mod receipts;
 mod recorder;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 pub(crate) const LINE_CAP: usize = 16 * 1024 * 1024;
 
 /// What an idle reader holds on to. A reader that finds more than that waiting makes room for more next time.
-const CHUNK: usize = 512;
+const CHUNK: usize = 128;
 const MOST: usize = 64 * 1024;
 
 /// One line, without its newline.

@@ -24,7 +24,8 @@ pub(crate) struct Live {
     pub(crate) dialogue: Normalized,
     sandbox: Arc<dyn Sandbox>,
     doors: Doors,
-    stdin: mpsc::UnboundedSender<String>,
+    /// Boxed, because a channel keeps room for thirty-two of them however few come.
+    stdin: mpsc::UnboundedSender<Box<str>>,
     stdout: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     stderr: Stderr,
     exit: Pin<Box<dyn Future<Output = Result<Exit, SandboxError>> + Send>>,
@@ -92,7 +93,7 @@ impl Live {
     /// answer for each thing that was asked.
     pub(crate) fn send(&self, line: String) {
         // A process that no longer reads is seen by its exit.
-        let _ = self.stdin.send(line);
+        let _ = self.stdin.send(line.into());
     }
 
     /// What it does next. May be dropped at any moment and loses nothing.
@@ -155,8 +156,9 @@ impl Live {
     }
 }
 
-async fn write(mut stream: Box<dyn AsyncWrite + Send + Unpin>, mut lines: mpsc::UnboundedReceiver<String>) {
-    while let Some(mut line) = lines.recv().await {
+async fn write(mut stream: Box<dyn AsyncWrite + Send + Unpin>, mut lines: mpsc::UnboundedReceiver<Box<str>>) {
+    while let Some(line) = lines.recv().await {
+        let mut line = line.into_string();
         line.push('\n');
         if stream.write_all(line.as_bytes()).await.is_err() || stream.flush().await.is_err() {
             return;

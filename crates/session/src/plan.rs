@@ -187,9 +187,8 @@ impl Plan {
     pub(crate) fn effective(&self, host: &Host, sandbox: &dyn Sandbox) -> PolicyEffective {
         let changed = (!self.changes.is_empty()).then(|| self.policy_at(host.shelf.now_unix_secs()));
         let now = changed.as_ref().unwrap_or(&self.policy);
-        let told = policy::explain(now).into_iter();
-        let sentences = told.map(|sentence| PolicySentence {
-            text: sentence.text,
+        let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
+            text: sentence.text.clone(),
             layer: sentence.layer.to_string(),
             rule: sentence.rule.location(),
         });

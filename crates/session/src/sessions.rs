@@ -119,8 +119,8 @@ impl Sessions {
         }
         let (ready, made) = oneshot::channel();
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
-        made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
-        self.get(&id)
+        let record = made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
+        Ok(self.told(*record))
     }
 
     /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
@@ -302,6 +302,7 @@ impl Sessions {
     /// next message.
     pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
         let host = self.host.clone();
+        host.shelf.keep_spares();
         blocking(move || {
             let reconciled = host.gateway.settle_unknown(host.shelf.directory())?;
             tracing::debug!(?reconciled, "looked up calls that were never settled");

@@ -13,7 +13,7 @@ use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
     Bodies, Clock, DataDir, DatabaseError, FileJournal, Growth, Journal, JournalError, JournalReader, NewSession,
-    Owner, Requests, SessionChange, SessionIndex, SessionRecord,
+    Opened, Owner, Requests, SessionChange, SessionIndex, SessionRecord, Spares,
 };
 
 use crate::SessionError;
@@ -27,6 +27,8 @@ pub(crate) struct Shelf {
     /// Hears which journals of this process have grown.
     pub(crate) growth: Arc<Growth>,
     open: Mutex<Journals>,
+    /// Files for the journals of sessions to come.
+    spares: Arc<Spares>,
     /// Whether the list of sessions is about to be brought to the disk.
     settling: Arc<AtomicBool>,
 }
@@ -65,7 +67,9 @@ impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = Owner::claim(&directory)?;
+        let spares = Arc::new(Spares::beside(directory.trajectory()));
         Ok(Self {
+            spares,
             directory,
             clock,
             index,
@@ -94,10 +98,21 @@ impl Shelf {
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
     ///
     /// It goes into the page cache, which takes less than to wake another thread for it, and soon to the disk.
-    pub(crate) fn enter(&self, new: &NewSession) -> Result<Arc<FileJournal>, SessionError> {
+    pub(crate) fn enter(&self, new: &NewSession) -> Result<(Arc<FileJournal>, SessionRecord), SessionError> {
         let record = self.index.create(new)?;
         self.settle_soon();
-        Ok(self.journal(&record.info.session_id)?.0)
+        let id = &record.info.session_id;
+        let begun = self.open_by(id, |path| FileJournal::begin(path, id.clone(), self.clock.clone(), &self.spares));
+        self.keep_spares();
+        Ok((begun?.0, record))
+    }
+
+    /// Makes files for sessions to come, beside everything else, when few are left.
+    pub(crate) fn keep_spares(&self) {
+        if self.spares.are_few() {
+            let spares = self.spares.clone();
+            tokio::task::spawn_blocking(move || spares.fill());
+        }
     }
 
     /// Brings the list of sessions to the disk, once for all that were entered meanwhile.
@@ -120,11 +135,19 @@ impl Shelf {
 
     /// The journal of `id`, and how many torn bytes were cut if this opened it.
     pub(crate) fn journal(&self, id: &SessionId) -> Result<(Arc<FileJournal>, u64), SessionError> {
+        self.open_by(id, |path| FileJournal::open(path, id.clone(), self.clock.clone()))
+    }
+
+    fn open_by(
+        &self,
+        id: &SessionId,
+        open_it: impl FnOnce(PathBuf) -> Result<Opened, JournalError>,
+    ) -> Result<(Arc<FileJournal>, u64), SessionError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(journal) = open.get(id) {
             return Ok((journal, 0));
         }
-        let opened = FileJournal::open(self.directory.journal(id), id.clone(), self.clock.clone())?;
+        let opened = open_it(self.directory.journal(id))?;
         let journal = Arc::new(opened.journal.growing(self.growth.clone()));
         open.insert(id.clone(), &journal);
         Ok((journal, opened.torn_bytes))
@@ -193,17 +216,6 @@ impl Shelf {
     }
 
     /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
-    pub(crate) async fn note(self: &Arc<Self>, id: &SessionId, change: SessionChange) {
-        let (this, id) = (self.clone(), id.clone());
-        let noted = move || {
-            this.note_now(&id, &change);
-            Ok(())
-        };
-        // A runtime that goes away took the thread with it.
-        let _ = blocking(noted).await;
-    }
-
-    /// The same, on a thread that may wait.
     pub(crate) fn note_now(&self, id: &SessionId, change: &SessionChange) {
         if let Err(error) = self.index.note(id, change) {
             tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");

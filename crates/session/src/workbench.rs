@@ -103,7 +103,7 @@ impl Workbench {
             seat.depart(Departure::NotMade);
             host.leave(&seat);
         })?;
-        inside.env.extend(doors.environment());
+        doors.tell(&mut inside.env);
         let stopping = Stopping::watch(&host.tasks, &seat, commands);
         let host = host.clone();
         Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Mutex::default() })
@@ -141,7 +141,7 @@ impl Workbench {
         sandbox: &dyn Sandbox,
         keys: &Keys,
     ) -> Result<(Doors, Recorder), SessionError> {
-        let journal = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()))?;
+        let (journal, _) = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()))?;
         // The seat is new, so nothing was set before.
         let _ = seat.journal.set(journal.clone());
         let recorder = Recorder::new(journal);

@@ -28,7 +28,7 @@ pub use database::DatabaseError;
 pub use digest::{Digest, DigestError};
 pub use feed::{Feed, Growth, Run, Spot, SpotError};
 pub use journal::{
-    FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Tail, Verified, verify,
+    FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Tail, Verified, verify,
 };
 pub use keys::{KeyRecord, Keys, NewKey};
 pub use ledger::{

@@ -227,3 +227,43 @@ fn a_database_of_a_later_version_is_not_touched() {
     let error = SessionIndex::open(&place.directory, place.clock.clone()).map(|_| ()).unwrap_err();
     assert!(matches!(error, SessionIndexError::Database(DatabaseError::TooNew { found: 99, .. })), "{error:?}");
 }
+
+#[test]
+fn a_full_disk_is_told_and_what_was_not_kept_is_not_there() {
+    const NAME: &str = "a_full_disk_is_told_and_what_was_not_kept_is_not_there";
+    if let Some(place) = support::child_place() {
+        return fill_the_disk(&place);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let output = support::again_with_small_files(NAME, place.path(), 800).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn fill_the_disk(place: &Path) {
+    /// Many more than there is room for.
+    const TRIES: usize = 1_000;
+    let directory = DataDir::open(place).unwrap();
+    let owner = Owner::claim(&directory).unwrap();
+    let index = SessionIndex::open(&directory, HandClock::at(1_000)).unwrap();
+    let new = |number: usize| {
+        let id = SessionId::new(format!("s{number}")).unwrap();
+        NewSession { title: Some("x".repeat(2_000)), ..NewSession::new(id, "mock", owner.id().clone()) }
+    };
+    let kept = (0..TRIES).take_while(|number| index.create(&new(*number)).is_ok()).count();
+    assert!(kept > 3 && kept < TRIES, "{kept} sessions were made");
+    // What is smaller fits a little longer.
+    let first = SessionId::new("s0").unwrap();
+    let change = |number: usize| SessionChange { title: Some(format!("title {number}")), ..SessionChange::default() };
+    let titles = (0..TRIES).take_while(|number| index.update(&first, &change(*number)).is_ok()).count();
+    assert!(titles < TRIES, "a title that is not kept is not said to be");
+    let before = index.get(&first).unwrap();
+    assert!(index.adopt(&before, owner.id()).is_err(), "nobody becomes the owner without a record of it");
+
+    support::lift_the_limit();
+    assert_eq!(index.list(None, TRIES).unwrap().sessions.len(), kept, "what was told is there, and nothing else");
+    let found = index.get(&first).unwrap();
+    let last = titles.checked_sub(1).map_or("x".repeat(2_000), |last| format!("title {last}"));
+    assert_eq!((found.info.title, found.epoch), (Some(last), before.epoch));
+    assert_eq!(index.update(&first, &change(TRIES)).unwrap().info.title, Some(format!("title {TRIES}")));
+    index.create(&new(kept)).unwrap();
+}

@@ -12,7 +12,7 @@ use agents::{Capabilities, LaunchContext};
 use protocol::{ContentPart, Event, EventBody, EventSource, ItemKind, ItemRole};
 
 use crate::cast::Player;
-use crate::script::COMMAND_OUTPUT;
+use crate::script::{COMMAND_OUTPUT, SERVED_OUTPUT};
 
 static SHOWN: Mutex<BTreeMap<&'static str, Capabilities>> = Mutex::new(BTreeMap::new());
 
@@ -24,6 +24,28 @@ pub(crate) fn note(agent: &'static str, events: &[Event]) {
         see(can, event);
     }
     can.plan_mode = has_plan_mode(agent);
+}
+
+/// Notes that a picture reached the agent's model.
+pub(crate) fn note_picture(agent: &'static str) {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(agent).or_default().images = true;
+}
+
+/// What the measured version of an agent says is understood, field by field. The mock says odd things on purpose.
+#[track_caller]
+pub(crate) fn check_understood(agent: &str, events: &[Event]) {
+    if agent == "mock" {
+        return;
+    }
+    let odd: Vec<_> = events
+        .iter()
+        .filter(|event| match &event.draft.body {
+            EventBody::ItemCompleted(done) => done.item.kind == ItemKind::Unknown,
+            EventBody::AgentUnparsed(_) => true,
+            _ => false,
+        })
+        .collect();
+    assert!(odd.is_empty(), "{agent} said what nobody here knows: {odd:#?}");
 }
 
 /// Whether the table is written instead of compared; also where a scenario failed, for a person to look at.
@@ -81,11 +103,14 @@ fn see_part(can: &mut Capabilities, part: &ContentPart, role: Option<ItemRole>) 
             // The model was told of the file that went with the words.
             can.file_attachments |= text.contains("notes.txt");
         }
-        ContentPart::ToolCall { name, .. } => can.mcp_tools |= name.starts_with("mcp"),
-        ContentPart::ToolResult { output, .. } => can.command_execution |= output.contains(COMMAND_OUTPUT),
+        // So the mock calls them, which takes no servers: it shows how a call looks.
+        ContentPart::ToolCall { name, .. } => can.mcp_tools |= name.starts_with("mcp__"),
+        ContentPart::ToolResult { output, .. } => {
+            can.command_execution |= output.contains(COMMAND_OUTPUT);
+            can.mcp_tools |= output.contains(SERVED_OUTPUT);
+        }
         ContentPart::FileRef { diff: Some(_), .. } => can.file_changes = true,
         ContentPart::Reasoning { .. } => can.reasoning = true,
-        ContentPart::Image { .. } => can.images = true,
         ContentPart::Status { .. } => can.status = true,
         _ => {}
     }

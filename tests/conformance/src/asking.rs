@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::{EventBody, TurnOutcome};
+use serde_json::Value;
 
 use crate::script::say;
 use crate::stage::{Answer, World};
@@ -31,7 +32,7 @@ pub(crate) async fn a_permission_is_withdrawn_with_its_turn(world: World) {
 }
 
 pub(crate) async fn a_question_is_answered(world: World) {
-    let Some(mode) = world.player.asking_mode() else { return };
+    let Some(mode) = world.player.asking_mode() else { return offers_no_question(world).await };
     let stage = world.open_with(mode, session::Timing::default()).await;
     let turn = stage.turn(say::QUESTION, Answer::Yes).await;
     assert!(turn.has(|event| matches!(event, EventBody::QuestionRequested(_))), "{turn:?}");
@@ -39,6 +40,32 @@ pub(crate) async fn a_question_is_answered(world: World) {
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.words().contains("Blue"), "{turn:?}");
     stage.close().await;
+}
+
+/// Names of tools with which agents let their models ask a person.
+const QUESTIONS: &[&str] = &["ask_user", "ask_user_question", "askuserquestion", "question", "request_user_input"];
+
+/// An agent of which we say that it asks no questions offers its model no tool for them. Once it does, it is to be routed.
+async fn offers_no_question(world: World) {
+    let stage = world.open().await;
+    let turn = stage.turn("hello", Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    let requests = stage.requests();
+    let names: Vec<String> = requests.iter().flat_map(tool_names).collect();
+    assert!(!names.is_empty(), "its model was offered no tools at all: {turn:?}");
+    let asking: Vec<_> = names.iter().filter(|name| QUESTIONS.contains(&name.to_lowercase().as_str())).collect();
+    assert!(asking.is_empty(), "its model is offered {asking:?}");
+    stage.close().await;
+}
+
+/// The names of the tools in a request, whichever vendor's API it is for.
+fn tool_names(request: &Value) -> Vec<String> {
+    let tools = request["tools"].as_array().into_iter().flatten();
+    let each = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
+        Some(declared) => declared.clone(),
+        None => vec![tool.clone()],
+    });
+    each.filter_map(|tool| Some(tool["name"].as_str().or(tool["function"]["name"].as_str())?.to_owned())).collect()
 }
 
 pub(crate) async fn a_turn_can_be_interrupted(world: World) {

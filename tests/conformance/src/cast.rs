@@ -86,6 +86,23 @@ impl Player {
         }
     }
 
+    /// How its model calls the tool of `equipment/server.sh`.
+    pub(crate) fn served(&self) -> Value {
+        let name = match self.agent {
+            "codex" => "mcp__vivshop/vivpolish",
+            "gemini" => "mcp_vivshop_vivpolish",
+            "opencode" => "vivshop_vivpolish",
+            "copilot" => "vivshop-vivpolish",
+            _ => "mcp__vivshop__vivpolish",
+        };
+        tool(name, json!({}))
+    }
+
+    /// Whether it takes pictures.
+    pub(crate) fn takes_pictures(&self) -> bool {
+        self.agent != "qwen"
+    }
+
     /// How its model asks the person.
     pub(crate) fn question(&self) -> Value {
         let option = |label: &str| json!({"label": label, "description": format!("the {label} one")});

@@ -1,15 +1,20 @@
-//! What a session is given beside its prompt: skills, and servers of MCP.
+//! What a session is given beside its prompt: skills, servers of MCP, and pictures.
 
 use std::path::Path;
 
-use protocol::{CreateSession, TurnOutcome};
-use serde_json::json;
-use session::Timing;
+use protocol::{Attachment, ContentPart, CreateSession, EventBody, Item, TurnOutcome};
+use serde_json::{Value, json};
+use session::{Message, Timing};
 
+use crate::ability;
+use crate::script::{SERVED_OUTPUT, say};
 use crate::stage::{Answer, Stage, World};
 
 const SKILL: &str = include_str!("../equipment/SKILL.md");
 const SERVER: &str = include_str!("../equipment/server.sh");
+const PICTURE: &[u8] = include_bytes!("../equipment/picture.png");
+/// How every PNG begins, in Base64.
+const PNG: &str = "iVBORw0KGgo";
 
 /// Opens a session with `complete`, says hello twice and tells whether the model heard of `mark`. The mock looks at nothing
 /// it was not told to, so its model never does.
@@ -47,10 +52,74 @@ pub(crate) async fn tools_of_a_server_reach_its_model(world: World) {
     // Codex tells its model of a server that has tools and lets it search for them, where the model can do that.
     let (mark, model) = if agent.id() == "codex" { ("- vivshop", Some("gpt-5.5")) } else { ("vivpolish", None) };
     let heard = hears(world, mark, |folder, request| {
-        std::fs::write(folder.join("workspace/server.sh"), SERVER).unwrap();
-        let server = json!({"type": "local", "command": ["sh", "/workspace/server.sh"]});
-        request.mcp = Some([("vivshop".to_owned(), server)].into());
+        serve(folder, request);
         request.model = model.map(str::to_owned);
     });
     assert!(heard.await, "the model never heard of the tool");
+}
+
+/// Puts a server of one tool into the workspace, and into the session.
+fn serve(folder: &Path, request: &mut CreateSession) {
+    std::fs::write(folder.join("workspace/server.sh"), SERVER).unwrap();
+    let server = json!({"type": "local", "command": ["sh", "/workspace/server.sh"]});
+    request.mcp = Some([("vivshop".to_owned(), server)].into());
+}
+
+/// The server runs in the sandbox, and what its tool gives back is told like the result of any other.
+pub(crate) async fn a_tool_of_a_server_is_called(world: World) {
+    if !agents::by_name(world.player.agent).unwrap().takes_mcp() {
+        return;
+    }
+    let mode = world.player.mode();
+    let stage = world.open_as(mode, Timing::default(), serve).await;
+    // Some agents start their servers beside the first turn; at the second they are there.
+    stage.turn("hello", Answer::Yes).await;
+    let turn = stage.turn(say::SERVED, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains("It gave: ") && turn.words().contains(SERVED_OUTPUT), "{turn:?}");
+    let is_call = |item: &Item| match &item.content[..] {
+        [ContentPart::ToolCall { name, .. }] => name.contains("vivpolish"),
+        _ => false,
+    };
+    let is_result = |item: &Item| match item.content.first() {
+        Some(ContentPart::ToolResult { output, .. }) => output.contains(SERVED_OUTPUT),
+        _ => false,
+    };
+    let completed = |wanted: &dyn Fn(&Item) -> bool| {
+        turn.has(|event| matches!(event, EventBody::ItemCompleted(done) if wanted(&done.item)))
+    };
+    assert!(completed(&is_call) && completed(&is_result), "{turn:?}");
+    stage.close().await;
+}
+
+/// A picture that goes with the words is in the request as its vendor's API shows pictures, not as a name or as text.
+pub(crate) async fn a_picture_reaches_its_model(world: World) {
+    if !world.player.takes_pictures() {
+        return;
+    }
+    let mode = world.player.mode();
+    let complete = |folder: &Path, _: &mut CreateSession| {
+        std::fs::write(folder.join("workspace/picture.png"), PICTURE).unwrap();
+    };
+    let stage = world.open_as(mode, Timing::default(), complete).await;
+    let mime = Some("image/png".to_owned());
+    let attachments = vec![Attachment { path: "picture.png".to_owned(), mime, filename: None }];
+    let turn = stage.turn_of(Message { attachments, ..Message::text(say::LOOK) }, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(stage.requests().iter().any(shows_picture), "{turn:?}");
+    ability::note_picture(stage.player.agent);
+    stage.close().await;
+}
+
+/// Whether a block with a picture stands anywhere in a request.
+fn shows_picture(request: &Value) -> bool {
+    match request {
+        Value::Object(block) => {
+            let named = matches!(request["type"].as_str(), Some("image" | "image_url" | "input_image"));
+            let is_block = named || block.contains_key("inlineData");
+            (is_block && request.to_string().contains(PNG)) || block.values().any(shows_picture)
+        }
+        Value::Array(entries) => entries.iter().any(shows_picture),
+        _ => false,
+    }
 }

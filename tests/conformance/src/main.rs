@@ -87,6 +87,8 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         failing::a_model_that_hangs_ends_with_silence,
         equipping::skills_reach_its_model,
         equipping::tools_of_a_server_reach_its_model,
+        equipping::a_tool_of_a_server_is_called,
+        equipping::a_picture_reaches_its_model,
         ending::a_crash_is_told,
         ending::every_process_is_dead_when_it_is_terminated,
     ]

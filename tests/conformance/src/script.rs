@@ -14,6 +14,8 @@ pub(crate) mod say {
     pub(crate) const QUESTION: &str = "Ask me something, please.";
     pub(crate) const SLOWLY: &str = "Talk slowly, please.";
     pub(crate) const MUCH: &str = "Talk a lot, please.";
+    pub(crate) const SERVED: &str = "Polish it, please.";
+    pub(crate) const LOOK: &str = "Look at this, please.";
     pub(crate) const THINK: &str = "Think aloud, please.";
     pub(crate) const KILL: &str = "End yourself, please.";
     pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
@@ -28,6 +30,8 @@ pub(crate) mod say {
 pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
 /// What [`say::FILE`] makes.
 pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
+/// What the tool of `equipment/server.sh` gives back.
+pub(crate) const SERVED_OUTPUT: &str = "polished";
 /// What the command leaves behind.
 pub(crate) const TRACE: &str = "ran.txt";
 /// How many characters [`say::MUCH`] gives.
@@ -50,6 +54,8 @@ pub(crate) fn text(player: &Player) -> String {
         done(say::FILE, "It is made."),
         work(say::QUESTION, &player.question()),
         done(say::QUESTION, "You chose: ${tool_result}"),
+        work(say::SERVED, &player.served()),
+        done(say::SERVED, "It gave: ${tool_result}"),
         // Spelled so that an agent which looks for the word does not find it.
         work(say::KILL, &player.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),

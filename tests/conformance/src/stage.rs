@@ -8,9 +8,10 @@ use agents::MockAgent;
 use gateway::{Gateway, GatewayConfig, Limits, Prices};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{
-    ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, PermissionReply, SessionId, TurnOutcome,
+    BodyRef, ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, PermissionReply, SessionId, TurnOutcome,
 };
 use sandbox::JailBackend;
+use serde_json::Value;
 use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
 use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
@@ -195,18 +196,18 @@ impl Stage {
 
     /// Everything that models were sent and answered.
     pub(crate) fn bodies(&self) -> Vec<u8> {
-        let bodies = Bodies::new(&self.data());
-        let events = self.events();
-        let kept = events.iter().filter_map(|event| match &event.draft.body {
-            EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
-                Some(&call.body)
-            }
-            EventBody::AnthropicResponse(call) | EventBody::OpenaiResponse(call) | EventBody::GeminiResponse(call) => {
-                Some(&call.body)
-            }
-            _ => None,
-        });
-        kept.flat_map(|body| bodies.get(body).unwrap()).collect()
+        self.kept(|event| request(event).or(response(event))).concat()
+    }
+
+    /// Everything that models were sent.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.kept(request).iter().map(|body| serde_json::from_slice(body).unwrap()).collect()
+    }
+
+    /// The bodies beside the record that `wanted` finds in it.
+    fn kept(&self, wanted: impl Fn(&EventBody) -> Option<&BodyRef>) -> Vec<Vec<u8>> {
+        let (bodies, events) = (Bodies::new(&self.data()), self.events());
+        events.iter().filter_map(|event| wanted(&event.draft.body)).map(|body| bodies.get(body).unwrap()).collect()
     }
 
     /// Where everything is kept.
@@ -220,7 +221,9 @@ impl Stage {
     }
 
     pub(crate) async fn close(self) {
-        ability::note(self.player.agent, &self.events());
+        let events = self.events();
+        ability::note(self.player.agent, &events);
+        ability::check_understood(self.player.agent, &events);
         self.sessions.terminate(&self.id).await.unwrap();
         self.sessions.close_all().await;
     }
@@ -237,6 +240,24 @@ impl Stage {
             }
             _ => {}
         }
+    }
+}
+
+fn request(event: &EventBody) -> Option<&BodyRef> {
+    match event {
+        EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
+            Some(&call.body)
+        }
+        _ => None,
+    }
+}
+
+fn response(event: &EventBody) -> Option<&BodyRef> {
+    match event {
+        EventBody::AnthropicResponse(call) | EventBody::OpenaiResponse(call) | EventBody::GeminiResponse(call) => {
+            Some(&call.body)
+        }
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tools: a command that is allowed or not, and a file.
 
-use protocol::{EventBody, ItemKind, TurnOutcome};
+use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 
 use crate::script::{COMMAND_OUTPUT, FILE, TRACE, say};
 use crate::stage::{Answer, Turn, World};
@@ -39,12 +39,28 @@ pub(crate) async fn a_file_is_written(world: World) {
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(added(&turn).contains(&FILE.0.to_owned()), "{turn:?}");
     assert!(turn.words().contains("It is made."), "{turn:?}");
+    assert!(told_changes(&turn).any(|(path, diff)| path.ends_with(FILE.0) && diff.contains(ADDED)), "{turn:?}");
     assert!(!stage.on_host(FILE.0).exists(), "changes stay in the layer");
     stage.close().await;
 }
 
 fn has_item(turn: &Turn, kind: ItemKind) -> bool {
     turn.has(|event| matches!(event, EventBody::ItemCompleted(completed) if completed.item.kind == kind))
+}
+
+/// What the diff of [`FILE`] says.
+const ADDED: &str = "\n+made by an agent\n";
+
+/// The files that the agent itself told it changed, each with its diff.
+fn told_changes(turn: &Turn) -> impl Iterator<Item = (&str, &str)> {
+    let items = turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::ItemCompleted(completed) => Some(&completed.item),
+        _ => None,
+    });
+    items.flat_map(|item| &item.content).filter_map(|part| match part {
+        ContentPart::FileRef { path, diff: Some(diff), .. } => Some((path.as_str(), diff.as_str())),
+        _ => None,
+    })
 }
 
 /// The files that are new in the workspace.

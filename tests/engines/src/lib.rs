@@ -5,6 +5,7 @@
 
 mod image;
 mod running;
+mod traces;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,12 @@ use jail::Spawner;
 use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind};
 
 pub use self::running::{Running, running};
+pub use self::traces::Traces;
 
 /// What the image of the tests is called.
 pub const IMAGE: &str = "localhost/viv-test:base";
+/// How a Podman of an ordinary user is called.
+pub const ROOTLESS: &str = "podman-rootless";
 /// By which name the engines know gVisor.
 pub const GVISOR: &str = "runsc";
 /// What it is started with, as docs/containers.md tells people to; and with a platform that works on any machine.
@@ -37,25 +41,33 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Every engine there is. Those that keep limits are root's; an ordinary user has none to test.
+    /// Every engine that whoever runs the tests can have: both as root, Podman as an ordinary user.
     pub fn start_all() -> Vec<Self> {
         if !rustix::process::geteuid().is_root() {
-            return Vec::new();
+            return vec![Self::start(EngineKind::Podman)];
         }
         [EngineKind::Docker, EngineKind::Podman].map(Self::start).into()
     }
 
-    /// One of the ordinary user who runs the tests; root has none.
-    pub fn start_rootless() -> Option<Self> {
-        (!rustix::process::geteuid().is_root()).then(|| Self::start(EngineKind::Podman))
+    /// Starts an engine and gives it the image.
+    pub fn start(kind: EngineKind) -> Self {
+        let engine = Self::launch(kind);
+        engine.import();
+        engine
     }
 
-    /// Starts an engine and gives it the image. Only root can start one that keeps limits.
-    pub fn start(kind: EngineKind) -> Self {
+    /// A Docker of the ordinary user who runs the tests, with no image.
+    pub fn rootless_docker() -> Self {
+        assert!(!rustix::process::geteuid().is_root(), "root has none");
+        Self::launch(EngineKind::Docker)
+    }
+
+    fn launch(kind: EngineKind) -> Self {
         let directory = tempfile::Builder::new().prefix("viv-").tempdir().expect("a directory for the engine");
         let log = std::fs::File::create(directory.path().join("log")).expect("log");
         let mut command = match kind {
-            EngineKind::Docker => dockerd(directory.path()),
+            EngineKind::Docker if rustix::process::geteuid().is_root() => dockerd(directory.path()),
+            EngineKind::Docker => rootless_dockerd(directory.path()),
             EngineKind::Podman => podman(directory.path()),
         };
         // Where one runs, it leaves a note when memory ran out.
@@ -67,7 +79,6 @@ impl Engine {
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}: cargo xtask test installs it", kind.as_str()));
         let mut engine = Self { kind, child, directory };
         engine.wait_until_it_listens();
-        engine.import();
         engine
     }
 
@@ -83,7 +94,12 @@ impl Engine {
 
     /// Which it is.
     pub fn name(&self) -> &'static str {
-        self.kind.as_str()
+        if self.is_rootless() { ROOTLESS } else { self.kind.as_str() }
+    }
+
+    /// Whether it is an ordinary user's.
+    pub fn is_rootless(&self) -> bool {
+        !rustix::process::geteuid().is_root()
     }
 
     /// A backend that uses it, with the runtime it uses by itself or another.
@@ -127,6 +143,12 @@ impl Drop for Engine {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.child.wait();
+        if self.is_rootless() {
+            // Files of images are those of users that exist in its namespace alone.
+            let mut remove = keeping(Command::new("podman"), self.directory.path());
+            remove.env("XDG_RUNTIME_DIR", self.directory.path()).current_dir(self.directory.path());
+            let _ = remove.args(["unshare", "rm", "-rf"]).arg(self.directory.path().join("data")).output();
+        }
         for pid in told_of(self.directory.path()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
@@ -188,19 +210,45 @@ fn dockerd(directory: &Path) -> Command {
         format!(r#"{{"runtimes": {{"{GVISOR}": {{"path": "{}", "runtimeArgs": {GVISOR_FLAGS:?}}}}}}}"#, gvisor());
     std::fs::write(directory.join("daemon.json"), runtimes).expect("configuration");
     let mut command = bound_to_us("dockerd");
-    command.args(["--config-file", &at("daemon.json")]);
-    command.args(["--data-root", &at("data"), "--exec-root", &at("exec"), "--pidfile", &at("pid")]);
-    command.args(["--host", &format!("unix://{}", at("s"))]);
-    command.args(["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"]);
+    command.args(["--config-file", &at("daemon.json")]).args(dockerd_arguments(directory));
+    command
+}
+
+fn dockerd_arguments(directory: &Path) -> Vec<String> {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let host = format!("--host=unix://{}", at("s"));
+    let places = [("data-root", "data"), ("exec-root", "exec"), ("pidfile", "pid")];
+    let places = places.map(|(option, name)| format!("--{option}={}", at(name)));
+    let network = ["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"].map(str::to_owned);
+    places.into_iter().chain([host]).chain(network).collect()
+}
+
+/// As Docker's own script does it, without a network.
+fn rootless_dockerd(directory: &Path) -> Command {
+    let state = format!("--state-dir={}", directory.join("state").display());
+    let mut command = bound_to_us("rootlesskit");
+    command.args([&state, "--net=host", "--copy-up=/etc", "--copy-up=/run", "sh", "-c"]);
+    // What is copied are links to the host's, which are root's.
+    command.args(["rm -f /run/docker /run/containerd /run/xtables.lock; exec dockerd --rootless \"$@\"", "dockerd"]);
+    command.args(dockerd_arguments(directory));
     command
 }
 
 fn podman(directory: &Path) -> Command {
+    let mut command = keeping(bound_to_us("podman"), directory);
+    command.args(["system", "service", "--time", "0", &format!("unix://{}", directory.join("s").display())]);
+    command
+}
+
+/// Podman with all that it keeps in `directory`.
+fn keeping(mut command: Command, directory: &Path) -> Command {
     let at = |name: &str| directory.join(name).display().to_string();
-    let mut command = bound_to_us("podman");
     // runc: the other usual runtime refuses a machine with both versions of cgroups.
     command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]);
     command.args(["--root", &at("data"), "--runroot", &at("exec"), "--tmpdir", &at("tmp")]);
-    command.args(["system", "service", "--time", "0", &format!("unix://{}", at("s"))]);
+    if !rustix::process::geteuid().is_root() {
+        // By itself it would copy the whole image for every container.
+        command.args(["--storage-driver", "overlay"]);
+    }
     command
 }

@@ -1,6 +1,7 @@
-//! What each backend was found to hold, and the table of it in `docs/SANDBOX.md`.
+//! What each backend was found to hold, and the tables of it in `docs/SANDBOX.md`: one of root's backends, one of an
+//! ordinary user's.
 //!
-//! The table is made of a run of the whole suite, and the run fails when the document says anything else.
+//! A table is made of a run of the whole suite, and the run fails when the document says anything else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,9 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::attack::{Attack, Group};
 
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SANDBOX.md");
-const BEGIN: &str = "<!-- backends: begin -->\n";
-const END: &str = "<!-- backends: end -->";
+const DOCUMENT: &str = include_str!("../../../docs/SANDBOX.md");
+/// Where it lies; perhaps out of the reach of an ordinary user.
+const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SANDBOX.md");
+const OF_ROOT: [&str; 2] = ["<!-- backends: begin -->\n", "<!-- backends: end -->"];
+const OF_A_USER: [&str; 2] = ["<!-- backends of a user: begin -->\n", "<!-- backends of a user: end -->"];
 /// Makes the run write the table instead of holding it against the document.
 const WRITE: &str = "VIV_SECURITY_WRITE";
 
@@ -42,12 +45,12 @@ impl Findings {
             return Ok(());
         }
         let table = render(backends, &attacks, &found);
-        let document = std::fs::read_to_string(DOCUMENT).map_err(|error| format!("{DOCUMENT}: {error}"))?;
-        let parts = document.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?)));
-        let Some((head, (written, tail))) = parts else { return Err(format!("{DOCUMENT} has no place for the table")) };
+        let [begin, end] = if rustix::process::geteuid().is_root() { OF_ROOT } else { OF_A_USER };
+        let parts = DOCUMENT.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(end)?)));
+        let Some((head, (written, tail))) = parts else { return Err(format!("{PLACE} has no place for the table")) };
         if std::env::var_os(WRITE).is_some() {
-            let new = format!("{head}{BEGIN}{table}{END}{tail}");
-            return std::fs::write(Path::new(DOCUMENT), new).map_err(|error| format!("{DOCUMENT}: {error}"));
+            let new = format!("{head}{begin}{table}{end}{tail}");
+            return std::fs::write(Path::new(PLACE), new).map_err(|error| format!("{PLACE}: {error}"));
         }
         if written == table {
             return Ok(());

@@ -22,9 +22,10 @@ pub(crate) struct Maker {
 const GVISOR: &str = "gvisor";
 
 /// Each kind of container: how it is called, whose it is, and the runtime where that is not the engine's own.
-const CONTAINERS: [(&str, EngineKind, Option<&str>); 3] = [
+const CONTAINERS: [(&str, EngineKind, Option<&str>); 4] = [
     ("docker", EngineKind::Docker, None),
     ("podman", EngineKind::Podman, None),
+    (engines::ROOTLESS, EngineKind::Podman, None),
     (GVISOR, EngineKind::Docker, Some(engines::GVISOR)),
 ];
 
@@ -47,7 +48,8 @@ impl Maker {
     /// The jail and every kind of container.
     pub(crate) fn all(spawner: &Arc<Spawner>, engines: &[Engine], scratch: &Path) -> Vec<Self> {
         let sockets = CONTAINERS.iter().filter_map(|(name, kind, _)| {
-            let engine = engines.iter().find(|engine| engine.kind() == *kind)?;
+            let mut of_kind = engines.iter().filter(|engine| engine.kind() == *kind);
+            let engine = of_kind.find(|engine| engine.is_rootless() == (*name == engines::ROOTLESS))?;
             Some((*name, engine.socket()))
         });
         let containers = sockets.map(|(name, socket)| Self::container(name, socket, spawner, scratch));

@@ -15,6 +15,9 @@ use Otherwise::{Meaningless, NotHeld};
 
 const MOUNTED: Otherwise =
     NotHeld("the engine mounts control groups below `/sys`: covered, but named in the mount table");
+const NAMED: Otherwise = NotHeld(
+    "with cgroups of version 1 it makes no namespace for them; `policy.effective` says so (`cgroup names`: absent)",
+);
 const OWN_FILES: Otherwise =
     Meaningless("`/sys`, `/proc` and the mount table are gVisor's own, with nothing of the host in them");
 const OWN_VALUE: Otherwise = Meaningless("gVisor keeps the value to itself: the host's kernel never hears of it");
@@ -23,16 +26,12 @@ const OWN_INIT: Otherwise = NotHeld(
 );
 
 /// By backend and attack.
-const ALL: [(&str, &str, Otherwise); 17] = [
+const ALL: [(&str, &str, Otherwise); 18] = [
     ("docker", "secrets_mounts_host", MOUNTED),
     ("podman", "secrets_mounts_host", MOUNTED),
-    (
-        "podman",
-        "proc_cgroup_names",
-        NotHeld(
-            "with cgroups of version 1 it makes no namespace for them; `policy.effective` says so (`cgroup names`: absent)",
-        ),
-    ),
+    ("podman", "proc_cgroup_names", NAMED),
+    (engines::ROOTLESS, "secrets_mounts_host", MOUNTED),
+    (engines::ROOTLESS, "proc_cgroup_names", NAMED),
     ("gvisor", "fs_sys", OWN_FILES),
     ("gvisor", "secrets_mounts_host", OWN_FILES),
     ("gvisor", "secrets_kernel_tables", OWN_FILES),
@@ -47,11 +46,6 @@ const ALL: [(&str, &str, Otherwise); 17] = [
         ),
     ),
     ("gvisor", "net_low_port", NotHeld("its network has no such rule; the port is on the sandbox's own loopback")),
-    (
-        "gvisor",
-        "proc_thread_bomb",
-        NotHeld("its threads are not the host's: `proc.pids` is weaker there, and refused unless `degrade` accepts it"),
-    ),
     ("gvisor", "proc_kill_init", OWN_INIT),
     ("gvisor", "proc_stop_init", OWN_INIT),
     (

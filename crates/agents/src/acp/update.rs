@@ -18,9 +18,6 @@ const UNREAD: [&str; 6] = [
     "user_message_chunk",
 ];
 
-/// So many places of which an agent tells more than the protocol are kept; an agent cannot fill the memory with names.
-const LOST_KEPT: usize = 64;
-
 impl AcpDialogue {
     pub(super) fn update(&mut self, value: Value) {
         let update = &value["params"]["update"];
@@ -55,12 +52,8 @@ impl AcpDialogue {
 
     /// Keeps `said` whole where `understood` is less than it, once for each such place.
     pub(super) fn keep_lost(&mut self, name: &str, said: &Value, understood: &impl Serialize) {
-        if let Some(path) = wire::lost(said, understood)
-            && self.lost.len() < LOST_KEPT
-            && self.lost.insert(format!("{name}{path}"))
-        {
-            self.transcript.unknown(said.clone());
-        }
+        let place = wire::lost(said, understood).map(|path| format!("{name}{path}"));
+        self.transcript.keep_once(place, said);
     }
 
     fn chunk(&mut self, speech: Speech, chunk: &ContentChunk, update: &Value) {

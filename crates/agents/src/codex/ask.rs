@@ -25,6 +25,10 @@ impl CodexDialogue {
             "item/commandExecution/requestApproval" => self.ask_permission("exec_command", id, params),
             "item/fileChange/requestApproval" => self.ask_permission("apply_patch", id, params),
             "item/tool/requestUserInput" => self.ask_question(id, params),
+            // It asks for a tool of an MCP server as if the server wanted something.
+            "mcpServer/elicitation/request" if params["_meta"]["codex_approval_kind"] == "mcp_tool_call" => {
+                self.ask_tool_of_server(id, params);
+            }
             _ => {
                 // Left unanswered it would wait for ever.
                 let error = json!({ "code": -32601, "message": "not supported" });
@@ -49,6 +53,15 @@ impl CodexDialogue {
         self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
     }
 
+    fn ask_tool_of_server(&mut self, id: &Value, params: &Value) {
+        let (server, meta) = (params["serverName"].as_str().unwrap_or_default(), &params["_meta"]);
+        let action = format!("mcp__{server}");
+        let input = meta.get("tool_params").cloned().unwrap_or_default();
+        let metadata = json!({ "tool": action, "input": input, "reason": params["message"] });
+        let permission = self.transcript.permission(&action, metadata);
+        self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
+    }
+
     /// The tool is not told of as an item, so it is made one: a question is always inside a call.
     fn ask_question(&mut self, id: &Value, params: &Value) {
         let list = params["questions"].as_array().cloned().unwrap_or_default();
@@ -62,12 +75,17 @@ impl CodexDialogue {
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;
         };
-        let decision = match reply {
-            PermissionReply::Once => json!("accept"),
-            PermissionReply::Always => asked.lasting_decision(),
-            PermissionReply::Reject => json!("decline"),
+        let answer = match (asked.params["serverName"].is_string(), reply) {
+            (true, PermissionReply::Once) => json!({ "action": "accept", "content": {} }),
+            (true, PermissionReply::Always) => {
+                json!({ "action": "accept", "content": {}, "_meta": { "persist": "session" } })
+            }
+            (true, PermissionReply::Reject) => json!({ "action": "decline" }),
+            (false, PermissionReply::Once) => json!({ "decision": "accept" }),
+            (false, PermissionReply::Always) => json!({ "decision": asked.lasting_decision() }),
+            (false, PermissionReply::Reject) => json!({ "decision": "decline" }),
         };
-        self.reply(&asked.id, &json!({ "decision": decision }));
+        self.reply(&asked.id, &answer);
     }
 
     pub(super) fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {

@@ -187,6 +187,18 @@ impl ControlDialogue {
     }
 }
 
+/// The kind of a message: its type, and what it is a case of where one type has many.
+pub(super) fn kind(value: &Value) -> String {
+    let name = value["type"].as_str().unwrap_or_default();
+    let case = match name {
+        "system" => &value["subtype"],
+        "stream_event" => &value["event"]["type"],
+        "control_request" => &value["request"]["subtype"],
+        _ => return name.to_owned(),
+    };
+    format!("{name}/{}", case.as_str().unwrap_or_default())
+}
+
 fn speech(kind: &Value) -> Option<Speech> {
     match kind.as_str() {
         Some("text") => Some(Speech::Message),

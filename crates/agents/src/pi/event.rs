@@ -99,26 +99,16 @@ impl PiDialogue {
         let result = &value["result"];
         let words = result["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
         let failed = value["isError"] == true;
-        let parts = self.changed_files(value, failed);
+        let parts = self.changed_file(value).filter(|_| !failed).into_iter().collect();
         let outcome = ToolOutcome { output: words.collect(), failed, parts };
         self.transcript.call_finished(text(&value["toolCallId"]), outcome);
     }
 
     /// Only the result of an edit has a diff, and the path is in the call alone.
-    fn changed_files(&self, value: &Value, failed: bool) -> Vec<ContentPart> {
-        let call = text(&value["toolCallId"]);
-        let arguments = self.transcript.call_arguments(call).cloned().unwrap_or_default();
-        let (Some(path), false) = (arguments["path"].as_str(), failed) else { return Vec::new() };
-        match value["toolName"].as_str() {
-            Some("edit") => {
-                let told = text(&value["result"]["details"]["diff"]);
-                vec![diff::patched(path, &diff::from_numbered_lines(told))]
-            }
-            Some("write") => {
-                arguments["content"].as_str().map(|new| diff::changed(path, "", new)).into_iter().collect()
-            }
-            _ => Vec::new(),
-        }
+    fn changed_file(&self, value: &Value) -> Option<ContentPart> {
+        let told = value["result"]["details"]["diff"].as_str().filter(|_| value["toolName"] == "edit")?;
+        let path = self.transcript.call_arguments(text(&value["toolCallId"]))?["path"].as_str()?;
+        Some(diff::patched(path, &diff::from_numbered_lines(told)))
     }
 
     fn agent_ended(&mut self, value: &Value) {

@@ -4,7 +4,7 @@ use protocol::{ContentPart, Draft, EventBody, Item, ItemEvent, ItemId, ItemKind,
 use serde_json::Value;
 
 use super::Transcript;
-use crate::Output;
+use crate::{Output, diff};
 
 /// A call whose result has not come.
 #[derive(Debug)]
@@ -85,18 +85,27 @@ impl Transcript {
         let status = if outcome.failed { ItemStatus::Failed } else { ItemStatus::Completed };
         let call = self.calls.iter().position(|call| call.call_id == call_id).map(|at| self.calls.remove(at));
         let mut result = self.item(ItemKind::ToolResult, ItemRole::Tool);
-        let mut parts = outcome.parts;
+        let (mut parts, mut told) = (outcome.parts, true);
         if let Some(call) = call {
             result.parent_id = Some(call.item.item_id.clone());
             if parts.is_empty() && !outcome.failed {
                 parts = call.files;
+            }
+            if parts.is_empty() && !outcome.failed {
+                parts.extend(diff::intended(&call.name, &call.arguments));
+                told = parts.is_empty();
             }
             self.completed(call.item, status);
         }
         result.content = vec![ContentPart::ToolResult { call_id: call_id.to_owned(), output: outcome.output }];
         result.content.extend(parts);
         self.started(&result);
-        self.completed(result, status);
+        if told {
+            return self.completed(result, status);
+        }
+        // The agent told what it did and not what became of the file: that is read off the call.
+        result.status = status;
+        self.made_up(EventBody::ItemCompleted(ItemEvent { item: result }));
     }
 
     /// The turn is over and no result will come.

@@ -12,6 +12,14 @@ pub(crate) enum Speech {
 }
 
 impl Speech {
+    /// What an item of it holds before its first word: a reader knows words from thoughts while they come.
+    fn blank(self) -> Vec<ContentPart> {
+        match self {
+            Self::Message => Vec::new(),
+            Self::Thought => vec![self.content(String::new())],
+        }
+    }
+
     fn content(self, text: String) -> ContentPart {
         match self {
             Self::Message => ContentPart::Text { text },
@@ -33,7 +41,7 @@ impl Transcript {
     /// More words of the speech `key`; the first ones begin it.
     pub(crate) fn say(&mut self, key: &str, speech: Speech, parent: Option<ItemId>, words: &str) {
         let at = self.find(key, speech, parent.as_ref()).unwrap_or_else(|| {
-            let item = self.begin(parent);
+            let item = self.begin(speech, parent);
             self.speech.push(OpenSpeech { key: key.to_owned(), speech, item, text: String::new() });
             self.speech.len() - 1
         });
@@ -48,7 +56,7 @@ impl Transcript {
     pub(crate) fn said(&mut self, key: &str, speech: Speech, parent: Option<ItemId>, text: &str, status: ItemStatus) {
         let mut item = match self.find(key, speech, parent.as_ref()) {
             Some(at) => self.speech.remove(at).item,
-            None => self.begin(parent),
+            None => self.begin(speech, parent),
         };
         item.content = vec![speech.content(text.to_owned())];
         self.completed(item, status);
@@ -77,9 +85,10 @@ impl Transcript {
         }
     }
 
-    fn begin(&mut self, parent: Option<ItemId>) -> Item {
+    fn begin(&mut self, speech: Speech, parent: Option<ItemId>) -> Item {
         let mut item = self.item(ItemKind::Message, ItemRole::Assistant);
         item.parent_id = parent;
+        item.content = speech.blank();
         self.started(&item);
         item
     }

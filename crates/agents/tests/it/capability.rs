@@ -1,6 +1,6 @@
 //! What documents say of the agents is what the table says.
 
-use agents::{Capabilities, all};
+use agents::{Agent, Capabilities, LaunchContext, all};
 use serde_json::Value;
 
 /// The table as README shows it: a row a capability, a column an agent.
@@ -29,4 +29,27 @@ fn every_agent_that_was_run_speaks() {
         assert!(Capabilities::of(agent.id()).text_messages, "{} was never run", agent.id());
     }
     assert_eq!(Capabilities::of("nobody"), Capabilities::default());
+}
+
+/// The modes that every agent keeps, as `docs/agents.md` shows them.
+fn rendered_modes() -> String {
+    let modes = ["default", "plan", "acceptEdits", "bypass"];
+    let mut rows = vec![format!("| | {} |", modes.join(" | ")), format!("| --- |{}", " :-: |".repeat(modes.len()))];
+    for agent in all() {
+        let marks = modes.map(|mode| if keeps(agent, mode) { "✓" } else { "–" });
+        rows.push(format!("| {} | {} |", agent.id(), marks.join(" | ")));
+    }
+    rows.join("\n") + "\n"
+}
+
+fn keeps(agent: &dyn Agent, mode: &str) -> bool {
+    let (permission_mode, node) = (Some(mode.to_owned()), Some("/node".into()));
+    agent.plan(&LaunchContext { permission_mode, node, ..LaunchContext::default() }).is_ok()
+}
+
+#[test]
+fn the_page_of_agents_says_which_modes_they_keep() {
+    let page = include_str!("../../../../docs/agents.md");
+    let expected = rendered_modes();
+    assert!(page.contains(&expected), "docs/agents.md must hold this table:\n\n{expected}");
 }

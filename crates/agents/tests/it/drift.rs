@@ -1,8 +1,10 @@
-//! More than the protocol knows: what an ACP agent says beyond it is kept, and what it says within it is understood.
+//! More than is known: what an agent says beyond it is kept and counted, and what it says within it is understood.
 
-use agents::{LaunchContext, Output};
+use agents::{LaunchContext, Output, skeleton};
 use protocol::{ContentPart, EventBody, ItemKind};
 use serde_json::{Value, json};
+
+use crate::replay::{Fixture, fixtures, play};
 
 /// What was kept raw, and what was said, when `updates` came.
 fn told(updates: &[Value]) -> (Vec<Value>, String) {
@@ -56,4 +58,66 @@ fn an_update_that_the_protocol_has_not_is_kept_whole_every_time() {
     let (kept, said) = told(&[update.clone(), update.clone()]);
     assert_eq!(said, "");
     assert_eq!(kept.iter().map(|line| &line["params"]["update"]).collect::<Vec<_>>(), [&update, &update]);
+}
+
+/// What was kept raw.
+fn kept(outputs: &[Output]) -> Vec<Value> {
+    let drafts = outputs.iter().filter_map(|output| match output {
+        Output::Event(draft) => Some(draft),
+        _ => None,
+    });
+    let unknown = drafts
+        .filter(|draft| matches!(&draft.body, EventBody::ItemCompleted(done) if done.item.kind == ItemKind::Unknown));
+    unknown.filter_map(|draft| draft.raw.clone()).collect()
+}
+
+/// What happened, but for what was kept raw.
+fn shape(outputs: &[Output]) -> Vec<String> {
+    let lines = skeleton(outputs).into_iter().filter(|line| !line.contains(" unknown system "));
+    // Ids are counted in order of appearance, and what is left out was counted.
+    let unnumbered = |line: String| line.split(' ').filter(|word| !word.starts_with('#')).collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<_> = lines.map(unnumbered).collect();
+    lines.dedup();
+    lines
+}
+
+/// Lets every message of a measured conversation that has `marker` carry fields of a later version: it is understood as
+/// before, and the first of them is kept, whole.
+#[track_caller]
+fn check_later_version(agent: &str, scenario: &str, marker: &str, at: &str) {
+    let measured = fixtures().iter().find(|one| one.agent == agent && one.scenario == scenario).unwrap();
+    let mut lines = measured.lines.clone();
+    let mut changed = Vec::new();
+    for line in lines.iter_mut().filter(|line| line["agent"].to_string().contains(marker)) {
+        let place = line["agent"].pointer_mut(at).unwrap_or_else(|| panic!("{agent} {scenario} has no {at}"));
+        place["mood"] = json!({ "of": "version 99" });
+        changed.push(line["agent"].clone());
+    }
+    assert!(changed.len() > 1, "{agent} {scenario} says {marker} {} times", changed.len());
+    let later = play(&Fixture { agent: agent.to_owned(), scenario: scenario.to_owned(), lines });
+    // Of an ACP message its update is kept.
+    let first = changed[0].pointer("/params/update").unwrap_or(&changed[0]).clone();
+    assert_eq!(kept(&later), [first], "{agent} {scenario} {at}");
+    assert_eq!(shape(&later), shape(&play(measured)), "{agent} {scenario} {at}");
+}
+
+#[test]
+fn fields_of_a_later_version_are_kept_once_in_every_protocol() {
+    check_later_version("claude", "command_free", r#""type":"content_block_delta""#, "/event");
+    check_later_version("claude", "command_allowed", r#""type":"assistant""#, "/message");
+    check_later_version("qwen", "file_written_allowed", r#""type":"assistant""#, "/message/content/0");
+    check_later_version("qwen", "command_free", r#""type":"assistant""#, "");
+    check_later_version("codex", "command_allowed", r#""method":"item/completed""#, "/params/item");
+    check_later_version("codex", "hello", r#""method":"item/agentMessage/delta""#, "/params");
+    check_later_version("pi", "command_free", r#""type":"message_update""#, "/assistantMessageEvent");
+    check_later_version("pi", "command_free", r#""type":"message_end""#, "/message");
+    check_later_version("gemini", "command_allowed", "agent_message_chunk", "/params/update");
+    check_later_version("copilot", "command_allowed", "agent_message_chunk", "/params/update/content");
+}
+
+#[test]
+fn what_was_measured_is_known() {
+    for fixture in fixtures() {
+        assert_eq!(kept(&play(fixture)), [json!(null); 0], "{} {}", fixture.agent, fixture.scenario);
+    }
 }

@@ -17,6 +17,8 @@ mod modes;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
+mod pictures;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod words;

@@ -9,7 +9,8 @@ fn dialogue(agent: &str, mode: &str) -> Box<dyn Dialogue> {
     by_name(agent).unwrap().dialogue(&context)
 }
 
-fn sent(outputs: &[Output]) -> Vec<Value> {
+/// The lines that the agent is sent.
+pub(crate) fn sent(outputs: &[Output]) -> Vec<Value> {
     let lines = outputs.iter().filter_map(|output| match output {
         Output::Send(line) => Some(serde_json::from_str(line).unwrap()),
         _ => None,

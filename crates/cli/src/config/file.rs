@@ -56,6 +56,8 @@ pub(crate) struct CredentialSection {
     pub(crate) key_command: Option<String>,
     /// The environment variable that holds it.
     pub(crate) key_env: Option<String>,
+    /// The variable inside that holds a placeholder; that of its own name in capitals when absent, none when empty.
+    pub(crate) variable: Option<String>,
 }
 
 /// The way to everything that is not a model.

@@ -36,13 +36,9 @@ impl Way {
         self.outfit.authority.iter().map(bundle).collect()
     }
 
-    /// Where programs look for the proxy, and whom they trust.
-    pub(super) fn environment(&self) -> BTreeMap<String, String> {
-        let mut variables = egress::proxy_environment((Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
-        if self.outfit.authority.is_some() {
-            variables.extend(egress::trust_environment(CERTIFICATES));
-        }
-        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    /// Where programs look for the proxy, whom they trust, and what they take for keys.
+    pub(super) fn tell(&self, environment: &mut BTreeMap<String, String>) {
+        self.outfit.tell(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `viv policy test FILE|PRESET net HOST:PORT | http METHOD URL | read PATH | write PATH | exec CMD…`.
+//! `viv policy test FILE|PRESET net HOST:PORT | raw HOST:PORT | http METHOD URL | read PATH | write PATH | exec CMD…`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,6 +24,11 @@ pub(crate) struct Args {
 enum Question {
     /// Connect to a host
     Net {
+        /// HOST:PORT; 443 without a port
+        endpoint: String,
+    },
+    /// Send a host anything, in a tunnel that nobody looks into
+    Raw {
         /// HOST:PORT; 443 without a port
         endpoint: String,
     },
@@ -70,6 +75,9 @@ impl Question {
         Ok(match self {
             Self::Net { endpoint } => {
                 Action::net(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+            }
+            Self::Raw { endpoint } => {
+                Action::raw(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
             }
             Self::Http { method, url } => {
                 Action::http(&method, &url).map_err(|source| Failure::Endpoint { text: url, source })?

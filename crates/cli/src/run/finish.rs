@@ -10,6 +10,9 @@ use crate::failure::Failure;
 use crate::host;
 use crate::sessions::{apply, diff};
 
+/// A diff of so many lines is shown when a session is over.
+const SHOWN_LINES: usize = 100;
+
 /// What a session leaves.
 pub(super) struct Left<'a> {
     pub(super) config: &'a Config,
@@ -61,6 +64,11 @@ impl Left<'_> {
         let changed = diff::open(self.config, &self.session.session_id)?.changes().len() > 0;
         if changed {
             anstream::eprint!("{}", diff::stat(self.config, &self.session.session_id)?);
+            let whole = diff::render(self.config, &self.session.session_id)?;
+            // A long one would push everything else off the screen: there is a command for it.
+            if whole.lines().count() <= SHOWN_LINES {
+                anstream::eprint!("{whole}");
+            }
         }
         Ok(changed)
     }

@@ -1,23 +1,29 @@
 //! kill -9 at any moment, with permissions pending: every reader saw a prefix of what is on record, no answer is lost
 //! and none is applied twice, and whatever was open is closed by the next start.
 
+mod applied;
 mod clients;
+mod feed;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use protocol::{Event, EventBody, PermissionId, PermissionStatus, TurnOutcome};
+use protocol::{Event, EventBody, Permission, PermissionId, PermissionStatus, TurnOutcome};
 
-use self::clients::{Notebook, Told, answer, drive};
+use self::clients::{Notebook, Told, answer, drive, send_again, wait_for};
+use self::feed::Follower;
 use crate::http::Client;
 use crate::journal;
-use crate::place::{Place, eventually};
+use crate::place::Place;
 use crate::server::Server;
 
 /// So often the server is killed; `VIV_TEST_ROUNDS` says another number.
 const ROUNDS: u64 = 40;
 /// A server is killed when its clients have been told so many things, at most, however fast the machine is.
 const MOMENTS: u64 = 400;
+/// And have been told of so many answers that they are taken, at most.
+const ANSWERS: u64 = 4;
 /// And so many microseconds later, at most.
 const DELAY_MICROS: u64 = 5_000;
 
@@ -28,6 +34,7 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
     let mut dice = Dice::new();
     println!("seed {}", dice.0);
     let (mut before, mut totals) = (Told::default(), Totals::default());
+    let (follower, mut answers) = (Arc::new(Mutex::new(Follower::default())), Vec::new());
     for round in 0..rounds {
         // Sometimes the server dies while it puts in order what the one before left.
         if dice.below(8) == 0 {
@@ -38,37 +45,70 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
         let server = Server::start(&place);
         check(&place, &before, &mut totals);
         too_late(&server.client(), &before);
+        twice(&place, &server.client(), &before);
+        let following = feed::follow(&server.client(), &follower);
         if round % 10 == 0 {
             goes_on(&server.client(), &before);
         }
         let old: Vec<String> = before.made.iter().cloned().collect();
         let notebook = Notebook::default();
         let clients = drive(&server.client(), round, &old, &notebook);
-        let wanted = dice.below(MOMENTS);
-        eventually("traffic", || notebook.lock().unwrap().moments >= wanted);
+        let (moments, answers_taken) = (dice.below(MOMENTS), dice.below(ANSWERS));
+        wait_for(&server.client(), round, (moments, answers_taken), &notebook);
         std::thread::sleep(Duration::from_micros(dice.below(DELAY_MICROS)));
         server.kill(&place.data());
         for client in clients {
             client.join().unwrap();
         }
+        following.join().unwrap();
         // An answer that came too late must not show in the next check either.
         let late = std::mem::take(&mut before.left_waiting);
         before = std::mem::take(&mut *notebook.lock().unwrap());
         before.left_waiting.extend(late.into_iter().filter(|(id, _)| before.used.contains(id)));
+        answers.extend(before.answered.iter().cloned());
     }
     let server = Server::start(&place);
     check(&place, &before, &mut totals);
     goes_on(&server.client(), &before);
+    let mut follower = follower.lock().unwrap();
+    at_the_end(&place, follower.read_all(&server.client()), &answers, &mut totals);
+    totals.followed = follower.seen;
     server.stop();
     println!("{totals:?}");
     assert!(totals.are_much(rounds), "{totals:?} in {rounds} rounds: the test proves little");
 }
 
+/// After all rounds: who followed every session saw all of it, every answer of any round still holds, and agents did
+/// what they were told once.
+fn at_the_end(
+    place: &Place,
+    followed: &HashMap<String, u64>,
+    answers: &[(String, String, &'static str)],
+    totals: &mut Totals,
+) {
+    for (id, last) in followed {
+        let events = journal::read(&place.data(), id);
+        assert!(*last <= events.len() as u64, "{id}: who followed saw more than there is");
+        let of_session = answers.iter().filter(|(session, ..)| session == id);
+        check_answered(id, &resolved(id, &events), of_session);
+        // The sessions with these numbers are asked for nothing but commands.
+        if id.ends_with("-1") || id.ends_with("-2") {
+            totals.applied += applied::check(id, &events);
+        }
+    }
+    let known: HashSet<&String> = answers.iter().map(|(id, ..)| id).collect();
+    assert!(known.iter().all(|id| followed.contains_key(*id)), "who followed never saw a session");
+}
+
 /// What the kills hit.
 #[derive(Debug, Default)]
 struct Totals {
+    /// Events that readers of one session were sent, and the one who followed all of them.
     events: usize,
+    followed: usize,
     answered: usize,
+    /// Commands that were run because somebody had allowed them.
+    applied: usize,
     /// Permissions that waited when the server died.
     waiting: usize,
     /// Turns that were open when the server died.
@@ -78,7 +118,8 @@ struct Totals {
 impl Totals {
     fn are_much(&self, rounds: u64) -> bool {
         let some = usize::try_from(rounds / 10).unwrap();
-        self.events >= some * 100 && self.answered >= some && self.waiting >= some && self.interrupted >= rounds / 10
+        let answers = self.answered >= some && self.applied >= some && self.waiting >= some;
+        self.events >= some * 100 && self.followed >= self.events / 4 && answers && self.interrupted >= rounds / 10
     }
 }
 
@@ -95,36 +136,80 @@ fn check(place: &Place, told: &Told, totals: &mut Totals) {
                 assert_eq!(kept.as_deref(), Some(frame.data.as_str()), "{id} lost what it had sent");
             }
         }
-        let text = std::fs::read_to_string(journal::path(&place.data(), id)).unwrap();
         for (_, name) in told.taken.iter().filter(|(session, _)| session == id) {
-            assert!(text.contains(name.as_str()), "{id} lost a message it had taken");
+            assert_eq!(taken(&events, name), 1, "{id} lost a message it had taken, or took it twice");
         }
         check_answers(id, &events, told, totals);
     }
 }
 
-/// What was answered has that answer and no other; what nobody answered was refused.
+/// How often a message with this name was taken.
+fn taken(events: &[Event], name: &str) -> usize {
+    let mut turns = HashSet::new();
+    for event in events {
+        match &event.draft.body {
+            EventBody::MessageQueued(queued) if queued.client_message_id.as_deref() == Some(name) => {
+                turns.insert(Some(queued.turn_id.clone()));
+            }
+            EventBody::TurnStarted(turn) => {
+                let named = turn.metadata.as_ref().is_some_and(|metadata| metadata["client_message_id"] == name);
+                if named {
+                    turns.insert(turn.turn_id.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    turns.len()
+}
+
+/// What was answered has that answer and no other; what nobody answered was refused, and the record says why.
 fn check_answers(id: &str, events: &[Event], told: &Told, totals: &mut Totals) {
-    let mut resolved: HashMap<&PermissionId, &PermissionStatus> = HashMap::new();
+    let resolved = resolved(id, events);
+    totals.answered += check_answered(id, &resolved, told.answered.iter().filter(|(session, ..)| session == id));
+    for (_, permission) in told.left_waiting.iter().filter(|(session, _)| session == id) {
+        let kept = resolved.get(&PermissionId::new(permission).unwrap());
+        let Some(kept) = kept else { panic!("{id}: {permission} is gone, and nobody answered it") };
+        assert_eq!(kept.status, PermissionStatus::Reject, "{id}: nobody answered {permission}");
+        let reason = kept.metadata.as_ref().map(|metadata| &metadata["reason"]);
+        assert_eq!(reason, Some(&"expired".into()), "{id}: {permission}");
+        totals.waiting += 1;
+    }
+}
+
+/// What every permission that is resolved was resolved as, and each once.
+fn resolved<'a>(id: &str, events: &'a [Event]) -> HashMap<&'a PermissionId, &'a Permission> {
+    let mut resolved = HashMap::new();
     for event in events {
         if let EventBody::PermissionResolved(answer) = &event.draft.body {
-            let earlier = resolved.insert(&answer.permission_id, &answer.status);
+            let earlier = resolved.insert(&answer.permission_id, answer);
             assert_eq!(earlier, None, "{id}: {} was answered twice", answer.permission_id);
         }
     }
+    resolved
+}
+
+/// Every answer that was taken stands, and of two who answered one was heard; how many there are.
+fn check_answered<'a>(
+    id: &str,
+    resolved: &HashMap<&PermissionId, &Permission>,
+    answers: impl Iterator<Item = &'a (String, String, &'static str)>,
+) -> usize {
     let mut heard = HashSet::new();
-    for (_, permission, reply) in told.answered.iter().filter(|(session, ..)| session == id) {
+    for (_, permission, reply) in answers {
         assert!(heard.insert(permission), "{id}: two who answered {permission} were both told that it holds");
         let wanted = if *reply == "once" { PermissionStatus::Accept } else { PermissionStatus::Reject };
-        let kept = resolved.get(&PermissionId::new(permission).unwrap());
-        assert_eq!(kept, Some(&&wanted), "{id} lost the answer to {permission}");
-        totals.answered += 1;
+        let kept = resolved.get(&PermissionId::new(permission).unwrap()).map(|kept| &kept.status);
+        assert_eq!(kept, Some(&wanted), "{id} lost the answer to {permission}");
     }
-    for (_, permission) in told.left_waiting.iter().filter(|(session, _)| session == id) {
-        let kept = resolved.get(&PermissionId::new(permission).unwrap());
-        assert_eq!(kept, Some(&&PermissionStatus::Reject), "{id}: nobody answered {permission}");
-        totals.waiting += 1;
-    }
+    heard.len()
+}
+
+/// A client that does not know whether its message came through sends it again: it is not taken a second time.
+fn twice(place: &Place, client: &Client, told: &Told) {
+    let Some((id, name)) = told.taken.last() else { return };
+    assert_eq!(send_again(client, id, name), Some(204), "{id}");
+    assert_eq!(taken(&journal::read(&place.data(), id), name), 1, "{id} took a message twice");
 }
 
 /// What waited when the server died was refused then: whoever answers now is told so.

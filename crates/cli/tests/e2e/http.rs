@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// Streams of a slow machine go on for long.
+const LONGEST_STREAM: Duration = Duration::from_secs(600);
+
 /// Calls one server.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -94,7 +97,15 @@ impl Client {
     /// The events of a session after `after`, as they come; ends when the stream does, however it does.
     pub(crate) fn events(&self, id: &str, after: u64) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse", self.base));
+        let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
+    }
+
+    /// The events of all sessions behind `place`, as they come: the place of each, and its data.
+    pub(crate) fn everything(&self, place: Option<&str>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
+        let request = self.agent.get(format!("{}/v1/events/sse", self.base));
+        let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
+        named_frames(request.header("Last-Event-ID", place.unwrap_or_default()).call().ok()?)
     }
 
     /// Sends a message and hears the events of its turn.
@@ -109,7 +120,8 @@ impl Client {
 
     fn stream(&self, id: &str, message: &Value) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
-        frames(request.content_type("application/json").send(message.to_string()).ok()?)
+        let sent = request.content_type("application/json").send(message.to_string());
+        frames(sent.inspect_err(|error| eprintln!("{id} took no message: {error}")).ok()?)
     }
 }
 
@@ -121,6 +133,12 @@ fn read(mut response: ureq::http::Response<ureq::Body>) -> Option<Answer> {
 }
 
 fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = Frame> + use<>> {
+    let frames = named_frames(response)?;
+    Some(frames.map(|(id, data)| Frame { id: id.parse().unwrap(), data }))
+}
+
+/// Frames whose `id` is any word.
+fn named_frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
     if response.status() != 200 {
         return None;
     }
@@ -131,13 +149,13 @@ fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<It
             // A stream that breaks off ends here: a frame counts once its empty line has come.
             let line = lines.next()?.ok()?;
             if let Some(text) = line.strip_prefix("id: ") {
-                id = text.parse().ok();
+                id = Some(text.to_owned());
             } else if let Some(text) = line.strip_prefix("data: ") {
                 data = Some(text.to_owned());
             } else if line.is_empty()
-                && let Some((id, data)) = id.take().zip(data.take())
+                && let Some(frame) = id.take().zip(data.take())
             {
-                return Some(Frame { id, data });
+                return Some(frame);
             }
         }
     }))

@@ -8,6 +8,8 @@ mod opened_tls;
 mod place;
 mod processes;
 mod server;
+#[path = "../task/stub.rs"]
+mod stub;
 mod terminal;
 
 mod attach;
@@ -25,6 +27,7 @@ mod refusals;
 mod replay;
 mod run;
 mod stopping;
+mod streaming;
 mod tasks;
 mod tls;
 mod traffic;

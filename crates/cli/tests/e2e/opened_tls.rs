@@ -70,6 +70,12 @@ fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
         "env; cat /proc/*/environ /proc/*/cmdline; find / -xdev -type f -size -64k -path '/[^usd]*' -exec cat {} +";
     let ran = place.run(&["--json", "exec", &chosen, "--", "bash", "-c", &format!("{search}; echo looked")]);
     assert!(ran.out.contains("looked") && !ran.out.contains("canary-77aa31"), "{}", ran.out);
+    // For a program that will not start without one.
+    assert!(ran.out.contains("MIRROR=vivplaceholde\\n"), "{}", ran.out);
+    let section = "[credentials.mirror]\nkey_file = \"mirror.key\"\nvariable = \"MIRROR_TOKEN\"\n";
+    std::fs::write(place.data().join("viv.toml"), section).unwrap();
+    let ran = place.run(&["exec", &chosen, "--", "sh", "-c", "echo $MIRROR $MIRROR_TOKEN"]);
+    assert_eq!(ran.out, "vivplaceholde\n", "{}", ran.people);
 }
 
 #[test]

@@ -84,6 +84,37 @@ fn another_users_directory_is_refused() {
 }
 
 #[test]
+fn the_socket_knows_its_user_by_more_than_its_mode() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can be somebody else; as root the same test runs.
+        return;
+    }
+    let place = Place::new();
+    let server = Server::start(&place);
+    let socket = place.data().join("viv.sock");
+    for open in [place.data().parent().unwrap(), &place.data()] {
+        std::fs::set_permissions(open, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
+    let id = NOBODY.to_string();
+    // Whoever connects is told apart from who is answered: the mode lets everybody in.
+    let script = r#"socket(S, AF_UNIX, SOCK_STREAM, 0) and connect(S, pack_sockaddr_un($ARGV[0])) or die $!;
+        print "connected\n";
+        $SIG{PIPE} = "IGNORE";
+        syswrite(S, "GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        print "answered\n" if sysread(S, $answer, 1);"#;
+    let call = |become_another: &[&str]| {
+        let mut command = Command::new(become_another.first().unwrap_or(&"perl"));
+        command.args(become_another.iter().skip(1)).args(["-MSocket", "-e", script]).arg(&socket);
+        finish(command)
+    };
+    assert_eq!(call(&[]).out, "connected\nanswered\n");
+    let other = call(&["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups", "perl"]);
+    assert_eq!(other.out, "connected\n", "{other:?}");
+    server.stop();
+}
+
+#[test]
 fn an_ordinary_user_has_a_demo_too() {
     if !rustix::process::geteuid().is_root() {
         // Then every test here is this test.

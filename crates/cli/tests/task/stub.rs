@@ -1,21 +1,45 @@
 //! A server that takes chat completions, and remembers what it was asked.
+#![allow(dead_code)] // Two programs of tests share it, and each asks for a part of it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// A stream whose end is the end of the connection.
+const OPENING: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+
 /// How the stub answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Manner {
     /// As it is asked to: a stream, or one document.
     Well,
     /// A stream is cut after its first word, so that clients ask again without one.
     CutsStreams,
+    /// The second half of a stream comes when somebody opens the gate.
+    HoldsBack(&'static Gate),
     /// Every call with this status.
     Refuses(u16),
+}
+
+/// What a test opens when it has seen enough.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
+    }
 }
 
 /// One call.
@@ -66,12 +90,18 @@ fn serve(stream: TcpStream, manner: Manner, answer: &str, heard: &Mutex<Vec<Call
                 response(status, "application/json", &body)
             }
             Manner::CutsStreams if streams => {
-                let opening = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-                let _ = writer.write_all(format!("{opening}{}", chunk(&answer[..1], None)).as_bytes());
+                let _ = writer.write_all(format!("{OPENING}{}", chunk(&answer[..1], None)).as_bytes());
                 return;
             }
             _ if streams => {
                 let (first, rest) = answer.split_at(answer.len() / 2);
+                if let Manner::HoldsBack(gate) = manner {
+                    let _ = writer.write_all(format!("{OPENING}{}", chunk(first, None)).as_bytes());
+                    gate.pass();
+                    let rest = [chunk(rest, None), chunk("", Some("stop"))].concat();
+                    let _ = writer.write_all(format!("{rest}data: [DONE]\n\n").as_bytes());
+                    return;
+                }
                 let usage = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "stub",
                     "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}});
                 let body = [chunk(first, None), chunk(rest, None), chunk("", Some("stop"))].concat();

@@ -92,7 +92,7 @@ impl Request {
             Target::Tunnel { .. } => Question::tunnel(host, port),
             Target::Resource { path, scheme, .. } => {
                 let request = Asked { scheme: *scheme, method: self.method.clone(), path: path.clone() };
-                Question { host: host.to_owned(), port, request: Some(request) }
+                Question { host: host.to_owned(), port, request: Some(request), raw: false }
             }
         }
     }

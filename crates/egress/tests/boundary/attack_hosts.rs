@@ -15,7 +15,7 @@ const ALLOWED: &str = "files.example.com";
 const LIST: [&str; 3] = ["files.example.com:443", "files.example.com:80", "*:8443"];
 
 /// A host, how it is meant to slip through, and the port that goes with it.
-const ATTACKS: [(&str, &str, u16); 47] = [
+const ATTACKS: [(&str, &str, u16); 48] = [
     ("a name that is not listed", "evil.example.com", 443),
     ("a port that is not listed", "files.example.com", 444),
     ("the port of a mail server", "files.example.com", 25),
@@ -32,6 +32,7 @@ const ATTACKS: [(&str, &str, u16); 47] = [
     ("a percent-encoded NUL", "evil.example.com%00.files.example.com", 443),
     ("a dot at the end", "files.example.com.", 443),
     ("two dots", "files..example.com", 443),
+    ("a look-alike in another alphabet, in punycode", "xn--fles-h6d.example.com", 443),
     ("an underscore", "files_example.com", 443),
     ("a star", "*.example.com", 443),
     ("a semicolon", "evil.example.com;files.example.com", 443),

@@ -11,6 +11,7 @@ mod intercept;
 mod names;
 mod origin;
 mod passing;
+mod raw;
 mod requests_by_rule;
 mod support;
 mod world;

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use egress::{Attachment, Authority, CredentialSource, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
+use egress::{
+    Attachment, Authority, Credential, CredentialSource, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit,
+};
 use policy::{Base, Ceiling, Effective, Source};
 use protocol::{SessionId, TurnId};
 use secret::Secret;
@@ -66,7 +68,8 @@ impl Sandbox {
         let known = credentials.to_vec();
         let find: CredentialSource = Arc::new(move |name| {
             let found = known.iter().find(|(known, _)| *known == name);
-            found.map(|(_, secret)| Secret::new(secret)).ok_or_else(|| "it is not configured".to_owned())
+            let credential = |(name, secret): &(&str, &str)| Credential::named(name, Secret::new(secret));
+            found.map(credential).ok_or_else(|| "it is not configured".to_owned())
         });
         let egress = Egress::default().trusting(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
         let outfit = egress.outfit(&policy).unwrap();

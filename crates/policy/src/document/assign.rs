@@ -1,56 +1,102 @@
-//! Setting one key of a document from text: `--narrow key=value`.
+//! Setting one key of a document from text: `--narrow key=value`, or a line of a text that comes with the program.
 
-use super::{Degrade, Document, Env, Fs, Means, Models, NameService, Net, Proc, Texts, Tools, WorkspaceMode};
+use super::{Document, Means, NameService, Texts, WorkspaceMode};
 use crate::key::Key;
 use crate::source::{Place, Written};
 use crate::value::BadValue;
+
+/// What a key is set to, as it was written.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// One word or number.
+    One(Written<String>),
+    /// Entries of a list.
+    List(Texts),
+}
+
+impl Value {
+    fn one(self) -> Result<Written<String>, BadValue> {
+        match self {
+            Self::One(text) => Ok(text),
+            Self::List(_) => Err(BadValue::new("a single value belongs here")),
+        }
+    }
+
+    fn list(self) -> Result<Texts, BadValue> {
+        match self {
+            Self::List(texts) => Ok(texts),
+            Self::One(text) => Err(BadValue::new(format!("`{}` is not a list", text.value))),
+        }
+    }
+}
 
 impl Document {
     /// A document that sets one key, its value being `text` at `place`.
     ///
     /// Lists are separated by commas; an empty text is the empty list.
     pub(crate) fn with(key: Key, text: &str, place: Place) -> Result<Self, BadValue> {
-        let one = || Some(Written::at(text.to_owned(), place));
-        let list = || Some(split(text, place));
         let mut document = Self::default();
-        match key {
-            Key::FsWorkspace => document.fs = Some(Fs { workspace: Some(mode(text, place)?), ..Fs::default() }),
-            Key::FsRead => document.fs = Some(Fs { read: list(), ..Fs::default() }),
-            Key::FsWrite => document.fs = Some(Fs { write: list(), ..Fs::default() }),
-            Key::FsDenyRead => document.fs = Some(Fs { deny_read: list(), ..Fs::default() }),
-            Key::FsDenyWrite => document.fs = Some(Fs { deny_write: list(), ..Fs::default() }),
-            Key::NetEnabled => document.net = Some(Net { enabled: Some(boolean(text, place)?), ..Net::default() }),
-            Key::NetAllowlist => document.net = Some(Net { allowlist: list(), ..Net::default() }),
-            Key::NetDenylist => document.net = Some(Net { denylist: list(), ..Net::default() }),
-            Key::NetIntercept => document.net = Some(Net { intercept: list(), ..Net::default() }),
-            Key::NetInject => document.net = Some(Net { inject: list(), ..Net::default() }),
-            Key::NetDns => document.net = Some(Net { dns: Some(names(text, place)?), ..Net::default() }),
-            Key::ProcCpus => document.proc = Some(Proc { cpus: one(), ..Proc::default() }),
-            Key::ProcMemory => document.proc = Some(Proc { memory: one(), ..Proc::default() }),
-            Key::ProcPids => document.proc = Some(Proc { pids: one(), ..Proc::default() }),
-            Key::ProcTimeout => document.proc = Some(Proc { timeout: one(), ..Proc::default() }),
-            Key::ProcOutput => document.proc = Some(Proc { output: one(), ..Proc::default() }),
-            Key::ProcDisk => document.proc = Some(Proc { disk: one(), ..Proc::default() }),
-            Key::ProcNofile => document.proc = Some(Proc { nofile: one(), ..Proc::default() }),
-            Key::DegradeCpus => document.degrade = Some(Degrade { cpus: means(text, place)?, ..Degrade::default() }),
-            Key::DegradeMemory => {
-                document.degrade = Some(Degrade { memory: means(text, place)?, ..Degrade::default() });
-            }
-            Key::DegradePids => document.degrade = Some(Degrade { pids: means(text, place)?, ..Degrade::default() }),
-            Key::DegradeDisk => document.degrade = Some(Degrade { disk: means(text, place)?, ..Degrade::default() }),
-            Key::DegradeLandlock => {
-                document.degrade = Some(Degrade { landlock: means(text, place)?, ..Degrade::default() });
-            }
-            Key::EnvPass => document.env = Some(Env { pass: list() }),
-            Key::ModelsAllow => document.models = Some(Models { allow: list(), ..Models::default() }),
-            Key::ModelsBudgetUsd => document.models = Some(Models { budget_usd: one(), ..Models::default() }),
-            Key::ModelsMaxRequests => document.models = Some(Models { max_requests: one(), ..Models::default() }),
-            Key::ToolsAllow => document.tools = Some(Tools { allow: list(), ..Tools::default() }),
-            Key::ToolsAsk => document.tools = Some(Tools { ask: list(), ..Tools::default() }),
-            Key::ToolsDeny => document.tools = Some(Tools { deny: list(), ..Tools::default() }),
-        }
+        let one = || Value::One(Written::at(text.to_owned(), place));
+        document.set(key, if is_list(key) { Value::List(split(text, place)) } else { one() })?;
         Ok(document)
     }
+
+    /// Sets one key.
+    pub(crate) fn set(&mut self, key: Key, value: Value) -> Result<(), BadValue> {
+        match key {
+            Key::FsWorkspace => self.fs.get_or_insert_default().workspace = Some(mode(value)?),
+            Key::FsRead => self.fs.get_or_insert_default().read = Some(value.list()?),
+            Key::FsWrite => self.fs.get_or_insert_default().write = Some(value.list()?),
+            Key::FsDenyRead => self.fs.get_or_insert_default().deny_read = Some(value.list()?),
+            Key::FsDenyWrite => self.fs.get_or_insert_default().deny_write = Some(value.list()?),
+            Key::NetEnabled => self.net.get_or_insert_default().enabled = Some(boolean(value)?),
+            Key::NetAllowlist => self.net.get_or_insert_default().allowlist = Some(value.list()?),
+            Key::NetDenylist => self.net.get_or_insert_default().denylist = Some(value.list()?),
+            Key::NetIntercept => self.net.get_or_insert_default().intercept = Some(value.list()?),
+            Key::NetInject => self.net.get_or_insert_default().inject = Some(value.list()?),
+            Key::NetDns => self.net.get_or_insert_default().dns = Some(names(value)?),
+            Key::ProcCpus => self.proc.get_or_insert_default().cpus = Some(value.one()?),
+            Key::ProcMemory => self.proc.get_or_insert_default().memory = Some(value.one()?),
+            Key::ProcPids => self.proc.get_or_insert_default().pids = Some(value.one()?),
+            Key::ProcTimeout => self.proc.get_or_insert_default().timeout = Some(value.one()?),
+            Key::ProcOutput => self.proc.get_or_insert_default().output = Some(value.one()?),
+            Key::ProcDisk => self.proc.get_or_insert_default().disk = Some(value.one()?),
+            Key::ProcNofile => self.proc.get_or_insert_default().nofile = Some(value.one()?),
+            Key::DegradeCpus => self.degrade.get_or_insert_default().cpus = Some(means(value)?),
+            Key::DegradeMemory => self.degrade.get_or_insert_default().memory = Some(means(value)?),
+            Key::DegradePids => self.degrade.get_or_insert_default().pids = Some(means(value)?),
+            Key::DegradeDisk => self.degrade.get_or_insert_default().disk = Some(means(value)?),
+            Key::DegradeLandlock => self.degrade.get_or_insert_default().landlock = Some(means(value)?),
+            Key::EnvPass => self.env.get_or_insert_default().pass = Some(value.list()?),
+            Key::ModelsAllow => self.models.get_or_insert_default().allow = Some(value.list()?),
+            Key::ModelsBudgetUsd => self.models.get_or_insert_default().budget_usd = Some(value.one()?),
+            Key::ModelsMaxRequests => self.models.get_or_insert_default().max_requests = Some(value.one()?),
+            Key::ToolsAllow => self.tools.get_or_insert_default().allow = Some(value.list()?),
+            Key::ToolsAsk => self.tools.get_or_insert_default().ask = Some(value.list()?),
+            Key::ToolsDeny => self.tools.get_or_insert_default().deny = Some(value.list()?),
+        }
+        Ok(())
+    }
+}
+
+/// Whether what a key holds is a list.
+fn is_list(key: Key) -> bool {
+    matches!(
+        key,
+        Key::FsRead
+            | Key::FsWrite
+            | Key::FsDenyRead
+            | Key::FsDenyWrite
+            | Key::NetAllowlist
+            | Key::NetDenylist
+            | Key::NetIntercept
+            | Key::NetInject
+            | Key::EnvPass
+            | Key::ModelsAllow
+            | Key::ToolsAllow
+            | Key::ToolsAsk
+            | Key::ToolsDeny
+    )
 }
 
 fn split(text: &str, place: Place) -> Texts {
@@ -68,33 +114,49 @@ fn split(text: &str, place: Place) -> Texts {
     Written::at(items, place)
 }
 
-fn boolean(text: &str, place: Place) -> Result<Written<bool>, BadValue> {
-    let value = text
-        .parse()
-        .map_err(|_| BadValue::new(format!("`{text}` is not a boolean")).with_help("write `true` or `false`"))?;
-    Ok(Written::at(value, place))
+fn boolean(value: Value) -> Result<Written<bool>, BadValue> {
+    word(
+        value,
+        |text| text.parse().ok(),
+        |text| BadValue::new(format!("`{text}` is not a boolean")).with_help("write `true` or `false`"),
+    )
 }
 
-fn mode(text: &str, place: Place) -> Result<Written<WorkspaceMode>, BadValue> {
+fn mode(value: Value) -> Result<Written<WorkspaceMode>, BadValue> {
     let modes = [WorkspaceMode::Readonly, WorkspaceMode::Overlay, WorkspaceMode::Bind];
-    let found = modes.into_iter().find(|mode| mode.as_str() == text).ok_or_else(|| {
-        BadValue::new(format!("`{text}` is not a workspace mode")).with_help("modes: readonly, overlay, bind")
-    })?;
-    Ok(Written::at(found, place))
+    word(
+        value,
+        |text| modes.into_iter().find(|mode| mode.as_str() == text),
+        |text| BadValue::new(format!("`{text}` is not a workspace mode")).with_help("modes: readonly, overlay, bind"),
+    )
 }
 
-fn names(text: &str, place: Place) -> Result<Written<NameService>, BadValue> {
-    let found = [NameService::None, NameService::Stub].into_iter().find(|service| service.as_str() == text);
-    let found = found.ok_or_else(|| {
-        BadValue::new(format!("`{text}` says not whether names are answered")).with_help("one of: none, stub")
-    })?;
-    Ok(Written::at(found, place))
+fn names(value: Value) -> Result<Written<NameService>, BadValue> {
+    let services = [NameService::None, NameService::Stub];
+    word(
+        value,
+        |text| services.into_iter().find(|service| service.as_str() == text),
+        |text| BadValue::new(format!("`{text}` says not whether names are answered")).with_help("one of: none, stub"),
+    )
 }
 
-fn means(text: &str, place: Place) -> Result<Option<Written<Means>>, BadValue> {
-    let found = [Means::Enforced, Means::Rlimit, Means::None].into_iter().find(|means| means.as_str() == text);
-    let found = found.ok_or_else(|| {
-        BadValue::new(format!("`{text}` is not a means of enforcement")).with_help("means: enforced, rlimit, none")
-    })?;
-    Ok(Some(Written::at(found, place)))
+fn means(value: Value) -> Result<Written<Means>, BadValue> {
+    let all = [Means::Enforced, Means::Rlimit, Means::None];
+    word(
+        value,
+        |text| all.into_iter().find(|means| means.as_str() == text),
+        |text| {
+            BadValue::new(format!("`{text}` is not a means of enforcement")).with_help("means: enforced, rlimit, none")
+        },
+    )
+}
+
+/// One of the words a key knows.
+fn word<T>(
+    value: Value,
+    find: impl FnOnce(&str) -> Option<T>,
+    wrong: impl FnOnce(&str) -> BadValue,
+) -> Result<Written<T>, BadValue> {
+    let Written { value: text, place } = value.one()?;
+    Ok(Written::at(find(&text).ok_or_else(|| wrong(&text))?, place))
 }

@@ -7,6 +7,7 @@
 mod assign;
 mod mode;
 mod parse;
+mod plain;
 mod shape;
 
 use schemars::JsonSchema;
@@ -87,8 +88,8 @@ pub(crate) struct Net {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<Written<bool>>,
     /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. Methods before a host and a path
-    /// after it let those requests through alone, where requests are seen: over plain HTTP, and where TLS is opened. An
-    /// empty list is closed.
+    /// after it let those requests through alone, where requests are seen: over plain HTTP, and where TLS is opened. `raw`
+    /// before a host lets a tunnel carry anything, where else it carries TLS. An empty list is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::AllowedHost>>")]
     pub(crate) allowlist: Option<Texts>,

@@ -22,13 +22,7 @@ use crate::{SandboxError, refusal};
 
 /// By what limits are kept in a container.
 pub(super) fn keeper(kernel: GuestKernel, by: &dyn Fn(Controller) -> Option<String>) -> Keeper<'_> {
-    match kernel {
-        GuestKernel::Host => Keeper { by, why: "the engine has no cgroup that it could", around_kernel: false },
-        GuestKernel::Own => {
-            let why = "the sandbox has a kernel of its own, and nothing around it could exactly";
-            Keeper { by, why, around_kernel: true }
-        }
-    }
+    Keeper { by, why: "the engine has no cgroup that it could", around_kernel: kernel == GuestKernel::Own }
 }
 
 /// Whether what is inside learns the names of the host's control groups: a row of `policy.effective`.

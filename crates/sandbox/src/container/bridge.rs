@@ -4,7 +4,7 @@
 //! but loopback, carries what comes in by the sockets to listeners there. Nobody else is in that network.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
@@ -47,8 +47,7 @@ impl Bridge {
 /// Two listeners in a network that only this thread has, and where they are.
 fn open() -> io::Result<(Arrivals, [SocketAddr; 2])> {
     jail::leave_network()?;
-    let listen = || TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
-    let listeners = [listen()?, listen()?];
+    let listeners = [jail::listen(0)?, jail::listen(0)?];
     let targets = [listeners[0].local_addr()?, listeners[1].local_addr()?];
     Ok((listeners, targets))
 }

@@ -11,11 +11,12 @@ use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use futures_util::{StreamExt, TryStreamExt};
-use jail::{Controller, GuestKernel};
+use jail::{Controller, GuestKernel, Quarters};
 use serde::Serialize;
 
 use super::ContainerSettings;
 use super::body::{HOST, OWNER, host_name};
+use super::owner::{listener, quarters};
 use super::place::{Places, is_dead};
 use super::words::{in_its_words, said, unavailable};
 use crate::SandboxError;
@@ -44,9 +45,10 @@ impl EngineKind {
 
     /// A line that makes it listen.
     fn start(self) -> &'static str {
-        match self {
-            Self::Docker => "sudo systemctl start docker",
-            Self::Podman => "sudo systemctl start podman.socket",
+        match (self, rustix::process::geteuid().is_root()) {
+            (Self::Docker, _) => "sudo systemctl start docker",
+            (Self::Podman, true) => "sudo systemctl start podman.socket",
+            (Self::Podman, false) => "systemctl --user start podman.socket",
         }
     }
 }
@@ -107,7 +109,7 @@ impl Engine {
             return Err(format!("what answers is not {}", kind.as_str()));
         }
         let info = api.info().await.map_err(|error| said(&error))?;
-        let rootless = is_somebody_elses(socket).map_err(|error| error.to_string())?;
+        let rootless = !listener(socket).map_err(|error| error.to_string())?.uid.is_root();
         Ok(Self { api, kind, socket: socket.to_owned(), info, rootless })
     }
 
@@ -116,6 +118,12 @@ impl Engine {
         if !self.has("seccomp") {
             let missing = format!("this {} has no seccomp: system calls could not be filtered", self.kind.as_str());
             return Err(unavailable(missing, "viv exec --backend=jail -- true"));
+        }
+        if self.kind == EngineKind::Docker && self.is_rootless() {
+            return Err(unavailable(
+                "docker without root shows who owns a workspace as root inside: it can map that user to no other",
+                "systemctl --user start podman.socket, and use `--backend=podman`; or use `--backend=jail`",
+            ));
         }
         let Some(runtime) = &settings.runtime else { return Ok(self) };
         let (known, name) = (self.runtimes(), self.kind.as_str());
@@ -214,8 +222,17 @@ impl Engine {
         pulled.map_err(in_its_words(&format!("fetch the image `{image}`")))
     }
 
+    /// Where what it mounts is laid out; nothing where that is the host's own tree.
+    pub(super) fn quarters(&self) -> Result<Option<Quarters>, SandboxError> {
+        quarters(self.kind, &self.socket)
+    }
+
     /// Makes and starts a container; its name.
-    pub(super) async fn start(&self, body: ContainerCreateBody, name: &str) -> Result<String, SandboxError> {
+    pub(super) async fn start(&self, mut body: ContainerCreateBody, name: &str) -> Result<String, SandboxError> {
+        if let (true, Some(host)) = (self.is_rootless(), &mut body.host_config) {
+            // The user whose engine it is has the same number inside, and is not root there.
+            host.userns_mode = Some("keep-id".to_owned());
+        }
         let options = CreateContainerOptionsBuilder::default().name(&unique(name)).build();
         let made =
             self.api.create_container(Some(options), body).await.map_err(in_its_words("create the container"))?;
@@ -265,12 +282,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// Whether somebody else than root listens at `socket`.
-fn is_somebody_elses(socket: &Path) -> std::io::Result<bool> {
-    let asked = std::os::unix::net::UnixStream::connect(socket)?;
-    Ok(!rustix::net::sockopt::socket_peercred(&asked)?.uid.is_root())
 }
 
 /// A name that no other container has: sandboxes of two processes may be called the same.

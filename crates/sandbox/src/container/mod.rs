@@ -11,6 +11,7 @@ mod apart;
 mod body;
 mod bridge;
 mod engine;
+mod owner;
 mod place;
 mod words;
 
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Plan, Spawner, Stage};
+use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Plan, Quarters, Spawner, Stage};
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 
@@ -69,7 +70,11 @@ impl ContainerSettings {
             EngineKind::Podman => ("/run/podman/podman.sock", "podman/podman.sock"),
         };
         let own = runtime_dir.map(|directory| directory.join(own));
-        let sockets = std::iter::once(PathBuf::from(everybody)).chain(own).collect();
+        let mut sockets: Vec<PathBuf> = std::iter::once(PathBuf::from(everybody)).chain(own).collect();
+        if !rustix::process::geteuid().is_root() {
+            // For root's engine an ordinary user can lay nothing out.
+            sockets.reverse();
+        }
         Self { kind, sockets, image: IMAGE.to_owned(), entrypoint: Vec::new(), runtime: None, pull: false }
     }
 
@@ -123,7 +128,8 @@ impl ContainerBackend {
         let kept = limits::keep(&spec.policy, &keeper(kernel, &|controller| engine.keeps(controller)))?;
         let fs = spec.policy.fs();
         apart::check(kernel, fs.workspace_mode)?;
-        let plan = plan(&spec, &fs, kept.process, shown(&fs)?)?;
+        let quarters = engine.quarters()?;
+        let plan = plan(&spec, &fs, kept.process, shown(&fs))?;
         if plan.names {
             return Err(unavailable(
                 "`net.dns: stub` answers at a port that nobody inside a container may take",
@@ -131,7 +137,7 @@ impl ContainerBackend {
             ));
         }
         let since = SystemTime::now();
-        let (place, mut stage) = self.lay_out(plan.clone()).await?;
+        let (place, mut stage) = self.lay_out(plan.clone(), quarters).await?;
         let lower = plan.workspace.directory().cloned();
         let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
         let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
@@ -173,11 +179,11 @@ impl ContainerBackend {
     }
 
     /// Puts everything that a container is given where the engine can mount it from.
-    async fn lay_out(&self, plan: Plan) -> Result<(Place, Stage), SandboxError> {
+    async fn lay_out(&self, plan: Plan, quarters: Option<Quarters>) -> Result<(Place, Stage), SandboxError> {
         let place = self.places.new_place().map_err(|source| create("make its directory", source))?;
         let spawner = Arc::clone(&self.spawner);
         let staged = tokio::task::spawn_blocking(move || {
-            let stage = Stage::make(&spawner, &place.stage(), &plan)?;
+            let stage = Stage::make(&spawner, &place.stage(), &plan, quarters.as_ref())?;
             Ok((place, stage))
         });
         staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)
@@ -244,22 +250,16 @@ impl Backend for ContainerBackend {
     }
 }
 
-/// What is shown beside the image: who there is, and the host paths that no image has. Only root can.
-fn shown(fs: &policy::Fs) -> Result<System, SandboxError> {
+/// What is shown beside the image: who there is, and the host paths that no image has.
+fn shown(fs: &policy::Fs) -> System {
     let user = HostUser::of_our_sandboxes();
-    if !user.is_somebody_else() {
-        return Err(unavailable(
-            "`fs.workspace` cannot be laid out for a container by an ordinary user",
-            "sudo viv exec --backend=podman -- true",
-        ));
-    }
     let mut system = System::of_user(user.uid(), user.gid());
     let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));
     let others: Vec<PathBuf> = others.cloned().collect();
     for path in &others {
         system.show(path, &others);
     }
-    Ok(system)
+    system
 }
 
 /// Does what may wait for the kernel, or for a container.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agents::{Dialogue as _, Normalized};
 use protocol::{EventBody, SessionRegistered};
 use sandbox::{ExecSpec, Sandbox};
-use store::FileJournal;
+use store::{FileJournal, SessionRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -39,10 +39,10 @@ impl Actor {
     ) {
         // Boxed: what is needed to make a session is not kept while it waits.
         match Box::pin(Self::make(&host, &seat, plan)).await {
-            Ok(actor) => {
+            Ok((actor, record)) => {
                 actor.pause();
                 // Whoever asked may have left; the session is there all the same.
-                let _ = ready.send(Ok(()));
+                let _ = ready.send(Ok(record));
                 actor.run(commands).await;
             }
             Err(error) => {
@@ -70,11 +70,15 @@ impl Actor {
         tracing::warn!(session = %seat.id, %error, "a session cannot go on");
     }
 
-    async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<Box<Self>, SessionError> {
+    async fn make(
+        host: &Arc<Host>,
+        seat: &Arc<Seat>,
+        plan: Plan,
+    ) -> Result<(Box<Self>, Box<SessionRecord>), SessionError> {
         let (sandbox, keys) = sandbox(host, &plan).await?;
         let entered = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()));
-        let journal = match entered {
-            Ok(journal) => journal,
+        let (journal, record) = match entered {
+            Ok(entered) => entered,
             Err(error) => {
                 sandbox.destroy().await?;
                 return Err(error);
@@ -84,7 +88,7 @@ impl Actor {
         // From here the id is taken, and whatever happens is on record.
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         match actor.move_in(sandbox, keys).await {
-            Ok(()) => Ok(actor),
+            Ok(()) => Ok((actor, Box::new(record))),
             Err(error) => {
                 actor.fail_to_start(&error).await;
                 Err(error)
@@ -203,7 +207,7 @@ impl Actor {
         let enlisted = self.plan.enlisted(&self.host.roster)?;
         let context = self.plan.context(&enlisted, keys.token);
         let mut launch = enlisted.agent.plan(&context)?;
-        launch.env.extend(doors.environment());
+        doors.tell(&mut launch.env);
         // The first start of a fork goes on where another session stood.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;

@@ -12,7 +12,7 @@ use super::{Actor, Flow};
 use crate::line::Line;
 use crate::live::Sign;
 use crate::turn::{Effect, Input};
-use crate::{Message, SessionError};
+use crate::{Message, SessionError, pictures};
 
 /// What is shown of a line that was too long to keep.
 const CUT_LINE_SHOWN: usize = 4096;
@@ -51,7 +51,9 @@ impl Actor {
         self.turn_by = Instant::now() + self.plan.policy.limits().timeout;
         self.heard();
         let Some(live) = &mut self.live else { return Ok(()) };
-        let outputs = live.dialogue.prompt(&Prompt { text: message.text, attachments: message.attachments });
+        let pictures = pictures::read(live.sandbox(), &message.attachments).await;
+        let prompt = Prompt { text: message.text, attachments: message.attachments, pictures };
+        let outputs = live.dialogue.prompt(&prompt);
         self.play(outputs).await
     }
 
@@ -66,7 +68,7 @@ impl Actor {
                         live.send(line);
                     }
                 }
-                Output::NativeSession(native) => self.name_native(native).await,
+                Output::NativeSession(native) => self.name_native(native),
                 Output::TurnEnded(outcome) => Box::pin(self.step(Input::Done(outcome))).await?,
             }
         }
@@ -118,8 +120,8 @@ impl Actor {
         Box::pin(self.play(outputs)).await
     }
 
-    async fn name_native(&mut self, native: String) {
-        self.host.note_native(&self.plan.id, &native).await;
+    fn name_native(&mut self, native: String) {
+        self.host.note_native(&self.plan.id, &native);
         self.plan.native_session_id = Some(native.clone());
         self.recorder.native_session_id = Some(native);
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::reader::read_page;
 use super::walk::Region;
 use super::writer::Writer;
-use super::{Journal, JournalError, line};
+use super::{Journal, JournalError, Spares, line};
 use crate::Clock;
 use crate::feed::{Growth, Mark};
 use crate::guard::lock;
@@ -52,10 +52,28 @@ impl FileJournal {
     pub fn open(path: impl Into<PathBuf>, session: SessionId, clock: Arc<dyn Clock>) -> Result<Opened, JournalError> {
         let path = path.into();
         let (writer, torn_bytes) = Writer::open(&path, &session)?;
+        Ok(Opened { journal: Self::with(path, session, clock, writer), torn_bytes })
+    }
+
+    /// The same for a session that is new: in one of `spares`, where there is one.
+    pub fn begin(
+        path: impl Into<PathBuf>,
+        session: SessionId,
+        clock: Arc<dyn Clock>,
+        spares: &Spares,
+    ) -> Result<Opened, JournalError> {
+        let path = path.into();
+        match spares.take(&path) {
+            Some(file) => Ok(Opened { journal: Self::with(path, session, clock, Writer::new(file)), torn_bytes: 0 }),
+            None => Self::open(path, session, clock),
+        }
+    }
+
+    fn with(path: PathBuf, session: SessionId, clock: Arc<dyn Clock>, writer: Writer) -> Self {
         let last = watch::Sender::new(writer.stamp.sequence);
         let (writer, synced) = (Mutex::new(writer), Mutex::default());
         let (growth, mark) = (None, Mark::default());
-        Ok(Opened { journal: Self { path, session, clock, writer, synced, last, growth, mark }, torn_bytes })
+        Self { path, session, clock, writer, synced, last, growth, mark }
     }
 
     /// Tells `growth` of each record from now on.

@@ -60,6 +60,13 @@ impl Writer {
         Ok((writer, torn_bytes))
     }
 
+    /// A journal that is empty, in `file`, which is locked.
+    pub(super) fn new(file: File) -> Self {
+        let mut writer = Self::empty();
+        writer.file = Some(Arc::new(file));
+        writer
+    }
+
     /// Reads from the last mark of the sidecar, or everything where that is of no use.
     fn find_end(region: Region<'_>) -> Result<Self, JournalError> {
         if let Some(mark) = Offsets::of(region.path).latest(&region)

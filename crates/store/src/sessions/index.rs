@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use protocol::SessionId;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, named_params, params};
+use rusqlite::{Connection, ErrorCode, Params, named_params, params};
 
 use super::name::names;
 use super::record::{Cursor, NewSession, Placed, SessionChange, SessionPage, SessionRecord};
@@ -197,8 +197,7 @@ impl SessionIndex {
             ":now": self.now(),
         };
         let connection = lock(&self.connection);
-        let row = connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?;
-        row.map(|placed| placed.record).ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
+        changed(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
     /// Forgets a session that has ended, but for its id and its name; whether it was there.
@@ -237,12 +236,9 @@ impl SessionIndex {
         );
         let id = &orphan.info.session_id;
         let values = params![owner.as_str(), self.now(), id.as_str(), orphan.owner.as_str(), orphan.epoch];
-        let row = {
-            let connection = lock(&self.connection);
-            connection.prepare_cached(&sql)?.query_row(values, Placed::read).optional()?
-        };
+        let adopted = changed(&lock(&self.connection), &sql, values)?;
         self.settle()?;
-        row.map(|placed| placed.record).ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
+        adopted.ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
     }
 
     fn insert(&self, connection: &Connection, new: &NewSession, name: &str) -> rusqlite::Result<SessionRecord> {
@@ -271,12 +267,20 @@ impl SessionIndex {
             ":now": self.now(),
             ":owner": new.owner.as_str(),
         };
-        connection.prepare_cached(&sql)?.query_row(values, Placed::read).map(|placed| placed.record)
+        changed(connection, &sql, values)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
     fn now(&self) -> i64 {
         self.clock.now().as_millisecond()
     }
+}
+
+/// The row that `sql` made or changed. It is read to the end: the step behind the last row commits the change, and it
+/// alone tells when that failed.
+fn changed(connection: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<Option<SessionRecord>> {
+    let rows =
+        connection.prepare_cached(sql)?.query_map(values, Placed::read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(rows.into_iter().next().map(|placed| placed.record))
 }
 
 fn many(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Vec<Placed>> {

@@ -10,12 +10,13 @@ pub(crate) mod internet;
 mod names;
 mod opened;
 mod ours;
+pub(crate) mod placeholder;
 mod say;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use sandbox::Port;
+use sandbox::{Port, Sandbox};
 
 use crate::attack::{Act, Attack, Careless, Group, Place, Verdict, Walls};
 use crate::lead::Lead;
@@ -67,10 +68,24 @@ pub(crate) fn carry_out(stage: &Stage, name: &str, control: Careless, place: Pla
         return judge(stage, &String::from_utf8_lossy(&child.stdout), "");
     }
     let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
-    let listener = sandbox.take_listener(Port::Egress).expect("listener");
     let mode = if place == Place::Inside { "ours" } else { "careless" };
+    let lead = to_json(&scene.lead(Place::Inside));
+    let run = || stage.exec(&*sandbox, &["__attack", name, &lead]).expect("run");
+    let (result, arrived) = before_the_internet(stage, &*sandbox, mode, POLICY, run);
+    judge(stage, &String::from_utf8_lossy(&[result.stdout, result.stderr].concat()), &arrived)
+}
+
+/// Does something in `sandbox` while the internet is behind its proxy, and ends both; what came of it, and what arrived.
+fn before_the_internet<T>(
+    stage: &Stage,
+    sandbox: &dyn Sandbox,
+    mode: &str,
+    policy: &str,
+    work: impl FnOnce() -> T,
+) -> (T, String) {
+    let listener = sandbox.take_listener(Port::Egress).expect("listener");
     let mut internet = Command::new(&stage.program)
-        .args(["__internet", mode, &stage.secret, POLICY])
+        .args(["__internet", mode, &stage.secret, policy])
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
         .stdout(Stdio::piped())
         .spawn()
@@ -79,14 +94,13 @@ pub(crate) fn carry_out(stage: &Stage, name: &str, control: Careless, place: Pla
     let mut line = String::new();
     told.read_line(&mut line).expect("a word");
     assert_eq!(line.trim(), READY, "the internet did not come up");
-    let lead = to_json(&scene.lead(Place::Inside));
-    let result = stage.exec(&*sandbox, &["__attack", name, &lead]).expect("run");
-    stage.destroy(&*sandbox);
+    let done = work();
+    stage.destroy(sandbox);
     internet.kill().expect("kill");
     internet.wait().expect("wait");
     let mut arrived = String::new();
     told.read_to_string(&mut arrived).expect("what arrived");
-    judge(stage, &String::from_utf8_lossy(&[result.stdout, result.stderr].concat()), &arrived)
+    (done, arrived)
 }
 
 /// The secret came out, the loot arrived, or the attacker saw for itself that it got through.

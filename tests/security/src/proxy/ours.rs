@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::{Egress, Identity, Internet, Limits, LivePolicy, Trust};
+use egress::{Credential, Egress, Identity, Internet, Limits, LivePolicy, Trust};
 use policy::{Base, Ceiling, Source};
 use protocol::SessionId;
 use rustls::pki_types::CertificateDer;
@@ -42,7 +42,7 @@ pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer
     let key = Secret::new(secret);
     let egress = Egress::new(Arc::new(Hermetic))
         .trusting(Arc::new(move || Ok(trust(&roots))))
-        .with_credentials(Arc::new(move |_| Ok(key.clone())));
+        .with_credentials(Arc::new(move |name| Ok(Credential::named(name, key.clone()))));
     let outfit = egress.outfit(&policy).expect("outfit");
     let identity = Identity {
         session: session.clone(),

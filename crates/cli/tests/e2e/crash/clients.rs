@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::http::{Client, Frame};
+use crate::place::comes_true;
 
 /// What clients were told before the server died.
 #[derive(Default)]
@@ -24,6 +25,13 @@ pub(super) struct Told {
     pub(super) moments: u64,
     /// The events that each reader saw, from the first one on.
     pub(super) seen: Vec<(String, Vec<Frame>)>,
+}
+
+impl Told {
+    /// Whether they were told so much.
+    pub(super) fn is_much(&self, moments: u64, answers: u64) -> bool {
+        self.moments >= moments && self.answered.len() as u64 >= answers
+    }
 }
 
 pub(super) type Notebook = Arc<Mutex<Told>>;
@@ -132,9 +140,40 @@ fn answer_twice(client: &Client, id: &str, permission: &str, notebook: &Notebook
     }
 }
 
+/// The status of a message that is sent once more under its name.
+pub(super) fn send_again(client: &Client, id: &str, name: &str) -> Option<u16> {
+    let body = serde_json::json!({"message": "/echo once more", "clientMessageId": name}).to_string();
+    client.try_post(&format!("/v1/sessions/{id}/messages"), &body).map(|answer| answer.status)
+}
+
 /// The status of an answer to a permission; none when the server went away.
 pub(super) fn answer(client: &Client, id: &str, permission: &str, reply: &str) -> Option<u16> {
     let path = format!("/v1/sessions/{id}/permissions/{permission}/reply");
     let body = serde_json::json!({"reply": reply}).to_string();
     client.try_post(&path, &body).map(|answer| answer.status)
+}
+
+/// Waits until clients were told so much, for as long as they are told anything at all.
+pub(super) fn wait_for(client: &Client, round: u64, wanted: (u64, u64), notebook: &Notebook) {
+    loop {
+        let before = notebook.lock().unwrap().moments;
+        let is_much = || notebook.lock().unwrap().is_much(wanted.0, wanted.1);
+        if !comes_true(|| is_much() || notebook.lock().unwrap().moments > before) {
+            stalled(client, round, wanted, notebook);
+        }
+        if is_much() {
+            return;
+        }
+    }
+}
+
+/// Says how everything stands when nothing moves any more.
+fn stalled(client: &Client, round: u64, wanted: (u64, u64), notebook: &Notebook) -> ! {
+    let pending = client.get("/v1/pending").body;
+    let told = notebook.lock().unwrap();
+    let (moments, answers) = (told.moments, told.answered.len());
+    let last = told.made.iter().map(|id| client.get(&format!("/v1/sessions/{id}/events?offset=0&limit=1000")).body);
+    let last: Vec<String> =
+        last.map(|events| events.chars().rev().take(1_500).collect::<Vec<_>>().iter().rev().collect()).collect();
+    panic!("round {round}: {moments} moments and {answers} answers of {wanted:?}; pending: {pending}; {last:#?}");
 }

@@ -119,10 +119,18 @@ fn with(place: &Value, field: &str, value: impl Into<Value>) -> Value {
 fn item(part: &Spoken, index: usize, reply: &Reply) -> Value {
     let id = format!("{}_{index}", reply.id);
     match part {
-        Spoken::Tool { id: call, name, input } => json!({
-            "id": format!("fc_{id}"), "type": "function_call", "status": "completed", "call_id": format!("call_{call}"),
-            "name": name, "arguments": Value::Object(input.clone()).to_string(),
-        }),
+        Spoken::Tool { id: call, name, input } => {
+            let mut item = json!({
+                "id": format!("fc_{id}"), "type": "function_call", "status": "completed",
+                "call_id": format!("call_{call}"), "name": name, "arguments": Value::Object(input.clone()).to_string(),
+            });
+            // No vendor allows the sign in a name; this one has namespaces of tools.
+            if let Some((namespace, name)) = name.split_once('/') {
+                item["namespace"] = json!(namespace);
+                item["name"] = json!(name);
+            }
+            item
+        }
         Spoken::Thinking(text) => json!({
             "id": format!("rs_{id}"), "type": "reasoning", "status": "completed",
             "summary": [{"type": "summary_text", "text": text}],

@@ -1,0 +1,78 @@
+//! A picture that goes with a prompt, and a tool of a server that codex asks for, in the words of each protocol.
+
+use agents::{Dialogue, LaunchContext, Output, Picture, Prompt, by_name};
+use protocol::{Attachment, EventBody, PermissionId, PermissionReply};
+use serde_json::{Value, json};
+
+use crate::modes::sent;
+
+fn prompt() -> Prompt {
+    let path = "a.png".to_owned();
+    let attachments = vec![Attachment { path: path.clone(), mime: Some("image/png".into()), filename: None }];
+    let pictures = vec![Picture { path, mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
+    Prompt { text: "Look.".to_owned(), attachments, pictures }
+}
+
+/// A dialogue that was opened and heard these answers.
+fn opened(agent: &str, answers: &[Value]) -> Box<dyn Dialogue> {
+    let mut dialogue = by_name(agent).unwrap().dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
+    dialogue.open();
+    for answer in answers {
+        dialogue.line(answer.to_string().as_bytes());
+    }
+    dialogue
+}
+
+/// What `agent` is sent with the picture, at `place` of the message.
+fn told(agent: &str, answers: &[Value], place: &str) -> Value {
+    let lines = sent(&opened(agent, answers).prompt(&prompt()));
+    lines.iter().find_map(|line| line.pointer(place)).cloned().unwrap_or_else(|| panic!("{agent}: {lines:?}"))
+}
+
+#[test]
+fn every_protocol_that_can_carries_it() {
+    const NAMED: &str = "Look.\n[attached file: a.png]";
+    let words = json!({ "type": "text", "text": NAMED });
+    let source = json!({ "type": "base64", "media_type": "image/png", "data": "aGk=" });
+    assert_eq!(told("claude", &[], "/message/content"), json!([words, { "type": "image", "source": source }]));
+    let thread = [json!({ "id": 1, "result": {} }), json!({ "id": 2, "result": { "thread": { "id": "t" } } })];
+    let url = json!({ "type": "image", "url": "data:image/png;base64,aGk=" });
+    assert_eq!(told("codex", &thread, "/params/input"), json!([words, url]));
+    let image = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
+    assert_eq!(told("pi", &[], "/images"), json!([image]));
+    assert_eq!(told("qwen", &[], "/message/content"), json!(NAMED));
+    for (takes, expected) in [(true, json!([words, image])), (false, json!([words]))] {
+        let can = json!({ "promptCapabilities": { "image": takes } });
+        let begun = json!({ "jsonrpc": "2.0", "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": can } });
+        let session = json!({ "jsonrpc": "2.0", "id": 2, "result": { "sessionId": "s" } });
+        assert_eq!(told("opencode", &[begun, session], "/params/prompt"), expected);
+    }
+}
+
+/// What codex is answered when it asks for a tool of a server.
+fn answered(reply: PermissionReply) -> Value {
+    let mut dialogue = opened("codex", &[]);
+    let meta = json!({ "codex_approval_kind": "mcp_tool_call", "tool_params": { "x": 1 } });
+    let schema = json!({ "type": "object", "properties": {} });
+    let params = json!({ "serverName": "shop", "threadId": "t", "turnId": "u", "mode": "form", "message": "May I?",
+        "requestedSchema": schema, "_meta": meta });
+    let asked = json!({ "id": 0, "method": "mcpServer/elicitation/request", "params": params });
+    let outputs = dialogue.line(asked.to_string().as_bytes());
+    let permission: Option<PermissionId> = outputs.iter().find_map(|output| match output {
+        Output::Event(draft) => match &draft.body {
+            EventBody::PermissionRequested(asked) if asked.action == "mcp__shop" => Some(asked.permission_id.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    sent(&dialogue.permission(&permission.expect("it asks"), reply)).remove(0)
+}
+
+#[test]
+fn codex_asks_a_person_for_a_tool_of_a_server() {
+    let once = json!({ "action": "accept", "content": {} });
+    let always = json!({ "action": "accept", "content": {}, "_meta": { "persist": "session" } });
+    assert_eq!(answered(PermissionReply::Once), json!({ "id": 0, "result": once }));
+    assert_eq!(answered(PermissionReply::Always), json!({ "id": 0, "result": always }));
+    assert_eq!(answered(PermissionReply::Reject), json!({ "id": 0, "result": { "action": "decline" } }));
+}

@@ -1,0 +1,184 @@
+//! The agent's words on their way to a person, piece by piece as they come, and none of them twice.
+//!
+//! Each message ends its line. What an agent says is not trusted with the terminal: it goes through an [`Outlet`].
+
+use std::collections::HashMap;
+
+use protocol::{ContentPart, EventBody, Item, ItemId, ItemKind, ItemRole};
+
+use crate::outlet::Outlet;
+
+/// What is being said.
+#[derive(Debug, Default)]
+pub(super) struct Speech {
+    open: HashMap<ItemId, Said>,
+    /// Whose words stand on a line that has not ended.
+    line: Option<ItemId>,
+}
+
+/// A message as far as it came.
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    outlet: Outlet,
+}
+
+impl Speech {
+    /// What is to be shown of an event: nothing, unless the agent says something.
+    pub(super) fn hear(&mut self, body: &EventBody) -> Vec<u8> {
+        match body {
+            EventBody::ItemStarted(started) if is_spoken(&started.item) => {
+                self.open.insert(started.item.item_id.clone(), Said::default());
+                Vec::new()
+            }
+            EventBody::ItemDelta(delta) => self.say(&delta.item_id, &delta.delta),
+            EventBody::ItemCompleted(completed) => self.complete(&completed.item),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether words stand on a line that has not ended.
+    pub(super) fn is_mid_line(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// Something else ended the line.
+    pub(super) fn line_ended(&mut self) {
+        self.line = None;
+    }
+
+    fn say(&mut self, id: &ItemId, words: &str) -> Vec<u8> {
+        // What was not announced as words is a thought.
+        let Some(said) = self.open.get_mut(id) else { return Vec::new() };
+        said.text.push_str(words);
+        let passed = said.outlet.pass(words.as_bytes());
+        let mut shown = if self.line.as_ref().is_some_and(|other| other != id) { b"\n".to_vec() } else { Vec::new() };
+        match passed.last() {
+            None => return Vec::new(),
+            Some(b'\n') => self.line = None,
+            Some(_) => self.line = Some(id.clone()),
+        }
+        shown.extend(passed);
+        shown
+    }
+
+    fn complete(&mut self, item: &Item) -> Vec<u8> {
+        let id = &item.item_id;
+        let (Some(said), Some(text)) = (self.open.get(id).map(|said| said.text.clone()), words(item)) else {
+            self.open.remove(id);
+            return Vec::new();
+        };
+        let mut shown = Vec::new();
+        if let Some(rest) = text.strip_prefix(&said) {
+            shown.extend(self.say(id, rest));
+        } else {
+            // It broke off and began anew: what it said in the end stands on lines of its own.
+            shown.extend(self.end_line(id));
+            shown.extend(self.say(id, &text));
+        }
+        shown.extend(self.end_line(id));
+        self.open.remove(id);
+        shown
+    }
+
+    fn end_line(&mut self, id: &ItemId) -> &'static [u8] {
+        if self.line.as_ref() != Some(id) {
+            return b"";
+        }
+        self.line = None;
+        b"\n"
+    }
+}
+
+/// Whether these are words for a person: a thought says from its start that it is one.
+fn is_spoken(item: &Item) -> bool {
+    let thought = item.content.iter().any(|part| matches!(part, ContentPart::Reasoning { .. }));
+    item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant) && !thought
+}
+
+/// All words of a message, if it has any.
+fn words(item: &Item) -> Option<String> {
+    let texts = item.content.iter().filter_map(|part| match part {
+        ContentPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    Some(texts.collect::<String>()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{ItemDelta, ItemEvent, ItemStatus, ReasoningVisibility};
+
+    use super::*;
+
+    fn item(id: u64, content: Vec<ContentPart>) -> ItemEvent {
+        let (item_id, status) = (ItemId::numbered(1, id), ItemStatus::InProgress);
+        let (kind, role) = (ItemKind::Message, Some(ItemRole::Assistant));
+        ItemEvent { item: Item { item_id, native_item_id: None, parent_id: None, kind, role, content, status } }
+    }
+
+    fn started(id: u64) -> EventBody {
+        EventBody::ItemStarted(item(id, Vec::new()))
+    }
+
+    fn delta(id: u64, delta: &str) -> EventBody {
+        EventBody::ItemDelta(ItemDelta {
+            item_id: ItemId::numbered(1, id),
+            native_item_id: None,
+            delta: delta.to_owned(),
+        })
+    }
+
+    fn completed(id: u64, text: &str) -> EventBody {
+        EventBody::ItemCompleted(item(id, vec![ContentPart::Text { text: text.to_owned() }]))
+    }
+
+    #[track_caller]
+    fn check(events: &[EventBody], expected: &[&str]) {
+        let mut speech = Speech::default();
+        let shown: Vec<_> = events.iter().map(|body| String::from_utf8(speech.hear(body)).unwrap()).collect();
+        assert_eq!(shown, expected);
+        assert!(!speech.is_mid_line() && speech.open.is_empty(), "{speech:?}");
+    }
+
+    #[test]
+    fn words_are_shown_when_they_come_and_never_again() {
+        let told = [started(1), delta(1, "one "), delta(1, "two"), completed(1, "one two")];
+        check(&told, &["", "one ", "two", "\n"]);
+        check(&[started(1), completed(1, "whole")], &["", "whole\n"]);
+        check(&[started(1), delta(1, "one"), completed(1, "one two\n")], &["", "one", " two\n"]);
+    }
+
+    #[test]
+    fn two_at_once_never_share_a_line() {
+        let told = [
+            started(1),
+            started(2),
+            delta(1, "a"),
+            delta(2, "b"),
+            completed(1, "a"),
+            delta(2, "c"),
+            completed(2, "bc"),
+        ];
+        check(&told, &["", "", "a", "\nb", "", "c", "\n"]);
+    }
+
+    #[test]
+    fn words_that_began_anew_are_shown_whole() {
+        check(&[started(1), delta(1, "And th"), completed(1, "Well.")], &["", "And th", "\nWell.\n"]);
+    }
+
+    #[test]
+    fn a_thought_is_not_said_aloud() {
+        let thought =
+            |text: &str| ContentPart::Reasoning { text: text.into(), visibility: ReasoningVisibility::Public };
+        let (begun, done) = (item(1, vec![thought("")]), item(1, vec![thought("hm")]));
+        check(&[EventBody::ItemStarted(begun), delta(1, "hm"), EventBody::ItemCompleted(done)], &["", "", ""]);
+    }
+
+    #[test]
+    fn what_commands_a_terminal_is_not_shown_however_it_is_cut() {
+        let told = [started(1), delta(1, "a\x1b]52;c"), delta(1, ";x\x07b"), completed(1, "a\x1b]52;c;x\x07b")];
+        check(&told, &["", "a", "b", "\n"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! `viv run`: what an agent says and does is seen while it does it, and none of it twice.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+
+use rustix::process::Signal;
+
+use crate::place::{Place, wait};
+use crate::server::pid_of;
+use crate::stub::{Gate, Manner, Stub};
+use crate::terminal::Terminal;
+
+const ANSWER: &str = "The first words of it, and then the rest.";
+const FIRST: &str = "The first words of i";
+
+/// A place whose model says half of [`ANSWER`] and waits, and the gate it waits at.
+fn held_back() -> (Place, Stub, &'static Gate) {
+    let gate: &'static Gate = Box::leak(Box::default());
+    let (place, stub) = (Place::new(), Stub::start(Manner::HoldsBack(gate), ANSWER));
+    let lines = format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
+    std::fs::create_dir_all(place.data()).unwrap();
+    std::fs::write(place.data().join("model.env"), lines).unwrap();
+    (place, stub, gate)
+}
+
+/// Reads from `pipe` until everything read ends with `text`.
+#[track_caller]
+fn read_until(pipe: &mut impl Read, text: &str) -> String {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(text.as_bytes()) {
+        assert_eq!(pipe.read(&mut byte).unwrap(), 1, "`{text}` never came: {}", String::from_utf8_lossy(&seen));
+        seen.extend(byte);
+    }
+    String::from_utf8(seen).unwrap()
+}
+
+#[track_caller]
+fn check_runs(child: &mut Child) {
+    assert!(child.try_wait().unwrap().is_none(), "it was heard only at the end");
+}
+
+#[test]
+fn words_come_through_a_pipe_before_the_turn_has_ended() {
+    let (place, stub, gate) = held_back();
+    let file = place.data().join("model.env");
+    let mut command = place.viv(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    assert_eq!(read_until(&mut stdout, FIRST), FIRST);
+    check_runs(&mut child);
+    gate.open();
+    let (mut rest, mut people) = (String::new(), String::new());
+    stdout.read_to_string(&mut rest).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut people).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(0), "{people}");
+    assert_eq!(format!("{FIRST}{rest}"), format!("{ANSWER}\n"));
+    assert!(!people.contains("words of it"), "{people}");
+    assert!(people.contains("1 model call · "), "{people}");
+    assert_eq!(stub.calls().len(), 1);
+}
+
+#[test]
+fn words_come_to_a_terminal_before_the_turn_has_ended() {
+    let (place, stub, gate) = held_back();
+    let file = place.data().join("model.env");
+    let mut terminal = Terminal::start(place.viv(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]));
+    terminal.until(FIRST);
+    assert!(!terminal.shown.contains("model calls"), "{}", terminal.shown);
+    gate.open();
+    let (status, shown) = terminal.finish();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    assert_eq!(shown.matches("first words").count(), 1, "{shown}");
+    assert!(shown.contains(&format!("\n{ANSWER}\r\n")), "{shown}");
+    assert_eq!(stub.calls().len(), 1);
+}
+
+/// Thinks, runs a command, begins to speak and never goes on.
+const HANGING: &str = r#"
+version: 1
+rules:
+  - when: {tool_result: {contains: "done-7"}}
+    answer: [text: "Half of", hang]
+  - answer:
+      - thinking: Silently.
+      - text: Look.
+      - tool: {name: run_command, input: {command: [sh, -c, "printf 'done-%d' 7"]}}
+"#;
+/// The same with a command that never ends.
+const RUNNING: &str = r"
+version: 1
+rules:
+  - answer:
+      - tool: {name: run_command, input: {command: [sleep, '1000000']}}
+";
+
+/// A `viv run` under a scripted model.
+fn scripted(script: &str) -> (Place, Child) {
+    let place = Place::new();
+    std::fs::create_dir_all(place.data()).unwrap();
+    let file = place.data().join("model.yaml");
+    std::fs::write(&file, script).unwrap();
+    std::fs::write(place.data().join("viv.toml"), format!("[model]\nscript = '{}'\n", file.display())).unwrap();
+    let mut command = place.viv(&["run", "mock", "go", "--perms=allow"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    (place, child)
+}
+
+/// What people are told up to the first line that has `text`.
+#[track_caller]
+fn told_until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) -> Vec<String> {
+    let mut told = Vec::new();
+    while !told.last().is_some_and(|line: &String| line.contains(text)) {
+        told.push(lines.next().unwrap_or_else(|| panic!("`{text}` was never told: {told:?}")).unwrap());
+    }
+    told
+}
+
+#[track_caller]
+fn check_stopped(mut child: Child) {
+    check_runs(&mut child);
+    rustix::process::kill_process(pid_of(&child), Signal::INT).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(130));
+}
+
+#[test]
+fn what_an_agent_does_is_told_when_it_begins_and_when_it_ends() {
+    let (_place, mut child) = scripted(HANGING);
+    let mut stdout = child.stdout.take().unwrap();
+    assert_eq!(read_until(&mut stdout, "Half of"), "Look.\nHalf of");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = told_until(&mut lines, "result");
+    let once = |text: &str| told.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((once("∴ thinking"), once("▶ tool"), once("│ result")), (1, 1, 1), "{told:#?}");
+    let place = |text: &str| told.iter().position(|line| line.contains(text));
+    assert!(place("∴ thinking") < place("▶ tool") && place("▶ tool") < place("│ result"), "{told:#?}");
+    assert!(told.iter().any(|line| line.ends_with("done-7")), "{told:#?}");
+    check_stopped(child);
+}
+
+#[test]
+fn a_command_is_told_while_it_runs() {
+    let (_place, mut child) = scripted(RUNNING);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = told_until(&mut lines, "▶ tool");
+    assert!(told.last().unwrap().contains("run_command sleep 1000000"), "{told:#?}");
+    check_stopped(child);
+}
