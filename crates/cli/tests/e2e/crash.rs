@@ -54,7 +54,7 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
         let notebook = Notebook::default();
         let clients = drive(&server.client(), round, &old, &notebook);
         let (moments, answers_taken) = (dice.below(MOMENTS), dice.below(ANSWERS));
-        wait_for(&server.client(), round, (moments, answers_taken), &notebook);
+        wait_for(&server, round, (moments, answers_taken), &notebook);
         std::thread::sleep(Duration::from_micros(dice.below(DELAY_MICROS)));
         server.kill(&place.data());
         for client in clients {

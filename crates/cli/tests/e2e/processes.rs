@@ -52,6 +52,21 @@ pub(crate) fn alive(processes: &[Process]) -> Vec<Process> {
     processes.iter().copied().filter(|process| now.contains(&(process.pid, process.started))).collect()
 }
 
+/// Every thread of `processes`: whose it is, its name, its state, and where in the kernel it waits.
+pub(crate) fn threads(processes: &[Process]) -> Vec<String> {
+    let mut threads = Vec::new();
+    for Process { pid, .. } in processes {
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+            let (stat, wchan) = (read("stat"), read("wchan"));
+            // The name stands in brackets and may hold any of its own; the state follows them.
+            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
+            threads.push(format!("{pid} {} {state} {wchan}", read("comm").trim()));
+        }
+    }
+    threads
+}
+
 /// Processes whose command line names `path`: a server on that data directory, and whatever it forked.
 pub(crate) fn naming(path: &Path) -> Vec<u32> {
     let needle = path.as_os_str().as_encoded_bytes();

@@ -5,14 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::http::{Client, Frame};
+use crate::http::{Answer, Client, Frame};
 use crate::place::comes_true;
+use crate::processes;
+use crate::server::Server;
 
 /// What clients were told before the server died.
 #[derive(Default)]
 pub(super) struct Told {
     /// Sessions whose making was answered with 200.
     pub(super) made: HashSet<String>,
+    /// What was said where a session was not made.
+    pub(super) refused: Vec<Answer>,
     /// Every session that somebody used.
     pub(super) used: HashSet<String>,
     /// Messages that were taken: the session, and the name the client gave them.
@@ -45,17 +49,23 @@ enum Manner {
     Waits,
 }
 
+/// What is asked for in each session of a round.
+const PLAYS: [(&str, Manner); 4] = [
+    ("/flood 80", Manner::Answers),
+    ("/permission", Manner::Answers),
+    ("/permission", Manner::Waits),
+    ("/demo", Manner::Answers),
+];
+
+fn id_of(round: u64, number: usize) -> String {
+    format!("r{round}-{number}")
+}
+
 /// Several clients at once: some make sessions and talk, two follow each, one goes on with `old` sessions.
 pub(super) fn drive(client: &Client, round: u64, old: &[String], notebook: &Notebook) -> Vec<JoinHandle<()>> {
-    let plays = [
-        ("/flood 80", Manner::Answers),
-        ("/permission", Manner::Answers),
-        ("/permission", Manner::Waits),
-        ("/demo", Manner::Answers),
-    ];
     let mut clients = Vec::new();
-    for (number, (prompt, manner)) in plays.into_iter().enumerate() {
-        let (client, notebook, id) = (client.clone(), notebook.clone(), format!("r{round}-{number}"));
+    for (number, (prompt, manner)) in PLAYS.into_iter().enumerate() {
+        let (client, notebook, id) = (client.clone(), notebook.clone(), id_of(round, number));
         clients.push(std::thread::spawn(move || live(&client, &id, prompt, manner, &notebook)));
     }
     // Sessions of the round before go on, then end: so is their number bounded.
@@ -71,11 +81,13 @@ pub(super) fn drive(client: &Client, round: u64, old: &[String], notebook: &Note
 }
 
 fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Notebook) {
-    if client.try_create(id).is_none_or(|answer| answer.status != 200) {
-        return;
-    }
+    let Some(answer) = client.try_create(id) else { return };
     {
         let mut told = notebook.lock().unwrap();
+        if answer.status != 200 {
+            told.refused.push(answer);
+            return;
+        }
         told.made.insert(id.to_owned());
         told.used.insert(id.to_owned());
     }
@@ -154,12 +166,12 @@ pub(super) fn answer(client: &Client, id: &str, permission: &str, reply: &str) -
 }
 
 /// Waits until clients were told so much, for as long as they are told anything at all.
-pub(super) fn wait_for(client: &Client, round: u64, wanted: (u64, u64), notebook: &Notebook) {
+pub(super) fn wait_for(server: &Server, round: u64, wanted: (u64, u64), notebook: &Notebook) {
     loop {
         let before = notebook.lock().unwrap().moments;
         let is_much = || notebook.lock().unwrap().is_much(wanted.0, wanted.1);
         if !comes_true(|| is_much() || notebook.lock().unwrap().moments > before) {
-            stalled(client, round, wanted, notebook);
+            stalled(server, round, wanted, notebook);
         }
         if is_much() {
             return;
@@ -168,12 +180,17 @@ pub(super) fn wait_for(client: &Client, round: u64, wanted: (u64, u64), notebook
 }
 
 /// Says how everything stands when nothing moves any more.
-fn stalled(client: &Client, round: u64, wanted: (u64, u64), notebook: &Notebook) -> ! {
+fn stalled(server: &Server, round: u64, wanted: (u64, u64), notebook: &Notebook) -> ! {
+    let (client, threads) = (server.client(), processes::threads(&processes::family(server.pid())));
     let pending = client.get("/v1/pending").body;
     let told = notebook.lock().unwrap();
-    let (moments, answers) = (told.moments, told.answered.len());
-    let last = told.made.iter().map(|id| client.get(&format!("/v1/sessions/{id}/events?offset=0&limit=1000")).body);
+    let (moments, answers, refused) = (told.moments, told.answered.len(), &told.refused);
+    let sessions = (0..PLAYS.len()).map(|number| format!("/v1/sessions/{}", id_of(round, number)));
+    let last = sessions.map(|path| client.get(&format!("{path}/events?offset=0&limit=1000")).body);
     let last: Vec<String> =
         last.map(|events| events.chars().rev().take(1_500).collect::<Vec<_>>().iter().rev().collect()).collect();
-    panic!("round {round}: {moments} moments and {answers} answers of {wanted:?}; pending: {pending}; {last:#?}");
+    panic!(
+        "round {round}: {moments} moments and {answers} answers of {wanted:?}; refused: {refused:#?}; \
+         pending: {pending}; {last:#?}; {threads:#?}"
+    );
 }
