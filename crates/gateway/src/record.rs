@@ -26,9 +26,9 @@ use crate::{
     upstream::{UpstreamFailure, UpstreamRequest},
 };
 
-/// A body under this size stands in its record, and writing that is sooner done than another thread is woken. For a longer
-/// one a file may have to be made, which on a busy file system takes longer than many calls.
-const AT_ONCE_BYTES: usize = 4 << 10;
+/// A body under this size stands in its record, and writing that is sooner done than another thread is woken. For a
+/// longer one a file may have to be made, which on a busy file system takes longer than many calls.
+const AT_ONCE_BYTES: usize = store::SHORT_BODY_BYTES;
 
 /// The open record of a call. Dropped without an ending, it says itself that the call was given up.
 pub(crate) struct CallRecord {

@@ -27,7 +27,10 @@ use packed::{Base, Head};
 /// Bodies to compare the next one with: a conversation, and one beside it.
 const RECENT: usize = 2;
 /// A smaller body is cheaper to keep than to compare, a larger one too large to hold.
-const COMPARED: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
+const COMPARED: std::ops::RangeInclusive<usize> = SHORT_BODY_BYTES..=4 << 20;
+
+/// A text of fewer bytes stands in its record; a file of its own would take up as much as this.
+pub const SHORT_BODY_BYTES: usize = 4 << 10;
 
 /// Why a body could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -292,7 +295,7 @@ impl Bodies {
 
 /// A body that its record carries with it: to make a file for it would cost more than to write it.
 fn short_text(bytes: &[u8]) -> Option<String> {
-    let short = bytes.len() < *COMPARED.start();
+    let short = bytes.len() < SHORT_BODY_BYTES;
     std::str::from_utf8(bytes).ok().filter(|_| short).map(str::to_owned)
 }
 
