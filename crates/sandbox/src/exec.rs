@@ -48,7 +48,7 @@ pub struct Exit {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Processor time of it and its children, when known.
+    /// Processor time of it and its children, when known; never more than the host gave the sandbox meanwhile.
     pub cpu_micros: u64,
     /// Largest resident size, when known.
     pub peak_rss_bytes: u64,

@@ -3,22 +3,23 @@
 //! A jail and a container differ in who makes them and in what is left to clear away; everything between is here.
 
 mod commands;
+mod remains;
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jail::{Cgroup, ExecPlan, HOME, HostUser, Jail, Spawner, WORKSPACE};
+use jail::{ExecPlan, HOME, HostUser, Jail, Spawner, WORKSPACE};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use self::commands::{Awaited, Commands, hear};
+pub(crate) use self::remains::Remains;
+use self::remains::{Count, Left};
 use crate::ends::{Ends, Resize};
 use crate::files::FilesOnDisk;
 use crate::inside::as_user;
@@ -29,27 +30,6 @@ const SIGKILL: i32 = 9;
 /// How long an init may take to end a command. It cannot be stopped by one where the host's kernel is also theirs;
 /// another kernel may let it be.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What is left of a sandbox when everything in it is dead. Dropping it clears away what can be without waiting.
-pub(crate) trait Remains: Send {
-    /// How many processes of it the kernel killed for want of memory.
-    fn oom_kills(&self) -> u64;
-    /// Clears it away.
-    fn clear(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-}
-
-impl Remains for Cgroup {
-    fn oom_kills(&self) -> u64 {
-        Self::oom_kills(self)
-    }
-
-    fn clear(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move {
-            // Removing a group may wait some milliseconds for the kernel.
-            let _ = tokio::task::spawn_blocking(move || drop(self)).await;
-        })
-    }
-}
 
 /// A sandbox that was just made, before anybody listens to it.
 pub(crate) struct Built {
@@ -123,6 +103,7 @@ impl Walled {
             Some(size) if !self.makes_terminals => self.terminal(size).await?,
             _ => Ends::pipes().map_err(step("connect"))?,
         };
+        let before = Count::of(&self.remains);
         let Awaited { exec, started, exited } = self.commands.expect();
         let window = spec.terminal.filter(|_| self.makes_terminals);
         let plan = ExecPlan { window: window.map(WindowSize::rows_and_columns), ..exec_plan(exec, spec) };
@@ -139,7 +120,6 @@ impl Walled {
         }
         let (jail, remains) = (Arc::clone(&self.jail), Arc::clone(&self.remains));
         let commands = Arc::clone(&self.commands);
-        let killed_before = oom_kills(&remains);
         Ok(Process {
             stdin: Some(stdin),
             stdout,
@@ -148,8 +128,7 @@ impl Walled {
             kill: Box::new(move || end_command(exec, &jail, &commands)),
             exit: Box::pin(async move {
                 let mut exit: Exit = exited.await.map_err(|_| SandboxError::Gone)?;
-                // The kernel kills the largest; that it was this one is told by how it ended.
-                exit.out_of_memory = exit.signal == Some(SIGKILL) && oom_kills(&remains) > killed_before;
+                before.correct(&mut exit, &Count::of(&remains));
                 Ok(exit)
             }),
         })
@@ -187,13 +166,6 @@ fn end_command(exec: u64, jail: &Arc<Jail>, commands: &Arc<Commands>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(late);
     }
-}
-
-type Left = Arc<Mutex<Option<Box<dyn Remains>>>>;
-
-/// How many processes of the sandbox the kernel killed for want of memory; none when it is gone.
-fn oom_kills(remains: &Left) -> u64 {
-    lock(remains).as_ref().map_or(0, |remains| remains.oom_kills())
 }
 
 /// What a command has in its environment when nobody said.

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Some("__namespaced") => trial::attack_in_namespaces(arguments),
         Some("__victim") => scene::live_as_victim(arguments),
         Some("__euid") => println!("{}", rustix::process::geteuid().as_raw()),
+        Some("__spin") => proc::spin(),
         Some("__survive") => proc::survive(&arguments.next().unwrap_or_default()),
         Some("__internet") => proxy::internet::live(arguments),
         Some("__hold") => host::hold(),

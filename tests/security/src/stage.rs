@@ -95,7 +95,7 @@ impl Stage {
         let sandbox = match self.sandbox(walls, &scene.workspace()) {
             Ok(sandbox) => sandbox,
             // Where a limit cannot be kept there is no sandbox to attack, and that is said.
-            Err(SandboxError::Unavailable { missing, .. }) if matches!(walls, Walls::Strict | Walls::Slow) => {
+            Err(SandboxError::Unavailable { missing, .. }) if walls == Walls::Strict => {
                 return Verdict::Blocked(format!("never started: {missing}"));
             }
             Err(SandboxError::Unavailable { missing, .. }) if walls == Walls::Bound && self.maker.has_own_kernel() => {

@@ -205,6 +205,10 @@ impl Remains for Container {
         self.watch.as_ref().map_or(0, CgroupWatch::oom_kills)
     }
 
+    fn cpu_micros(&self) -> Option<u64> {
+        self.watch.as_ref().and_then(CgroupWatch::cpu_micros)
+    }
+
     fn clear(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             self.engine.remove(&self.id).await;

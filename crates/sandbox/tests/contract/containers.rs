@@ -242,9 +242,12 @@ async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
     // An init that is stopped does not notice that its host is gone, and nor does the engine.
     let init = Pid::from_raw(left.pid).expect("init");
     kill_process(init, Signal::STOP).expect("stop");
+    while !is_stopped(left.pid) {
+        std::thread::yield_now();
+    }
     host.kill().expect("kill -9");
     host.wait().expect("wait");
-    assert!(engines::running(&socket).await.contains(&left), "it ended by itself, and there is nothing to sweep");
+    // From here on any other test that meets the same engine may be the one that sweeps the container, but not its mounts.
     assert!(case.traces().count() > 0);
 
     let sandbox = case.create().await.expect("sandbox");
@@ -252,6 +255,13 @@ async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
     assert!(!names.contains(&left.id), "{left:?} is still there");
     sandbox.destroy().await.expect("destroy");
     assert_eq!(case.traces().count(), 0);
+}
+
+/// Whether a process takes no further step; one that has ended fails the test.
+fn is_stopped(pid: i32) -> bool {
+    let stat =
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it ended by itself, and nothing is left to sweep");
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 async fn a_sandbox_that_is_dropped_leaves_nothing(case: Case) {

@@ -14,6 +14,7 @@ pub(crate) fn walled() -> Vec<Promise> {
         memory_over_the_limit_is_not_had,
         a_command_that_ran_out_of_memory_is_told_apart,
         processes_over_the_limit_are_not_had,
+        the_processor_time_of_a_command_is_what_the_host_gave_it,
         what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start,
         many_sandboxes_at_once_leave_nothing
     ]
@@ -148,6 +149,22 @@ async fn processes_over_the_limit_are_not_had(subject: Subject) {
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let result = shell(&*sandbox, "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; echo all").await;
     assert!(text(&result.stderr).contains("fork"), "{result:?}");
+}
+
+/// Whatever counts inside may take what waits for its turn for running.
+async fn the_processor_time_of_a_command_is_what_the_host_gave_it(subject: Subject) {
+    let mut slow = spec(&subject, None);
+    slow.policy = policy(&subject, &[("cpus: 2.0", "cpus: 0.2")]);
+    let sandbox = subject.backend.create(slow).await.expect("sandbox");
+    let work = "count() { i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; }\n\
+                count & count & count & count & count & count & wait";
+    let result = shell(&*sandbox, work).await;
+    let is_kept = sandbox.effective()["proc.cpus"]["state"] == "enforced";
+    let all = || std::thread::available_parallelism().map_or(1, |count| count.get() as u128) * 1000;
+    let millis = if is_kept { 200 } else { all() };
+    let (used, had) = (u128::from(result.exit.cpu_micros), result.wall.as_micros() * millis / 1000);
+    // Twice, for what a group may have saved, and for ticks.
+    assert!(used > 0 && used < had * 2, "{used} of {had} microseconds: {result:?}");
 }
 
 async fn many_sandboxes_at_once_leave_nothing(subject: Subject) {

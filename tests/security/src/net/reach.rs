@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use sandbox::Port;
 
 use crate::attack::{Attack, Control, Group::Net, Place, Verdict, Walls, program, scenario};
@@ -136,18 +137,32 @@ fn other_gateway(stage: &Stage, place: Place) -> Verdict {
     let (scene, other) = (stage.scene(), stage.scene());
     let attacker = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
     let neighbour = stage.sandbox(Walls::Usual, &other.workspace()).expect("sandbox");
-    // The one whose door must not open; as a control it is the attacker's own, which must.
-    let watched = if place == Place::Inside { &neighbour } else { &attacker };
-    let doors = [Port::Models, Port::Egress].map(|port| watched.take_listener(port).expect("listener"));
+    let [own, others] = [&attacker, &neighbour]
+        .map(|sandbox| [Port::Models, Port::Egress].map(|port| sandbox.take_listener(port).expect("listener")));
     let knock = "exec 3<>/dev/tcp/127.0.0.1/18080; echo x >&3; exec 4<>/dev/tcp/127.0.0.1/18081; echo x >&4";
     let mut spec = command(&[]);
     spec.command = ["bash", "-c", knock].map(str::to_owned).to_vec();
     stage.runtime.block_on(sandbox::run(&*attacker, spec, &mut |_, _| {})).expect("run");
-    let opened = doors.iter().all(|door| {
-        door.set_nonblocking(true).expect("door");
-        door.accept().is_ok_and(|(mut visitor, _)| visitor.write_all(b"y").is_ok() && visitor.read(&mut [0]).is_ok())
-    });
+    // Where the knock is carried to a door it may come after the command has ended: when it has come to its own, it would
+    // have come to the neighbour's.
+    let heard = own.iter().all(|door| is_visited(door, CARRIED));
+    let opened = match place {
+        Place::Outside => heard,
+        Place::Inside => others.iter().any(|door| is_visited(door, Duration::ZERO)),
+    };
+    assert!(heard || opened, "the knock came nowhere");
     stage.destroy(&*attacker);
     stage.destroy(&*neighbour);
     Verdict::when(opened, "knocked at both doors")
+}
+
+/// How long a knock may be on its way, on a machine that has other things to do.
+const CARRIED: Duration = Duration::from_secs(20);
+
+/// Whether somebody comes in at a door, and says something, within that time.
+fn is_visited(door: &TcpListener, patience: Duration) -> bool {
+    let patience = patience.try_into().expect("a time");
+    let mut waiting = [PollFd::new(door, PollFlags::IN)];
+    rustix::event::poll(&mut waiting, Some(&patience)).is_ok_and(|ready| ready == 1)
+        && door.accept().is_ok_and(|(mut visitor, _)| visitor.write_all(b"y").is_ok() && visitor.read(&mut [0]).is_ok())
 }

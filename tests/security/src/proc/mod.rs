@@ -9,6 +9,7 @@ mod shape;
 use crate::attack::Attack;
 pub(crate) use escape::survive;
 pub(crate) use kernel::take_terminal;
+pub(crate) use limits::spin;
 
 pub(crate) fn attacks() -> Vec<Attack> {
     [limits::attacks(), escape::attacks(), shape::attacks(), others::attacks(), kernel::attacks()].concat()
