@@ -1,7 +1,7 @@
 //! Measurements against a peer in the same run: what counts is the ratio, not this machine's speed.
 //!
-//! Each bench is a row of the table. Its figures are printed and appended to bench/RESULTS.md with the day,
-//! the processor, the kernel and the commit they were taken on.
+//! Each bench is a row of the table. Its figures are printed and take the place of the last ones in bench/RESULTS.md,
+//! with the day, the processor, the kernel and the commit they were taken on.
 
 mod agents;
 mod egress;
@@ -15,7 +15,6 @@ pub(crate) mod sessions;
 mod settings;
 mod startup;
 
-use std::io::Write as _;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -110,13 +109,19 @@ pub(crate) fn run(name: &str) -> Result<()> {
     keep(bench.name, &table)
 }
 
-/// Adds what was found to the results, with the day and what it was found on.
+/// Puts what was found in the place of what the bench found before, with the day and what it was found on.
 pub(crate) fn keep(name: &str, table: &str) -> Result<()> {
     let entry = format!("\n## {}: {name}\n\n{}\n\n{table}", machine("date", &["-u", "+%Y-%m-%d"])?, ground()?);
     let path = workspace::root().join(RESULTS);
-    let mut file =
-        std::fs::OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot open {RESULTS}"))?;
-    file.write_all(entry.as_bytes()).with_context(|| format!("cannot write {RESULTS}"))
+    let kept = std::fs::read_to_string(&path).with_context(|| format!("cannot read {RESULTS}"))?;
+    std::fs::write(&path, without(&kept, name) + &entry).with_context(|| format!("cannot write {RESULTS}"))
+}
+
+/// The results, but those of the bench `name`.
+fn without(results: &str, name: &str) -> String {
+    let of_bench = |section: &&str| section.lines().next().is_some_and(|head| head.ends_with(&format!(": {name}")));
+    let kept: Vec<&str> = results.split("\n## ").filter(|section| !of_bench(section)).collect();
+    kept.join("\n## ")
 }
 
 /// On what the figures were taken.
@@ -144,5 +149,13 @@ mod tests {
     #[test]
     fn an_unknown_bench_is_refused_before_anything_is_measured() {
         assert!(run("none").unwrap_err().to_string().starts_with("there is no bench `none`"));
+    }
+
+    #[test]
+    fn results_take_the_place_of_the_last_ones_of_their_bench() {
+        let results = "# Results\n\n## 2026-01-01: egress\n\none\n\n## 2026-01-02: sandbox\n\ntwo\n";
+        assert_eq!(without(results, "sandbox"), "# Results\n\n## 2026-01-01: egress\n\none\n");
+        assert_eq!(without(results, "egress"), "# Results\n\n## 2026-01-02: sandbox\n\ntwo\n");
+        assert_eq!(without(results, "gateway"), results);
     }
 }

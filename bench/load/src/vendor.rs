@@ -188,8 +188,12 @@ fn message(content: &Value, stop_reason: &Value) -> Value {
         "stop_reason": stop_reason, "stop_sequence": null, "usage": {"input_tokens": 20, "output_tokens": 60}})
 }
 
-/// An event as one chunk.
+/// An event as one chunk, with its type first, as the vendor writes it.
 fn chunk(event: &Value) -> Vec<u8> {
-    let event = format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
+    let (mut rest, kind) = (event.clone(), event["type"].as_str().unwrap_or_default());
+    rest.as_object_mut().map(|fields| fields.remove("type"));
+    let (rest, comma) =
+        (rest.to_string(), if event.as_object().is_some_and(|fields| fields.len() > 1) { "," } else { "" });
+    let event = format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{comma}{}\n\n", &rest[1..]);
     format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
 }

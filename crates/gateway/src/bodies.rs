@@ -4,22 +4,29 @@ use std::{collections::HashMap, io, sync::Mutex};
 
 use protocol::BodyRef;
 use sha2::{Digest, Sha256};
+use store::BodyKind;
 
 use crate::token::hex;
 
 /// A store of bodies, addressed by the SHA-256 of their bytes.
 ///
 /// `put` writes into the page cache and waits for no disk. The gateway calls it on threads that serve connections
-/// where a body is short.
-/// Storing the same bytes again is not an error and takes no more room.
+/// where a body [is short](Self::is_short). Storing the same bytes again is not an error.
 pub trait BodyStore: Send + Sync {
     /// Keeps `bytes` and says how to find them.
-    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef>;
+    fn put(&self, kind: BodyKind, bytes: &[u8]) -> io::Result<BodyRef>;
+
+    /// Whether so many bytes are kept sooner than another thread is woken: no file is made for them.
+    fn is_short(&self, kind: BodyKind, bytes: usize) -> bool;
 }
 
 impl BodyStore for store::Bodies {
-    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef> {
-        Self::put(self, bytes).map_err(io::Error::other)
+    fn put(&self, kind: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
+        Self::put(self, kind, bytes).map_err(io::Error::other)
+    }
+
+    fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
+        Self::is_short(self, kind, bytes)
     }
 }
 
@@ -35,10 +42,14 @@ impl MemoryBodies {
 }
 
 impl BodyStore for MemoryBodies {
-    fn put(&self, bytes: &[u8]) -> io::Result<BodyRef> {
+    fn put(&self, _: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
         let sha256 = hex(&Sha256::digest(bytes));
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
         Ok(BodyRef { sha256, bytes: bytes.len() as u64, text: None })
+    }
+
+    fn is_short(&self, _: BodyKind, _: usize) -> bool {
+        true
     }
 }

@@ -7,6 +7,7 @@ use std::{fmt, io, sync::Arc};
 use protocol::BodyRef;
 use regex::bytes::Regex;
 use sha2::{Digest, Sha256};
+use store::BodyKind;
 
 use crate::{bodies::BodyStore, replay::NormalError, token::hex};
 
@@ -40,10 +41,10 @@ pub enum Keep {
 
 impl Keep {
     /// Keeps of `bytes` in `store` what is to be kept.
-    pub(crate) fn put(&self, store: &dyn BodyStore, bytes: &[u8]) -> io::Result<BodyRef> {
+    pub(crate) fn put(&self, store: &dyn BodyStore, kind: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
         match self {
-            Self::Full => store.put(bytes),
-            Self::Redacted(redaction) => store.put(&redaction.apply(bytes)),
+            Self::Full => store.put(kind, bytes),
+            Self::Redacted(redaction) => store.put(kind, &redaction.apply(bytes)),
             Self::Nothing => Ok(BodyRef { sha256: hex(&Sha256::digest(bytes)), bytes: bytes.len() as u64, text: None }),
         }
     }
@@ -119,11 +120,13 @@ mod tests {
     #[test]
     fn what_is_not_kept_is_named_and_nowhere() {
         let bodies = MemoryBodies::default();
-        let full = Keep::Full.put(&bodies, b"abc").unwrap();
+        let full = Keep::Full.put(&bodies, BodyKind::Request, b"abc").unwrap();
         assert_eq!(bodies.get(&full).unwrap(), b"abc");
-        let nothing = Keep::Nothing.put(&bodies, b"abcd").unwrap();
+        let nothing = Keep::Nothing.put(&bodies, BodyKind::Request, b"abcd").unwrap();
         assert_eq!((nothing.bytes, bodies.get(&nothing)), (4, None));
-        let redacted = Keep::Redacted(Redaction::new(&[]).unwrap()).put(&bodies, b"AKIAIOSFODNN7EXAMPLE").unwrap();
+        let redacted = Keep::Redacted(Redaction::new(&[]).unwrap())
+            .put(&bodies, BodyKind::Request, b"AKIAIOSFODNN7EXAMPLE")
+            .unwrap();
         assert_eq!(bodies.get(&redacted).unwrap(), MARK);
     }
 }

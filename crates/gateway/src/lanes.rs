@@ -5,7 +5,7 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -26,11 +26,11 @@ pub(crate) struct Lanes {
     next: AtomicUsize,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Lane {
     handle: Handle,
-    /// The thread ends when nobody holds this any more.
-    _life: Arc<oneshot::Sender<()>>,
+    /// Dropped, the thread ends.
+    _life: oneshot::Sender<()>,
 }
 
 impl Lanes {
@@ -56,6 +56,6 @@ impl Lane {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Self { handle, _life: Arc::new(life) })
+        Ok(Self { handle, _life: life })
     }
 }

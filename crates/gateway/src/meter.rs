@@ -8,7 +8,9 @@ mod gemini;
 mod openai;
 mod sse;
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use protocol::Usage;
 
 use crate::{endpoint::Dialect, upstream::UpstreamFailure};
@@ -84,15 +86,25 @@ fn read_document(dialect: Dialect, body: &[u8], reading: &mut Reading) {
     }
 }
 
-/// Whether the field `quoted` (with its quotes) is anywhere in `data` with a value other than null.
-fn has_value(data: &[u8], quoted: &str) -> bool {
-    memmem::find_iter(data, quoted.as_bytes()).any(|at| {
-        let rest = data[at + quoted.len()..].trim_ascii_start();
-        rest.strip_prefix(b":").is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
-    })
-}
+/// Words that are looked for in every event: a cheap look before a costly parse. They are made ready for it once.
+struct Words<const N: usize>(LazyLock<[Finder<'static>; N], fn() -> [Finder<'static>; N]>);
 
-/// Whether any of `words` is in `data`: a cheap look before a costly parse.
-fn mentions(data: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| memmem::find(data, word.as_bytes()).is_some())
+impl<const N: usize> Words<N> {
+    const fn new(ready: fn() -> [Finder<'static>; N]) -> Self {
+        Self(LazyLock::new(ready))
+    }
+
+    /// Whether any of them is in `data`.
+    fn are_in(&self, data: &[u8]) -> bool {
+        self.0.iter().any(|word| word.find(data).is_some())
+    }
+
+    /// Whether any of them, as a field (with its quotes), is in `data` with a value other than null.
+    fn have_value(&self, data: &[u8]) -> bool {
+        let has_value = |at: usize, word: &Finder<'_>| {
+            let rest = data[at + word.needle().len()..].trim_ascii_start();
+            rest.strip_prefix(b":").is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
+        };
+        self.0.iter().any(|word| word.find_iter(data).any(|at| has_value(at, word)))
+    }
 }

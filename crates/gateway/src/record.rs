@@ -11,7 +11,7 @@ use std::{
 };
 
 use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, TurnId, UpstreamError};
-use store::{LedgerError, Reply};
+use store::{BodyKind, LedgerError, Reply};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -25,10 +25,6 @@ use crate::{
     till::Hold,
     upstream::{UpstreamFailure, UpstreamRequest},
 };
-
-/// A body under this size stands in its record, and writing that is sooner done than another thread is woken. For a longer
-/// one a file may have to be made, which on a busy file system takes longer than many calls.
-const AT_ONCE_BYTES: usize = 4 << 10;
 
 /// The open record of a call. Dropped without an ending, it says itself that the call was given up.
 pub(crate) struct CallRecord {
@@ -101,7 +97,7 @@ impl CallRecord {
         let open = OpenCall { identity, hold, call, turn, endpoint, model: ask.model, started: Instant::now() };
         let path = format!("{} {}", request.method, request.path_and_query);
         let body = request.body.clone();
-        if body.len() < AT_ONCE_BYTES {
+        if open.is_short(BodyKind::Request, body.len()) {
             if let Err(refusal) = open.write_request(path, ask.stream, &body) {
                 open.tell_given_back(open.give_back().await);
                 return Err(refusal);
@@ -136,7 +132,7 @@ impl CallRecord {
         let Some(open) = self.open.take() else { return Recorded::Already };
         let (done, written) = oneshot::channel();
         let tasks = self.tasks.clone();
-        if ending.answer.as_ref().is_none_or(|answer| answer.body.len() < AT_ONCE_BYTES) {
+        if ending.answer.as_ref().is_none_or(|answer| open.is_short(BodyKind::Answer, answer.body.len())) {
             match open.settle(ending).at_once() {
                 Ok(settled) => {
                     open.tell_settled(settled);
@@ -168,7 +164,7 @@ impl Drop for CallRecord {
 
 impl OpenCall {
     fn write_request(&self, path: String, stream: bool, body: &[u8]) -> Result<(), Refusal> {
-        let body = self.keep(body).map_err(|error| {
+        let body = self.keep(BodyKind::Request, body).map_err(|error| {
             tracing::error!(%error, "cannot keep the body of a request");
             Refusal::NotRecorded
         })?;
@@ -269,15 +265,21 @@ impl OpenCall {
             stream: answer.stream,
             usage: answer.reading.usage,
             stop_reason: answer.reading.stop_reason.clone(),
-            body: self.keep(&answer.body)?,
+            body: self.keep(BodyKind::Answer, &answer.body)?,
         };
         self.identity.journal.append(self.draft(self.endpoint.dialect().response_event(response)))?;
         Ok(answer.reading.clone())
     }
 
     /// Keeps of a body what is to be kept of it.
-    fn keep(&self, bytes: &[u8]) -> std::io::Result<BodyRef> {
-        self.identity.limits.keep.put(&*self.identity.bodies, bytes)
+    fn keep(&self, kind: BodyKind, bytes: &[u8]) -> std::io::Result<BodyRef> {
+        self.identity.limits.keep.put(&*self.identity.bodies, kind, bytes)
+    }
+
+    /// Whether the thread that serves the call may keep a body itself. For a long one a file may have to be made, which
+    /// on a busy file system takes longer than many calls.
+    fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
+        self.identity.bodies.is_short(kind, bytes)
     }
 
     fn draft(&self, body: EventBody) -> Draft {

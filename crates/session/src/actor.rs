@@ -40,6 +40,8 @@ pub(crate) use changes::summary;
 
 /// So many messages may wait in one session.
 const QUEUE_CAP: usize = 64;
+/// And so many more that steer: a session with a full queue is one that somebody must be able to turn.
+const STEERING_CAP: usize = 8;
 
 /// Whether the actor goes on.
 type Flow = ControlFlow<()>;
@@ -212,7 +214,8 @@ impl Actor {
         if !free && message.when_busy == WhenBusy::Refuse {
             return Err(SessionError::TurnRunning(self.plan.id.clone()));
         }
-        if self.queue.len() >= QUEUE_CAP {
+        let room = if message.when_busy == WhenBusy::Steer { QUEUE_CAP + STEERING_CAP } else { QUEUE_CAP };
+        if self.queue.len() >= room {
             return Err(SessionError::QueueFull { id: self.plan.id.clone(), waiting: self.queue.len() });
         }
         let turn = self.next_turn();

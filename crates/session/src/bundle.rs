@@ -234,7 +234,7 @@ fn keep_body(entry: &mut impl Read, digest: &str, bodies: &Bodies) -> Result<(),
     if store::Digest::of(&bytes).to_string() != digest {
         return Err(SessionError::Bundle(format!("the body `{digest}` is another")));
     }
-    bodies.put(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
+    bodies.file(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
 }
 
 /// What cannot be read is no bundle, unless it is we who have no room for it.

@@ -26,8 +26,21 @@ use packed::{Base, Head};
 
 /// Bodies to compare the next one with: a conversation, and one beside it.
 const RECENT: usize = 2;
+/// A text of fewer bytes stands in its record: a file of its own would take up as much as this.
+const SHORT_BYTES: usize = 4 << 10;
+/// So does an answer of fewer bytes. A longer one would be a burden to whoever reads the records.
+const SHORT_ANSWER_BYTES: usize = 64 << 10;
 /// A smaller body is cheaper to keep than to compare, a larger one too large to hold.
-const COMPARED: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
+const COMPARED: std::ops::RangeInclusive<usize> = SHORT_BYTES..=4 << 20;
+
+/// What a body is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Repeats most of what was asked before.
+    Request,
+    /// Repeats nothing: a file of its own saves no room, and takes longer to make than all the rest of a call.
+    Answer,
+}
 
 /// Why a body could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -92,13 +105,30 @@ impl Bodies {
         Self { compress, ..self }
     }
 
-    /// Keeps `bytes`.
-    pub fn put(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
-        let digest = Digest::of(bytes);
-        let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64, text: short_text(bytes) };
-        if body.text.is_some() {
-            return Ok(body);
+    /// Keeps `bytes`: in what is returned, where they are text and few, else in a file.
+    pub fn put(&self, kind: BodyKind, bytes: &[u8]) -> Result<BodyRef, BodyError> {
+        if self.is_short(kind, bytes.len())
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            let (sha256, bytes) = (Digest::of(bytes).to_string(), bytes.len() as u64);
+            return Ok(BodyRef { sha256, bytes, text: Some(text.to_owned()) });
         }
+        self.file(bytes)
+    }
+
+    /// Whether a text of so many bytes stands in its record.
+    pub fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
+        match kind {
+            // Who has bodies compressed wants them small.
+            BodyKind::Answer if !self.compress => bytes < SHORT_ANSWER_BYTES,
+            BodyKind::Answer | BodyKind::Request => bytes < SHORT_BYTES,
+        }
+    }
+
+    /// Keeps `bytes` in a file, however few they are.
+    pub fn file(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
+        let digest = Digest::of(bytes);
+        let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64, text: None };
         // Most requests repeat: they cost a look, not a write.
         let below = if self.holds(digest, body.bytes) { None } else { Some(self.keep(digest, bytes)?) };
         self.remember(digest, below, bytes);
@@ -288,12 +318,6 @@ impl Bodies {
     fn packed_path(&self, digest: Digest) -> PathBuf {
         self.path(digest).with_extension("pack")
     }
-}
-
-/// A body that its record carries with it: to make a file for it would cost more than to write it.
-fn short_text(bytes: &[u8]) -> Option<String> {
-    let short = bytes.len() < *COMPARED.start();
-    std::str::from_utf8(bytes).ok().filter(|_| short).map(str::to_owned)
 }
 
 /// The head of a packed body.

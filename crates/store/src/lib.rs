@@ -21,7 +21,7 @@ mod requests;
 mod sessions;
 mod tokens;
 
-pub use bodies::{Bodies, BodyError, BodyWriter};
+pub use bodies::{Bodies, BodyError, BodyKind, BodyWriter};
 pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;

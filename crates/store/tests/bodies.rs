@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use protocol::BodyRef;
-use store::{Bodies, BodyError, DataDir, Digest};
+use store::{Bodies, BodyError, BodyKind, DataDir, Digest};
 use tempfile::TempDir;
 
 fn bodies() -> (TempDir, DataDir, Bodies) {
@@ -27,12 +27,12 @@ fn files(root: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_body_stands_under_its_content_and_is_kept_once() {
     let (_place, directory, bodies) = bodies();
-    let body = bodies.put(b"abc\xff").unwrap();
+    let body = bodies.put(BodyKind::Request, b"abc\xff").unwrap();
     assert_eq!((body.sha256.as_str(), body.bytes), (Digest::of(b"abc\xff").to_string().as_str(), 4));
     let path = directory.bodies().join(&body.sha256[..2]).join(&body.sha256);
     assert_eq!(fs::read(&path).unwrap(), b"abc\xff");
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(bodies.put(b"abc\xff").unwrap(), body);
+    assert_eq!(bodies.put(BodyKind::Request, b"abc\xff").unwrap(), body);
     bodies.sync(&body).unwrap();
     assert_eq!(files(&directory.bodies()), [path]);
 }
@@ -40,7 +40,7 @@ fn a_body_stands_under_its_content_and_is_kept_once() {
 #[test]
 fn a_short_text_is_carried_by_who_names_it() {
     let (_place, directory, bodies) = bodies();
-    let body = bodies.put(b"abc").unwrap();
+    let body = bodies.put(BodyKind::Request, b"abc").unwrap();
     assert_eq!(body.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_eq!((body.bytes, body.text.as_deref()), (3, Some("abc")));
     bodies.sync(&body).unwrap();
@@ -48,20 +48,39 @@ fn a_short_text_is_carried_by_who_names_it() {
     assert_eq!(bodies.get(&body).unwrap(), b"abc");
     let changed = BodyRef { text: Some("abd".to_owned()), ..body };
     assert!(matches!(bodies.get(&changed), Err(BodyError::Altered(_))));
-    assert_eq!(bodies.put(&[b'a'; 4_095]).unwrap().text.map(|text| text.len()), Some(4_095));
-    assert_eq!(bodies.put(&[b'a'; 4_096]).unwrap().text, None);
+}
+
+#[test]
+fn only_long_bodies_have_a_file_and_an_answer_is_long_later_unless_it_is_to_be_compressed() {
+    let (_place, directory, plain) = bodies();
+    let compressed = plain.clone().compressed(true);
+    let check = |bodies: &Bodies, kind, longest: usize| {
+        let text = vec![b'a'; longest + 1];
+        assert!(bodies.is_short(kind, longest) && !bodies.is_short(kind, longest + 1));
+        assert_eq!(bodies.put(kind, &text[1..]).unwrap().text.map(|text| text.len()), Some(longest));
+        let body = bodies.put(kind, &text).unwrap();
+        assert_eq!(body.text, None);
+        assert_eq!(bodies.get(&body).unwrap(), text);
+    };
+    check(&plain, BodyKind::Request, 4_095);
+    check(&plain, BodyKind::Answer, 65_535);
+    check(&compressed, BodyKind::Request, 4_095);
+    check(&compressed, BodyKind::Answer, 4_095);
+    assert_eq!(files(&directory.bodies()).len(), 2);
+    let body = plain.file(b"abc").unwrap();
+    assert_eq!((body.text.as_deref(), files(&directory.bodies()).len()), (None, 3));
 }
 
 #[test]
 fn a_changed_body_is_not_given_back_and_a_cut_one_is_written_again() {
     let (_place, directory, bodies) = bodies();
-    let body = bodies.put(b"some words\xff").unwrap();
+    let body = bodies.put(BodyKind::Request, b"some words\xff").unwrap();
     let path = files(&directory.bodies()).pop().unwrap();
     fs::write(&path, b"same w0rds\xff").unwrap();
     assert!(matches!(bodies.get(&body), Err(BodyError::Damaged(named)) if named == path));
     fs::write(&path, b"").unwrap();
     assert!(matches!(bodies.get(&body), Err(BodyError::Damaged(_))));
-    assert_eq!(bodies.put(b"some words\xff").unwrap(), body);
+    assert_eq!(bodies.put(BodyKind::Request, b"some words\xff").unwrap(), body);
     assert_eq!(bodies.get(&body).unwrap(), b"some words\xff");
 }
 
@@ -117,9 +136,14 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
         assert!((70_000..90_000).contains(&requests[0].len()), "{} bytes", requests[0].len());
         let mut kept = Vec::new();
         for request in &requests {
-            kept.push(bodies.put(request).unwrap());
+            kept.push(bodies.put(BodyKind::Request, request).unwrap());
             // The answer between two requests is of another kind.
-            bodies.put(format!("event: message_start\ndata: {}\n\n", "x".repeat(kept.len() * 200)).as_bytes()).unwrap();
+            bodies
+                .put(
+                    BodyKind::Answer,
+                    format!("event: message_start\ndata: {}\n\n", "x".repeat(kept.len() * 200)).as_bytes(),
+                )
+                .unwrap();
         }
         let (first, all) = (requests[0].len() as u64, requests.iter().map(Vec::len).sum::<usize>() as u64);
         let taken = taken(&directory);
@@ -137,7 +161,8 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
 #[test]
 fn damage_below_a_body_is_found() {
     let (_place, directory, bodies) = bodies();
-    let (first, second) = (bodies.put(&request(1)).unwrap(), bodies.put(&request(2)).unwrap());
+    let (first, second) =
+        (bodies.put(BodyKind::Request, &request(1)).unwrap(), bodies.put(BodyKind::Request, &request(2)).unwrap());
     let path = |body: &BodyRef| directory.bodies().join(&body.sha256[..2]).join(&body.sha256);
     let packed = path(&second).with_extension("pack");
     assert!(packed.metadata().unwrap().len() < 5_000);
@@ -150,8 +175,8 @@ fn damage_below_a_body_is_found() {
     // A cut one is written again.
     fs::write(&packed, b"vivb1").unwrap();
     assert!(bodies.get(&second).is_err());
-    bodies.put(&request(1)).unwrap();
-    bodies.put(&request(2)).unwrap();
+    bodies.put(BodyKind::Request, &request(1)).unwrap();
+    bodies.put(BodyKind::Request, &request(2)).unwrap();
     assert_eq!(bodies.get(&second).unwrap(), request(2));
 }
 
@@ -166,7 +191,7 @@ proptest! {
             writer.write(piece).unwrap();
         }
         let body = writer.finish().unwrap();
-        let whole = bodies.put(&pieces.concat()).unwrap();
+        let whole = bodies.put(BodyKind::Request, &pieces.concat()).unwrap();
         prop_assert_eq!((&whole.sha256, whole.bytes), (&body.sha256, body.bytes));
         prop_assert_eq!(bodies.get(&body).unwrap(), pieces.concat());
         prop_assert_eq!(files(&directory.bodies()).len(), 1);

@@ -43,6 +43,19 @@ fn a_key_is_good_until_it_expires_or_is_revoked() {
 }
 
 #[test]
+fn a_key_that_another_process_revoked_opens_nothing_where_it_is_remembered() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(directory.path()).unwrap();
+    let open = || Keys::open(&directory, Arc::new(store::SystemClock)).unwrap();
+    let (gateway, console) = (open(), open());
+    console.create(&key("key_a", 1, None)).unwrap();
+    console.create(&key("key_b", 2, None)).unwrap();
+    assert_eq!(good(&gateway), ["key_a", "key_b"]);
+    assert!(console.revoke("key_a").unwrap());
+    assert_eq!(good(&gateway), ["key_b"]);
+}
+
+#[test]
 fn no_key_is_kept_twice() {
     let directory = tempfile::tempdir().unwrap();
     let directory = DataDir::open(directory.path()).unwrap();

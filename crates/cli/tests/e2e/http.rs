@@ -121,7 +121,12 @@ impl Client {
     fn stream(&self, id: &str, message: &Value) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
         let sent = request.content_type("application/json").send(message.to_string());
-        frames(sent.inspect_err(|error| eprintln!("{id} took no message: {error}")).ok()?)
+        let response = sent.inspect_err(|error| eprintln!("{id} took no message: {error}")).ok()?;
+        if response.status() != 200 {
+            eprintln!("{id} took no message: {:?}", read(response));
+            return None;
+        }
+        frames(response)
     }
 }
 

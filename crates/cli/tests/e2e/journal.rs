@@ -1,24 +1,47 @@
 //! A journal as it stands on disk.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use protocol::{Event, EventBody, SessionEndReason, SessionId};
-use store::JournalReader;
+use store::{JournalReader, Verified};
 
 /// Where the journal of `session` is.
 pub(crate) fn path(data: &Path, session: &str) -> PathBuf {
     data.join("trajectory").join(format!("{session}.jsonl"))
 }
 
-/// Every event on disk, after the numbers and the hash chain were checked.
+/// Every event on disk, after the numbers and the hash chain were checked. Its session may be writing: what was there
+/// before is read, and nothing that is not there after.
 #[track_caller]
 pub(crate) fn read(data: &Path, session: &str) -> Vec<Event> {
     let path = path(data, session);
-    let verified = store::verify(&path).unwrap();
-    let reader = JournalReader::open(path, SessionId::new(session).unwrap()).unwrap();
+    let before = Look::at(&path);
+    let reader = JournalReader::open(&path, SessionId::new(session).unwrap()).unwrap();
     let events = reader.after(0, usize::MAX).unwrap();
-    assert_eq!(events.len() as u64, verified.records, "the journal of {session} holds less than it says");
+    let after = Look::at(&path);
+    let count = events.len() as u64;
+    let whole = (before.verified.records..=after.verified.records).contains(&count) && before.inode == after.inode;
+    let last = events.last().map(|event| (event.sequence, &event.time, event.draft.body.kind()));
+    assert!(whole, "of {session} {count} events were read, up to {last:?}, between {before:?} and {after:?}");
     events
+}
+
+/// What a journal was at one moment.
+#[derive(Debug)]
+struct Look {
+    inode: u64,
+    #[expect(dead_code, reason = "for who reads why a test failed")]
+    bytes: u64,
+    verified: Verified,
+}
+
+impl Look {
+    #[track_caller]
+    fn at(path: &Path) -> Self {
+        let file = std::fs::metadata(path).unwrap();
+        Self { inode: file.ino(), bytes: file.len(), verified: store::verify(path).unwrap() }
+    }
 }
 
 /// The last that happened in `session` is that somebody ended it.

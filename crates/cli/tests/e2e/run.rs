@@ -105,7 +105,6 @@ fn terminate_kills_within_a_second_and_nothing_is_recorded_after() {
         assert_eq!(client.try_create(&id).unwrap().status, 200);
         let before = processes::family(server.pid());
         assert_eq!(client.try_send(&id, prompt).unwrap().status, 204);
-        // Not by `journal::read`, which looks twice and must not do so while somebody writes.
         eventually("some events of the turn", || {
             client.get(&format!("/v1/sessions/{id}")).json()["eventCount"].as_u64() > Some(5)
         });

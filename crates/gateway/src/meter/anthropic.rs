@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, mentions};
+use super::{Reading, Words};
 
 /// How a piece of content begins; a second `type` after it would make the event one that nobody can read.
 const DELTA: &[u8] = br#"{"type":"content_block_delta","#;
+/// What is in every event of interest.
+static TOLD: Words<3> = Words::new(|| ["\"usage\"", "\"message_stop\"", "\"error\""].map(Finder::new));
 
 /// A whole message, an error document, or one event of a stream: the fields do not collide.
 #[derive(Deserialize)]
@@ -64,7 +67,7 @@ pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
     if data.starts_with(DELTA) {
         return;
     }
-    if mentions(data, &["\"usage\"", "\"message_stop\"", "\"error\""]) {
+    if TOLD.are_in(data) {
         read(data, reading);
     }
 }

@@ -1,9 +1,14 @@
 //! Usage of the Gemini API.
 
+use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, has_value};
+use super::{Reading, Words};
+
+/// Fields that are null where they say nothing.
+static TOLD: Words<4> =
+    Words::new(|| ["\"usageMetadata\"", "\"finishReason\"", "\"blockReason\"", "\"error\""].map(Finder::new));
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,10 +52,7 @@ struct VendorError {
 
 /// Reads one event of a stream.
 pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
-    if ["\"usageMetadata\"", "\"finishReason\"", "\"blockReason\"", "\"error\""]
-        .iter()
-        .any(|field| has_value(data, field))
-    {
+    if TOLD.have_value(data) {
         read(data, reading);
     }
 }

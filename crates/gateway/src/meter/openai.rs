@@ -2,10 +2,18 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, has_value, mentions};
+use super::{Reading, Words};
+
+/// Fields that are null where they say nothing.
+static TOLD: Words<3> = Words::new(|| ["\"usage\"", "\"finish_reason\"", "\"error\""].map(Finder::new));
+/// What events of a response, and errors among them, are known by.
+static RESPONSE: Words<2> = Words::new(|| ["\"response.", "\"type\":\"error\""].map(Finder::new));
+/// Deltas are nearly all of a stream and carry nothing of interest.
+static DELTA: Words<1> = Words::new(|| [".delta\""].map(Finder::new));
 
 /// A completion, a chunk of one, a response, or an event of one: the fields do not collide.
 #[derive(Deserialize)]
@@ -83,8 +91,7 @@ pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
         reading.complete = true;
         return;
     }
-    let told = ["\"usage\"", "\"finish_reason\"", "\"error\""].into_iter().any(|field| has_value(data, field));
-    if told || mentions(data, &["\"response.", "\"type\":\"error\""]) && !mentions(data, &[".delta\""]) {
+    if TOLD.have_value(data) || RESPONSE.are_in(data) && !DELTA.are_in(data) {
         read(data, reading);
     }
 }

@@ -23,6 +23,8 @@ crate::trials!(
     a_longer_line_is_cut_and_told,
     noise_is_kept_and_the_session_goes_on,
     the_queue_has_an_end,
+    a_full_queue_can_be_steered,
+    those_that_steer_have_an_end_too,
 );
 
 async fn a_turn_is_told_from_its_start_to_its_end() {
@@ -180,12 +182,41 @@ async fn the_queue_has_an_end() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/slow 1000").await;
-    let full = loop {
-        if let Err(error) = stage.sessions.send(&session, Message::text("/echo more")).await {
-            break error;
-        }
-    };
+    let full = fill(&stage, &session, WhenBusy::Queue).await;
     assert!(matches!(full, SessionError::QueueFull { waiting: 64, .. }), "{full}");
+}
+
+async fn a_full_queue_can_be_steered() {
+    let stage = Stage::new();
+    let session = stage.session("s1").await;
+    let asked = stage.say(&session, "/permission").await;
+    stage.until_type(&session, asked.sequence, "permission.requested").await;
+    fill(&stage, &session, WhenBusy::Queue).await;
+    let steering = Message { when_busy: WhenBusy::Steer, ..Message::text("/echo now") };
+    let steering = stage.sessions.send(&session, steering).await.unwrap();
+    let events = stage.until(&session, steering.sequence, |event| is_end_of(event, &steering.turn_id)).await;
+    assert_eq!(turns_of(&events), [asked.turn_id, steering.turn_id.clone(), steering.turn_id]);
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
+}
+
+async fn those_that_steer_have_an_end_too() {
+    // The agent never hears that it should stop, so nothing leaves the queue.
+    let stage = Stage::with(Timing { stop_grace: Duration::from_secs(60 * 60), ..Timing::default() });
+    let session = stage.session("s1").await;
+    stage.say(&session, "/hang").await;
+    fill(&stage, &session, WhenBusy::Queue).await;
+    let full = fill(&stage, &session, WhenBusy::Steer).await;
+    assert!(matches!(full, SessionError::QueueFull { waiting: 72, .. }), "{full}");
+}
+
+/// Sends messages until one is refused.
+async fn fill(stage: &Stage, session: &SessionId, when_busy: WhenBusy) -> SessionError {
+    loop {
+        let message = Message { when_busy, ..Message::text("/echo more") };
+        if let Err(error) = stage.sessions.send(session, message).await {
+            return error;
+        }
+    }
 }
 
 fn is_end_of(event: &protocol::Event, turn: &TurnId) -> bool {

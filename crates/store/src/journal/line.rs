@@ -3,9 +3,12 @@
 //! `{"seq":1,"time":"…","session":"…","turn":"…","type":"…","data":{…},"prev":"…"}`. What is `null`, `false`
 //! or the host's own word is left out. `prev` is the SHA-256 of the line before, without its newline.
 
+use std::io;
+
 use protocol::{Draft, Event, EventBody, EventSource, SessionId, TurnId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::ser::Formatter;
+use serde_json::{Serializer, Value};
 
 use super::JournalError;
 use super::stamp::event_id;
@@ -74,14 +77,51 @@ pub(super) fn encode(event: &Event, prev: Digest) -> Result<Vec<u8>, JournalErro
         raw: draft.raw.as_ref(),
         prev,
     };
-    let mut line = serde_json::to_vec(&written).map_err(JournalError::Encode)?;
+    let (mut line, mut deepest) = (Vec::new(), 0);
+    let mut writer = Serializer::with_formatter(&mut line, Depth { open: 0, deepest: &mut deepest });
+    written.serialize(&mut writer).map_err(JournalError::Encode)?;
     line.push(b'\n');
     if line.len() > MAX_LINE_BYTES {
         return Err(JournalError::TooLarge { bytes: line.len(), max: MAX_LINE_BYTES });
     }
-    match depth(&line) {
-        depth if depth > MAX_DEPTH => Err(JournalError::TooDeep { depth, max: MAX_DEPTH }),
-        _ => Ok(line),
+    if deepest > MAX_DEPTH {
+        return Err(JournalError::TooDeep { depth: deepest, max: MAX_DEPTH });
+    }
+    Ok(line)
+}
+
+/// Writes compact JSON, and sees how many brackets are open at the deepest place.
+struct Depth<'a> {
+    open: usize,
+    deepest: &'a mut usize,
+}
+
+impl Depth<'_> {
+    fn enter(&mut self) {
+        self.open += 1;
+        *self.deepest = (*self.deepest).max(self.open);
+    }
+}
+
+impl Formatter for Depth<'_> {
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter();
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open -= 1;
+        writer.write_all(b"]")
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter();
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open -= 1;
+        writer.write_all(b"}")
     }
 }
 
@@ -109,25 +149,6 @@ pub(super) fn opening(sequence: u64) -> Vec<u8> {
 /// The digest that the line after `line` carries.
 pub(super) fn digest(line: &[u8]) -> Digest {
     Digest::of(line.strip_suffix(b"\n").unwrap_or(line))
-}
-
-/// How many brackets are open at the deepest place of a JSON text.
-fn depth(json: &[u8]) -> usize {
-    let (mut open, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_text,
-            b'"' => in_text = !in_text,
-            b'{' | b'[' if !in_text => {
-                open += 1;
-                deepest = deepest.max(open);
-            }
-            b'}' | b']' if !in_text => open = open.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 fn daemon() -> EventSource {

@@ -136,8 +136,7 @@ impl SqliteLedger {
         if matches!(&step, Step::Hold(hold) if !hold.fresh) {
             return self.ask(|answer| Job::Take(step, answer));
         }
-        let taken = step.try_take(&self.teller, &mut self.teller.state());
-        match taken {
+        match step.try_take(&self.teller) {
             Err(Untaken::Tables) => self.ask(|answer| Job::Take(step, answer)),
             Err(Untaken::Error(error)) => Reply::here(Err(error)),
             Ok(()) => {

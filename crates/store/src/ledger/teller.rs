@@ -1,7 +1,6 @@
 //! Takes steps at once, by what is remembered, where that is enough; whatever needs the tables is left to the thread
 //! that has them.
 
-use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use protocol::CallId;
@@ -27,9 +26,18 @@ pub(super) struct Teller {
 
 /// What a step changes.
 pub(super) struct State {
-    pub(super) daybook: Daybook,
-    pub(super) memory: Memory,
-    pub(super) leases: Leases,
+    daybook: Daybook,
+    memory: Memory,
+    leases: Leases,
+    /// The disk did not take what was written. What it has is unknown from then on, whatever it says later.
+    torn: Option<LedgerError>,
+}
+
+/// Our turn in the daybook, and what is remembered up to it.
+pub(super) struct Desk<'a> {
+    pub(super) turn: Turn<'a>,
+    pub(super) memory: &'a mut Memory,
+    pub(super) leases: &'a mut Leases,
 }
 
 /// Why a step was not taken.
@@ -54,7 +62,7 @@ impl Teller {
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let state = State { daybook, memory: Memory::default(), leases: Leases::default() };
+        let state = State { daybook, memory: Memory::default(), leases: Leases::default(), torn: None };
         Self { owner, boot, durability, clock, state: Mutex::new(state) }
     }
 
@@ -63,9 +71,18 @@ impl Teller {
         lock(&self.state)
     }
 
-    /// The daybook, to be written to the disk.
-    pub(super) fn file(&self) -> std::io::Result<File> {
-        self.state().daybook.file()
+    /// Waits until everything that stands in the daybook is on disk. After a failure no step is taken any more.
+    pub(super) fn sync(&self) -> Result<(), LedgerError> {
+        let file = {
+            let state = self.state();
+            state.whole()?;
+            state.daybook.file()
+        };
+        let synced = file.and_then(|file| file.sync_data()).map_err(LedgerError::files);
+        if let Err(error) = &synced {
+            self.state().torn = Some(error.clone());
+        }
+        synced
     }
 
     pub(super) fn now_ms(&self) -> i64 {
@@ -73,7 +90,7 @@ impl Teller {
     }
 
     /// Grants a hold.
-    pub(super) fn hold(&self, state: &mut State, hold: &Hold) -> Result<(), Untaken> {
+    pub(super) fn hold(&self, desk: &mut Desk<'_>, hold: &Hold) -> Result<(), Untaken> {
         let (now_ms, leased) = (self.now_ms(), self.durability == Durability::Lease);
         let share = Share {
             session: hold.session.clone(),
@@ -82,17 +99,15 @@ impl Teller {
             day: Window::Day.number(now_ms),
             picos: checked(hold.picos)?,
         };
-        let State { daybook, memory, leases } = state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
-        if memory.open_call(&hold.call).is_some() {
+        if desk.memory.open_call(&hold.call).is_some() {
             return Err(LedgerError::Duplicate(hold.call.clone()).into());
         }
-        let fits = memory.fits(share.parties(), &hold.limits, hold.picos, now_ms)?;
-        if matches!(fits, Fit::Unread(_)) || (leased && leases.missing(hold).is_some()) {
+        let fits = desk.memory.fits(share.parties(), &hold.limits, hold.picos, now_ms)?;
+        if matches!(fits, Fit::Unread(_)) || (leased && desk.leases.missing(hold).is_some()) {
             return Err(Untaken::Tables);
         }
-        write(&mut turn, memory, now_ms, Entry::Hold(Box::new(self.entry(hold, share, leased))))?;
-        leases.used(hold);
+        desk.write(now_ms, Entry::Hold(Box::new(self.entry(hold, share, leased))))?;
+        desk.leases.used(hold);
         Ok(())
     }
 
@@ -121,8 +136,8 @@ impl Teller {
     }
 
     /// Notes how far a call got.
-    pub(super) fn advance(&self, state: &mut State, call: &CallId, progress: Progress) -> Result<(), Untaken> {
-        self.step(state, call, |open| {
+    pub(super) fn advance(&self, desk: &mut Desk<'_>, call: &CallId, progress: Progress) -> Result<(), Untaken> {
+        self.step(desk, call, |open| {
             if open.state == progress.state() {
                 return Ok(None);
             }
@@ -135,16 +150,16 @@ impl Teller {
     }
 
     /// Ends a call with what it cost.
-    pub(super) fn settle(&self, state: &mut State, call: &CallId, charge: &Charge) -> Result<(), Untaken> {
-        self.step(state, call, |open| {
+    pub(super) fn settle(&self, desk: &mut Desk<'_>, call: &CallId, charge: &Charge) -> Result<(), Untaken> {
+        self.step(desk, call, |open| {
             let (share, picos, usage) = (open.share.clone(), checked(charge.picos)?, bounded(charge.usage));
             Ok(Some(Entry::Settle { call: call.clone(), share, picos, usage }))
         })
     }
 
     /// Ends a call that cost nothing.
-    pub(super) fn fail(&self, state: &mut State, call: &CallId, reason: &str) -> Result<(), Untaken> {
-        self.step(state, call, |open| {
+    pub(super) fn fail(&self, desk: &mut Desk<'_>, call: &CallId, reason: &str) -> Result<(), Untaken> {
+        self.step(desk, call, |open| {
             let (share, reason) = (open.share.clone(), reason.to_owned());
             Ok(Some(Entry::Fail { call: call.clone(), share, reason }))
         })
@@ -153,25 +168,44 @@ impl Teller {
     /// Writes what `make` says of a call of ours that is open.
     fn step(
         &self,
-        state: &mut State,
+        desk: &mut Desk<'_>,
         call: &CallId,
         make: impl FnOnce(&OpenCall) -> Result<Option<Entry>, LedgerError>,
     ) -> Result<(), Untaken> {
-        let State { daybook, memory, .. } = state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
-        let open = memory.open_call(call).ok_or(Untaken::Tables)?;
+        let open = desk.memory.open_call(call).ok_or(Untaken::Tables)?;
         match make(open)? {
-            Some(step) => Ok(write(&mut turn, memory, self.now_ms(), step)?),
+            Some(step) => Ok(desk.write(self.now_ms(), step)?),
             None => Ok(()),
         }
     }
 }
 
-/// Writes a step down, and remembers it.
-pub(super) fn write(turn: &mut Turn<'_>, memory: &mut Memory, at: i64, step: Entry) -> Result<(), LedgerError> {
-    let line = Line { at, step };
-    let written = line.encode().map_err(Into::into).and_then(|bytes| turn.append(&bytes));
-    written.map_err(LedgerError::files)?;
-    memory.wrote(&line);
-    Ok(())
+impl State {
+    /// Waits for our turn, and learns what others wrote before.
+    pub(super) fn turn(&mut self) -> Result<Desk<'_>, LedgerError> {
+        self.whole()?;
+        let Self { daybook, memory, leases, .. } = self;
+        let turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+        Ok(Desk { turn, memory, leases })
+    }
+
+    /// Bytes of the daybook, as far as is known here.
+    pub(super) fn length(&self) -> u64 {
+        self.daybook.length()
+    }
+
+    fn whole(&self) -> Result<(), LedgerError> {
+        self.torn.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Desk<'_> {
+    /// Writes a step down, and remembers it.
+    pub(super) fn write(&mut self, at: i64, step: Entry) -> Result<(), LedgerError> {
+        let line = Line { at, step };
+        let written = line.encode().map_err(Into::into).and_then(|bytes| self.turn.append(&bytes));
+        written.map_err(LedgerError::files)?;
+        self.memory.wrote(&line);
+        Ok(())
+    }
 }

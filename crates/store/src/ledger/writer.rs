@@ -22,7 +22,7 @@ use super::port::Answer;
 use super::recovery::{Recovered, recover};
 use super::resolution::{self, Resolution};
 use super::sums::Sums;
-use super::teller::{self, State, Teller, Untaken};
+use super::teller::{Desk, Teller, Untaken};
 use super::totals::{self, Parties};
 use super::{Durability, LedgerError};
 use crate::database::Synchronous;
@@ -31,8 +31,6 @@ use crate::database::Synchronous;
 const CARRY_AFTER: Duration = Duration::from_millis(200);
 /// A daybook that is longer is replaced by an empty one.
 const REPLACE_AFTER_BYTES: u64 = 8 << 20;
-/// A step that needs the tables is tried again when others change them meanwhile.
-const TRIES: usize = 16;
 
 /// One step of one call.
 pub(super) enum Step {
@@ -64,12 +62,14 @@ pub(super) struct Writer {
 
 impl Step {
     /// Takes the step by what `teller` remembers.
-    pub(super) fn try_take(&self, teller: &Teller, state: &mut State) -> Result<(), Untaken> {
+    pub(super) fn try_take(&self, teller: &Teller) -> Result<(), Untaken> {
+        let mut state = teller.state();
+        let mut desk = state.turn()?;
         match self {
-            Self::Hold(hold) => teller.hold(state, hold),
-            Self::Advance(call, progress) => teller.advance(state, call, *progress),
-            Self::Settle(call, charge) => teller.settle(state, call, charge),
-            Self::Fail(call, reason) => teller.fail(state, call, reason),
+            Self::Hold(hold) => teller.hold(&mut desk, hold),
+            Self::Advance(call, progress) => teller.advance(&mut desk, call, *progress),
+            Self::Settle(call, charge) => teller.settle(&mut desk, call, charge),
+            Self::Fail(call, reason) => teller.fail(&mut desk, call, reason),
             Self::Resolve(..) => Err(Untaken::Tables),
         }
     }
@@ -121,7 +121,7 @@ impl Writer {
             }
         }
         if !waiting.is_empty() {
-            let synced = self.teller.file().and_then(|file| file.sync_data()).map_err(LedgerError::files);
+            let synced = self.teller.sync();
             for answer in waiting {
                 let _ = answer.send(synced.clone());
             }
@@ -132,26 +132,40 @@ impl Writer {
     /// Takes a step with the tables at hand.
     fn take(&mut self, step: &Step) -> Answer {
         let teller = Arc::clone(&self.teller);
-        for _ in 0..TRIES {
-            let mut state = teller.state();
-            let State { daybook, memory, leases } = &mut *state;
-            let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
-            carry::carry(&mut self.connection, &self.daybook)?;
-            let Step::Hold(hold) = step else { return self.change_tables(step, &mut turn, memory) };
-            if !hold.fresh && book::is_known(&self.connection, hold)? {
-                return Err(LedgerError::Duplicate(hold.call.clone()));
-            }
-            self.learn(hold, memory)?;
-            self.lease(hold, leases)?;
-            drop(turn);
-            match teller.hold(&mut state, hold) {
+        let mut state = teller.state();
+        let mut desk = state.turn()?;
+        carry::carry(&mut self.connection, &self.daybook)?;
+        match step {
+            Step::Hold(hold) => self.hold(hold, &mut desk),
+            Step::Advance(call, progress) => self
+                .change_tables(&mut desk, |connection, _, now_ms| book::advance(connection, now_ms, call, *progress)),
+            Step::Settle(call, charge) => self.change_tables(&mut desk, |connection, sums, now_ms| {
+                book::settle(connection, sums, now_ms, call, charge)
+            }),
+            Step::Fail(call, reason) => self.change_tables(&mut desk, |connection, sums, now_ms| {
+                book::fail(connection, sums, now_ms, call, reason)
+            }),
+            Step::Resolve(call, resolution) => self.change_tables(&mut desk, |connection, sums, now_ms| {
+                resolution::resolve(connection, sums, now_ms, call, resolution)
+            }),
+        }
+    }
+
+    /// Grants a hold, with whatever it needs from the tables.
+    fn hold(&mut self, hold: &Hold, desk: &mut Desk<'_>) -> Answer {
+        if !hold.fresh && book::is_known(&self.connection, hold)? {
+            return Err(LedgerError::Duplicate(hold.call.clone()));
+        }
+        loop {
+            self.learn(hold, desk.memory)?;
+            self.lease(hold, desk.leases)?;
+            match self.teller.hold(desk, hold) {
                 Ok(()) => return Ok(()),
                 Err(Untaken::Error(error)) => return Err(error),
-                // Another process changed the tables in between.
+                // A new minute or day has begun since: its sum is not read yet.
                 Err(Untaken::Tables) => {}
             }
         }
-        Err(LedgerError::Stopped)
     }
 
     /// Reads the sums that a hold is to be held against.
@@ -181,20 +195,16 @@ impl Writer {
     }
 
     /// Takes a step in the tables, of a call that is none of our open ones. Everybody forgets the sums they know.
-    fn change_tables(&mut self, step: &Step, turn: &mut Turn<'_>, memory: &mut Memory) -> Answer {
+    fn change_tables(
+        &mut self,
+        desk: &mut Desk<'_>,
+        step: impl FnOnce(&Connection, &mut Sums, i64) -> Result<(), LedgerError>,
+    ) -> Answer {
         let now_ms = self.teller.now_ms();
-        teller::write(turn, memory, now_ms, Entry::Forget)?;
+        desk.write(now_ms, Entry::Forget)?;
         let change = |connection: &mut Connection| {
             let (transaction, mut sums) = (connection.transaction()?, Sums::default());
-            match step {
-                Step::Hold(_) => Ok(()),
-                Step::Advance(call, progress) => book::advance(&transaction, now_ms, call, *progress),
-                Step::Settle(call, charge) => book::settle(&transaction, &mut sums, now_ms, call, charge),
-                Step::Fail(call, reason) => book::fail(&transaction, &mut sums, now_ms, call, reason),
-                Step::Resolve(call, resolution) => {
-                    resolution::resolve(&transaction, &mut sums, now_ms, call, resolution)
-                }
-            }?;
+            step(&transaction, &mut sums, now_ms)?;
             sums.end_step(true);
             sums.write(&transaction)?;
             Ok(transaction.commit()?)
@@ -208,13 +218,12 @@ impl Writer {
     /// Carries the daybook into the tables, and replaces it where it has become long.
     fn carry_on(&mut self) -> Result<(), LedgerError> {
         carry::carry(&mut self.connection, &self.daybook)?;
-        if self.teller.state().daybook.length() < REPLACE_AFTER_BYTES {
+        let mut state = self.teller.state();
+        if state.length() < REPLACE_AFTER_BYTES {
             return Ok(());
         }
-        let mut state = self.teller.state();
-        let State { daybook, memory, .. } = &mut *state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
-        replace(&mut self.connection, &self.daybook, &mut turn)
+        let mut desk = state.turn()?;
+        replace(&mut self.connection, &self.daybook, &mut desk.turn)
     }
 
     fn hand(&self) -> Hand<'_> {
@@ -225,18 +234,17 @@ impl Writer {
     pub(super) fn begin(&mut self, owners: &Path) -> Result<Recovered, LedgerError> {
         let teller = Arc::clone(&self.teller);
         let mut state = teller.state();
-        let State { daybook, memory, .. } = &mut *state;
-        let mut turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+        let mut desk = state.turn()?;
         carry::carry(&mut self.connection, &self.daybook)?;
         let carried = Carried::read(&self.connection)?;
         // A replacement that was not finished; or lines that a power cut took from the file and not from the tables.
-        let read = Carried { generation: turn.generation(), bytes: turn.length() };
+        let read = Carried { generation: desk.turn.generation(), bytes: desk.turn.length() };
         if carried > read {
-            replace(&mut self.connection, &self.daybook, &mut turn)?;
-            drop(turn);
-            turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
+            replace(&mut self.connection, &self.daybook, &mut desk.turn)?;
+            drop(desk);
+            desk = state.turn()?;
         }
-        teller::write(&mut turn, memory, teller.now_ms(), Entry::Forget)?;
+        desk.write(teller.now_ms(), Entry::Forget)?;
         let hand = Hand { owner: &teller.owner, boot: &teller.boot, now_ms: teller.now_ms() };
         recover(&mut self.connection, owners, hand)
     }
