@@ -6,13 +6,13 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use jail::Spawner;
 use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind, FirstThatWorks, JailBackend, SandboxError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 
 /// A backend, by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BackendName {
     /// The sandbox of our own
@@ -32,11 +32,10 @@ pub(crate) struct PlaceArguments {
 }
 
 /// The backend for this process.
-pub(crate) fn choose(config: &Config, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
-    let spawner = Arc::new(spawner);
+pub(crate) fn choose(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn Backend>, Failure> {
     match config.backend.or(config.file.sandbox.backend) {
-        Some(name) => Ok(named(name, config, &config.file.sandbox, &spawner)?),
-        None => Ok(first_that_works(config, &spawner)?),
+        Some(name) => Ok(named(name, config, &config.file.sandbox, spawner)?),
+        None => Ok(first_that_works(config, spawner)?),
     }
 }
 
@@ -81,6 +80,12 @@ pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSecti
 fn first_that_works(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn Backend>, SandboxError> {
     let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| settings(kind, config, &config.file.sandbox));
     Ok(Arc::new(FirstThatWorks::here(spawner, engines, &scratch(config))?))
+}
+
+/// Sockets of engines that are there now.
+pub(crate) fn sockets(config: &Config) -> Vec<PathBuf> {
+    let of = |kind| settings(kind, config, &config.file.sandbox).sockets;
+    [EngineKind::Podman, EngineKind::Docker].into_iter().flat_map(of).filter(|socket| socket.exists()).collect()
 }
 
 /// Where containers are given what they need.

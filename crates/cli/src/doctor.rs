@@ -3,18 +3,20 @@
 mod engines;
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::policy::Effective;
 use jail::{Probe, Spawner, probe_kernel, probe_limits};
 use protocol::Code;
-use sandbox::{Backend, ExecSpec, JailBackend, SandboxError, SandboxSpec};
+use sandbox::{ExecSpec, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::DoctorArguments;
-use crate::config::Config;
+use crate::backend;
+use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
 use crate::policy::{Setting, choose};
@@ -33,7 +35,7 @@ enum Status {
 }
 
 /// One thing that was tried.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Check {
     id: String,
     status: Status,
@@ -50,6 +52,13 @@ impl Check {
     fn failed(id: &str, summary: impl Into<String>, help: Option<&str>) -> Self {
         Self { id: id.to_owned(), status: Status::Failed, summary: summary.into(), help: help.map(str::to_owned) }
     }
+
+    /// Without it something else does.
+    fn weaken(&mut self) {
+        if self.status == Status::Failed {
+            self.status = Status::Weaker;
+        }
+    }
 }
 
 /// What was found on this machine. It holds until the next boot, for the same user and the same viv.
@@ -58,6 +67,9 @@ struct Findings {
     boot_id: String,
     uid: u32,
     version: String,
+    /// What viv.toml says of sandboxes, and which engines there were: with others, other things are found.
+    configured: SandboxSection,
+    sockets: Vec<PathBuf>,
     checks: Vec<Check>,
     /// How each key of a policy is kept here; empty when no sandbox could be made.
     enforced: Map<String, Value>,
@@ -68,18 +80,21 @@ impl Findings {
     fn try_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
         let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
         // Before there is a second thread.
-        let mut checks = vec![kernel()];
-        checks.extend(probe_kernel().into_iter().map(feature));
-        checks.extend(probe_limits().into_iter().map(limit));
-        checks.push(data_directory(config));
+        let mut features: Vec<Check> = probe_kernel().into_iter().map(feature).collect();
+        let limits = probe_limits().into_iter().map(limit);
+        let rest: Vec<Check> = limits.chain([data_directory(config)]).collect();
         let spawner = Arc::new(spawner);
-        let (sandbox, enforced) = host::on_runtime(async {
-            checks.extend(engines::look(config, &spawner).await);
-            Ok(sandbox(policy, Arc::clone(&spawner)).await)
+        let (engines, Proof { check, backend, enforced }) = host::on_runtime(async {
+            Ok((engines::look(config, &spawner).await, sandbox(config, policy, &spawner).await))
         })?;
-        checks.push(sandbox);
+        if backend.is_some_and(|name| name != JAIL) {
+            // What is made without the jail needs none of what that is made of.
+            features.iter_mut().for_each(Check::weaken);
+        }
+        let checks = [vec![kernel()], features, rest, engines, vec![check]].concat();
         let (boot_id, uid) = (boot_id(), rustix::process::geteuid().as_raw());
-        Ok(Self { boot_id, uid, version: env!("CARGO_PKG_VERSION").to_owned(), checks, enforced })
+        let (version, configured) = (env!("CARGO_PKG_VERSION").to_owned(), config.file.sandbox.clone());
+        Ok(Self { boot_id, uid, version, configured, sockets: backend::sockets(config), checks, enforced })
     }
 
     /// What was found earlier, where it still holds.
@@ -89,6 +104,8 @@ impl Findings {
         let holds = found.boot_id == boot_id()
             && found.uid == rustix::process::geteuid().as_raw()
             && found.version == env!("CARGO_PKG_VERSION")
+            && found.configured == config.file.sandbox
+            && found.sockets == backend::sockets(config)
             // What failed may have been mended since.
             && !found.failed();
         holds.then_some(found)
@@ -211,29 +228,56 @@ fn limit(probe: Probe) -> Check {
     }
 }
 
-/// Makes a sandbox and runs a command in it: the only proof that counts. With it, how each key is kept.
-async fn sandbox(policy: Arc<Effective>, spawner: Arc<Spawner>) -> (Check, Map<String, Value>) {
+/// The backend that needs no engine.
+const JAIL: &str = "jail";
+
+/// That a sandbox can be made, or why not.
+struct Proof {
+    check: Check,
+    /// Who made it.
+    backend: Option<&'static str>,
+    /// How each key of a policy is kept in it.
+    enforced: Map<String, Value>,
+}
+
+/// Makes a sandbox as any other command would, and runs a command in it: the only proof that counts.
+async fn sandbox(config: &Config, policy: Arc<Effective>, spawner: &Arc<Spawner>) -> Proof {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
     let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
     let attempt = async {
-        let sandbox = JailBackend::new(spawner)?.create(spec).await?;
+        let backend = backend::choose(config, spawner)?;
+        let sandbox = backend.create(spec).await?;
         let command = ["id", "-u"].map(str::to_owned).to_vec();
         let exec = ExecSpec { command, ..ExecSpec::default() };
         let result = sandbox::run(&*sandbox, exec, &mut |_, _| {}).await;
         let effective = sandbox.effective();
         sandbox.destroy().await?;
-        Ok((result?, effective))
+        Ok::<_, Failure>((result?, effective, backend.name()))
     };
+    let failed = |check| Proof { check, backend: None, enforced: Map::new() };
     match attempt.await {
-        Ok((result, Value::Object(effective))) if result.stdout == b"1000\n" => {
-            (Check::ok(ID, "made, and a command ran in it as an ordinary user"), effective)
+        Ok((result, Value::Object(enforced), name)) if is_ordinary(&result.stdout) => {
+            let made = format!("made by {name}, {}, and a command ran in it as an ordinary user", reason(config));
+            Proof { check: Check::ok(ID, made), backend: Some(name), enforced }
         }
-        Ok((result, _)) => {
+        Ok((result, ..)) => {
             let said = format!("a command in it said `{}`", String::from_utf8_lossy(&result.stdout).trim());
-            (Check::failed(ID, said, None), Map::new())
+            failed(Check::failed(ID, said, None))
         }
-        Err(SandboxError::Unavailable { missing, fix }) => (Check::failed(ID, missing, Some(&fix)), Map::new()),
-        Err(error) => (Check::failed(ID, Failure::from(error).to_string(), None), Map::new()),
+        Err(failure) => failed(Check::failed(ID, failure.to_string(), failure.problem().hint.as_deref())),
     }
+}
+
+/// Why it is that backend.
+fn reason(config: &Config) -> &'static str {
+    match config.file.sandbox.backend {
+        Some(_) => "which `sandbox.backend` of viv.toml names",
+        None => "the first that works of jail, podman, docker",
+    }
+}
+
+/// Whether that is the number of a user who is not root.
+fn is_ordinary(number: &[u8]) -> bool {
+    std::str::from_utf8(number).is_ok_and(|text| text.trim().parse::<u32>().is_ok_and(|number| number != 0))
 }

@@ -73,7 +73,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     }
     let limits = policy.limits();
     let env = environment(&arguments, &way)?;
-    let sandbox = backend::choose(config, spawner)?.create(spec).await?;
+    let sandbox = backend::choose(config, &Arc::new(spawner))?.create(spec).await?;
     let way_out = WayOut::open(&way, &*sandbox, &policy)?;
     let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
     let exec = ExecSpec {

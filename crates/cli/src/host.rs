@@ -115,7 +115,7 @@ pub(crate) async fn open_sessions(
     policy: Arc<Effective>,
     spawner: Spawner,
 ) -> Result<Sessions, Failure> {
-    open_sessions_in(config, policy, backend::choose(config, spawner)?).await
+    open_sessions_in(config, policy, backend::choose(config, &Arc::new(spawner))?).await
 }
 
 /// The same, in sandboxes of `backend`.
@@ -134,7 +134,7 @@ pub(crate) async fn open_sessions_behind(
     spawner: Spawner,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
-    open(config, policy, backend::choose(config, spawner)?, upstream).await
+    open(config, policy, backend::choose(config, &Arc::new(spawner))?, upstream).await
 }
 
 async fn open(

@@ -15,9 +15,10 @@ use tempfile::TempDir;
 type Case = fn(&Place);
 
 /// Each with what it is called.
-const CASES: [(&str, Case); 7] = [
+const CASES: [(&str, Case); 8] = [
     ("a_command_runs_in_a_container", a_command),
     ("an_agent_works_in_a_container_and_its_changes_can_be_seen", an_agent),
+    ("the_doctor_makes_a_container_where_the_configuration_says_so", doctor),
     ("an_engine_that_is_absent_is_a_sandbox_create_error", engine_absent),
     ("an_image_that_is_absent_is_a_sandbox_create_error", image_absent),
     ("an_entrypoint_that_fails_is_a_sandbox_create_error", entrypoint_failed),
@@ -157,6 +158,17 @@ fn an_agent(place: &Place) {
         if place.rootless && !is_delegated() { "weaker".to_owned() } else { format!("{} (cgroup", place.engine) };
     assert!(events.contains("policy.effective") && events.contains(&keeper), "{events}");
     assert_eq!(place.viv(&["sessions", "diff", session]).code, Some(0));
+}
+
+fn doctor(place: &Place) {
+    let engine = place.engine;
+    let socket = place.socket.display();
+    place.configure(&format!("backend = \"{engine}\"\nimage = \"{IMAGE}\"\nsocket = \"{socket}\"\n"));
+    let ran = place.viv(&["doctor"]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    for part in [format!("made by {engine}, which `sandbox.backend` of viv.toml names"), format!("at {socket}")] {
+        assert!(ran.programs.contains(&part), "no `{part}` in {ran:#?}");
+    }
 }
 
 fn engine_absent(place: &Place) {

@@ -61,6 +61,7 @@ commands! {
     test_a_denied_host: "test" "good.yaml" "net" "packages.example.com";
     test_a_denied_host_as_json: "--json" "test" "good.yaml" "net" "packages.example.com:8443";
     test_a_model_vendor: "test" "open" "net" "api.anthropic.com:443";
+    test_a_metadata_address: "test" "open" "net" "169.254.169.254:80";
     test_a_strange_host: "test" "good.yaml" "net" "user@packages.example.org:443";
     test_a_strange_port: "test" "good.yaml" "net" "packages.example.org:99999";
     test_a_request: "test" "requests.yaml" "http" "GET" "http://files.example.com/public/a?b=c";

@@ -175,7 +175,7 @@ impl NetRules {
         if let Some(entry) = self.denylist.find(|denied| denied.matches(&endpoint)) {
             let denied = Decision::deny(entry.rule.clone());
             return Err(match entry.rule.layer {
-                LayerName::Ceiling => denied.with_help("no policy can allow it; models are called through the gateway"),
+                LayerName::Ceiling => denied.with_help(never(&endpoint.host, &entry.rule)),
                 _ => denied,
             });
         }
@@ -270,4 +270,20 @@ impl FsRules {
 fn own(path: &Path, directories: &[&str]) -> Option<RuleRef> {
     let directory = directories.iter().find(|directory| path.starts_with(directory))?;
     Some(RuleRef::built_in(format!("`{directory}` is the sandbox's own")))
+}
+
+/// Last parts of names that mean this machine, its neighbours, or what hands out its credentials.
+const NEARBY: [&str; 5] = ["localhost", "local", "internal", "instance-data", "goog"];
+
+/// What to say to whom a ceiling's `rule` denies `host`.
+fn never(host: &Host, rule: &RuleRef) -> &'static str {
+    let is_nearby = match host {
+        Host::Address(_) => true,
+        Host::Name(name) => name.rsplit('.').next().is_some_and(|last| NEARBY.contains(&last)),
+    };
+    match (is_nearby, rule.file == RuleRef::BUILT_IN) {
+        (_, false) => "no policy can allow it",
+        (true, _) => "no policy can allow it: this machine, its neighbours and metadata services are never called",
+        (false, _) => "no policy can allow it; models are called through the gateway",
+    }
 }

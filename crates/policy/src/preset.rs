@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::rule::RuleRef;
 use crate::source::Source;
 use crate::suggest::closest;
 
@@ -77,7 +78,7 @@ impl FromStr for Preset {
 
 /// The rules nothing passes.
 pub(crate) fn ceiling() -> Source {
-    Source::new("built-in", include_str!("../builtin/ceiling.yaml"))
+    Source::new(RuleRef::BUILT_IN, include_str!("../builtin/ceiling.yaml"))
 }
 
 /// What an absent key means in a base.

@@ -44,9 +44,12 @@ pub struct RuleRef {
 }
 
 impl RuleRef {
+    /// What the file of the program's own rules is called.
+    pub(crate) const BUILT_IN: &str = "built-in";
+
     /// A rule of the program itself, which no file can change.
     pub(crate) fn built_in(text: impl Into<String>) -> Self {
-        Self { file: "built-in".into(), line: None, text: text.into(), layer: LayerName::Ceiling }
+        Self { file: Self::BUILT_IN.into(), line: None, text: text.into(), layer: LayerName::Ceiling }
     }
 
     /// Stands where no layer has said anything.

@@ -74,6 +74,8 @@ impl Engine {
         command.current_dir(directory.path());
         // One of an ordinary user keeps its locks there.
         command.env("XDG_RUNTIME_DIR", directory.path());
+        // Podman leaves what it imports where temporary files are.
+        command.env("TMPDIR", directory.path());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("log")).stderr(log);
         let child =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}: cargo xtask test installs it", kind.as_str()));

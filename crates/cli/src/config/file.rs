@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use secret::Secret;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::backend::BackendName;
 
@@ -69,7 +69,7 @@ pub(crate) struct EgressSection {
 }
 
 /// Where commands run. All but `backend` is for container engines.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SandboxSection {
     /// Which sandbox; the first that works when absent.

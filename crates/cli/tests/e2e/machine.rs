@@ -60,6 +60,24 @@ fn what_the_doctor_found_is_kept_until_the_next_boot() {
 }
 
 #[test]
+fn the_doctor_tries_the_sandbox_that_is_configured_and_says_why_it_is_that_one() {
+    let place = Place::new();
+    let sandbox = |found: &Value| found["checks"].as_array().unwrap().last().unwrap().clone();
+    let first = sandbox(&doctor(&place, &[]));
+    let made = "made by jail, the first that works of jail, podman, docker";
+    assert!(first["summary"].as_str().unwrap().starts_with(made), "{first}");
+
+    // What was found before is of another configuration.
+    let text = "[sandbox]\nbackend = \"docker\"\nsocket = \"/nowhere/engine.sock\"\n";
+    std::fs::write(place.data().join("viv.toml"), text).unwrap();
+    let ran = place.run(&["--json", "doctor"]);
+    assert_eq!(ran.code, 6, "{}{}", ran.out, ran.people);
+    let failed = sandbox(&serde_json::from_str(&ran.out).unwrap());
+    assert!(failed.to_string().contains("no docker engine answers (/nowhere/engine.sock"), "{failed}");
+    assert!(failed["help"].as_str().is_some_and(|help| help.contains("start docker")), "{failed}");
+}
+
+#[test]
 fn a_session_says_what_holds_in_it_and_who_said_so() {
     let place = Place::new();
     let ran = place.run(&["run", "--workspace", "workspace", "--policy", "strict", "mock", "/echo hello"]);
