@@ -34,6 +34,7 @@ pub(crate) struct ServeArguments {
 /// Carries out `viv gateway …`.
 pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
     let GatewayCommand::Serve(arguments) = command;
+    host::take_descriptors();
     let upstream = match &arguments.upstream {
         Some(name) => upstream::named(&config, name)?,
         None => upstream::chosen(&config)?,

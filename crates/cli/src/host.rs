@@ -7,6 +7,7 @@ use ::gateway::{Gateway, Keep, Limits, Redaction, Upstream};
 use ::policy::Effective;
 use jail::{JailError, Spawner};
 use protocol::Code;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Backend;
 use session::{Accounts, Options, Sessions, Setup, Timing};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
@@ -20,6 +21,15 @@ use crate::{
     agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
     replay, run, serve, sessions, task, tokens, upstream, usage, world,
 };
+
+/// Takes as many descriptors as this process may have: the lower limit is for programs that cannot count further, and
+/// every session of a server has a few. Sandboxes have their own.
+pub(crate) fn take_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "cannot have more descriptors than {:?}", limit.current);
+    }
+}
 
 /// Carries out what was typed. `early` is a spawner that was started before that was known in full.
 pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailError>>) -> Result<ExitCode, Failure> {

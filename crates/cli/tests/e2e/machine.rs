@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::place::Place;
+use crate::server::Server;
 
 /// What a sandbox needs of the kernel.
 const NEEDED: [&str; 11] = [
@@ -103,4 +104,17 @@ fn dependencies_are_seen_and_cannot_be_changed() {
     let ran = place.run(&["exec", "--deps", path, "--", "sh", "-c", line]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "of oursrefused\n"), "{}", ran.people);
     assert_eq!(std::fs::read_dir(deps.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn servers_take_all_the_descriptors_they_may_have() {
+    for arguments in [&["serve", "--no-auth"][..], &["gateway", "serve"]] {
+        let place = Place::new();
+        let server = Server::start_with_few_files(&place, arguments, 256);
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let both: Vec<&str> = files.split_whitespace().take(2).collect();
+        assert!(both[0] == both[1] && both[0] != "256", "{arguments:?}: {files}");
+        server.stop();
+    }
 }

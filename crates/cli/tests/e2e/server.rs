@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -27,6 +27,18 @@ impl Server {
     #[track_caller]
     pub(crate) fn start_as(place: &Place, arguments: &[&str]) -> Self {
         let mut command = place.viv(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::listening(Self { child, base: None })
+    }
+
+    /// The same, with no more than `files` descriptors unless it takes more itself.
+    #[track_caller]
+    pub(crate) fn start_with_few_files(place: &Place, arguments: &[&str], files: u32) -> Self {
+        let viv = place.viv(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={files}:")).arg(viv.get_program()).args(viv.get_args());
+        command.envs(viv.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(viv.get_current_dir().unwrap());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self::listening(Self { child, base: None })
     }
