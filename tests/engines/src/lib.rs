@@ -142,9 +142,13 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let _ = self.child.wait();
+        if let Ok(Some(status)) = self.child.try_wait() {
+            eprintln!("{} ended before it was told to, with {status}: {}", self.name(), self.log());
+        } else {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.child.wait();
+        }
         if self.is_rootless() {
             // Files of images are those of users that exist in its namespace alone.
             let mut remove = keeping(Command::new("podman"), self.directory.path());

@@ -103,12 +103,13 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
     }
 }
 
-/// The kernel makes the route to an IPv6 address a moment after the address.
+/// The kernel makes the route to an IPv6 address a moment after the address. Nobody listens yet, so whoever finds the way
+/// is turned away.
 fn wait_for_route(address: &str) {
-    let socket = UdpSocket::bind("[::]:0").expect("socket");
     let given_up = Instant::now() + LONG;
-    // Connecting a datagram socket looks for the route, and sends nothing.
-    while let Err(error) = socket.connect(address) {
+    while let Err(error) = TcpStream::connect(address)
+        && error.kind() != io::ErrorKind::ConnectionRefused
+    {
         assert!(Instant::now() < given_up, "no route to {address}: {error}");
         std::thread::sleep(Duration::from_millis(1));
     }
