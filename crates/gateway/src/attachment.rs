@@ -54,7 +54,7 @@ impl Attachment {
         let tasks = Tasks::new(lane);
         let close_grace = limits.close_grace;
         let desk = Desk { admit, till, limits, tasks: tasks.clone() };
-        tasks.spawn(accept(listener, desk));
+        tasks.spawn(accept(listener, desk, lanes.clone()));
         Ok(Self { tasks, close_grace, _lanes: lanes })
     }
 
@@ -76,7 +76,7 @@ impl Drop for Attachment {
     }
 }
 
-async fn accept(listener: TcpListener, desk: Desk) {
+async fn accept(listener: TcpListener, desk: Desk, lanes: Arc<Lanes>) {
     let permits = Arc::new(Semaphore::new(desk.limits.connections));
     loop {
         let next = async {
@@ -85,7 +85,11 @@ async fn accept(listener: TcpListener, desk: Desk) {
         };
         let Some((permit, accepted)) = desk.tasks.closing.run_until_cancelled(next).await else { return };
         match (permit, accepted) {
-            (Ok(permit), Ok((stream, _))) => desk.tasks.spawn(connection(stream, desk.clone(), permit)),
+            (Ok(permit), Ok((stream, _))) => {
+                if let Err(error) = hand_over(stream, &desk, &lanes, permit) {
+                    tracing::warn!(%error, "cannot serve a connection");
+                }
+            }
             (Err(_), _) => return,
             (_, Err(error)) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -93,6 +97,19 @@ async fn accept(listener: TcpListener, desk: Desk) {
             }
         }
     }
+}
+
+/// Gives a connection to the next lane: a listener that many call would keep one busy and the others idle.
+fn hand_over(stream: TcpStream, desk: &Desk, lanes: &Lanes, permit: OwnedSemaphorePermit) -> io::Result<()> {
+    let (stream, lane) = (stream.into_std()?, lanes.next()?);
+    let desk = Desk { tasks: desk.tasks.on(lane), ..desk.clone() };
+    desk.tasks.clone().spawn(async move {
+        match TcpStream::from_std(stream) {
+            Ok(stream) => connection(stream, desk, permit).await,
+            Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+        }
+    });
+    Ok(())
 }
 
 async fn connection(stream: TcpStream, desk: Desk, permit: OwnedSemaphorePermit) {

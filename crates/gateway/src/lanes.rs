@@ -1,4 +1,4 @@
-//! The threads that serve model calls, each with a reactor of its own: a call never changes its thread.
+//! The threads that serve model calls, each with a reactor of its own: a connection never changes its thread.
 //!
 //! Between threads a call would wait to be woken at every step, longer than all the rest takes.
 
@@ -34,12 +34,12 @@ struct Lane {
 }
 
 impl Lanes {
-    /// The lane of the next listener.
+    /// The lane of the next connection.
     pub(crate) fn next(&self) -> io::Result<Handle> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.is_empty() {
             let processors = thread::available_parallelism().map_or(1, usize::from);
-            *lanes = (0..(processors / 2).clamp(1, MOST_LANES)).map(|_| Lane::start()).collect::<io::Result<_>>()?;
+            *lanes = (0..processors.min(MOST_LANES)).map(|_| Lane::start()).collect::<io::Result<_>>()?;
         }
         let place = self.next.fetch_add(1, Ordering::Relaxed) % lanes.len();
         Ok(lanes[place].handle.clone())

@@ -29,6 +29,11 @@ impl Tasks {
         Self { tracker: TaskTracker::new(), handle, syncs: Syncs::default(), closing, abort: CancellationToken::new() }
     }
 
+    /// The same, for what happens on another lane.
+    pub(crate) fn on(&self, handle: Handle) -> Self {
+        Self { handle, ..self.clone() }
+    }
+
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn_on(task, &self.handle);
     }

@@ -1,6 +1,7 @@
 //! One request and its answer, on a connection that may have served others.
 
 use std::{
+    collections::HashMap,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -12,6 +13,7 @@ use futures_util::{FutureExt, Stream};
 use http::{HeaderMap, StatusCode};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    runtime::{self, Handle},
     time::{Sleep, timeout},
 };
 use tokio_util::io::poll_read_buf;
@@ -237,10 +239,11 @@ impl Body {
     }
 }
 
-/// Connections that wait for their next exchange.
+/// Connections that wait for their next exchange, each for callers of the runtime that made it: another one would have
+/// to be woken by that one at every step.
 struct Pool {
     keep: Duration,
-    idle: Mutex<Vec<(Instant, Connection)>>,
+    idle: Mutex<HashMap<runtime::Id, Vec<(Instant, Connection)>>>,
 }
 
 impl Pool {
@@ -251,6 +254,7 @@ impl Pool {
     /// The connection used last that is still good.
     fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = idle.get_mut(&Handle::current().id())?;
         while let Some((since, mut connection)) = idle.pop() {
             if since.elapsed() < self.keep && connection.is_quiet() {
                 return Some(connection);
@@ -260,8 +264,11 @@ impl Pool {
     }
 
     fn put(&self, mut connection: Connection) {
+        // One whose runtime is gone is of no use to anybody.
+        let Ok(runtime) = Handle::try_current() else { return };
         connection.reused = true;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = idle.entry(runtime.id()).or_default();
         idle.retain(|(since, _)| since.elapsed() < self.keep);
         if connection.buffer.is_empty() && idle.len() < IDLE_CONNECTIONS {
             idle.push((Instant::now(), connection));

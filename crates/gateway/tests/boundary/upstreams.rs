@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gateway::{Limits, Price, Prices, Rates, Timeouts, Vendor, VendorConfig, VendorKind};
 use http::{Method, StatusCode};
+use http_body_util::BodyExt;
 use secret::Secret;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
@@ -90,8 +91,10 @@ async fn a_stream_arrives_piece_by_piece() {
 async fn a_connection_serves_the_next_call_too() {
     let vendor = StubVendor::saying(whole("200 OK", "application/json", MESSAGE)).await;
     let desk = desk(config(VendorKind::Anthropic, &vendor));
+    let mut client = Client::connect(desk.address).await;
     for _ in 0..3 {
-        assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
+        let answer = client.send(desk.request(Method::POST, "/v1/messages", prompt("x", false))).await;
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), MESSAGE);
     }
     assert!(vendor.received().iter().all(|request| request.connection == 0));
 }
