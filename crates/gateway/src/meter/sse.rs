@@ -26,7 +26,10 @@ impl SseReader {
         while let Some(end) = memchr(b'\n', bytes) {
             let (head, tail) = (&bytes[..end], &bytes[end + 1..]);
             bytes = tail;
-            if self.line.is_empty() {
+            if let Some(data) = self.whole_event(head, tail) {
+                on_event(data);
+                bytes = &tail[1..];
+            } else if self.line.is_empty() {
                 self.take_line(head, &mut on_event);
             } else {
                 let mut line = std::mem::take(&mut self.line);
@@ -48,6 +51,12 @@ impl SseReader {
         self.take_line(b"", &mut on_event);
     }
 
+    /// The data of an event that is all in one line, with its end right after it. Nearly all are, and need not be kept.
+    fn whole_event<'b>(&self, line: &'b [u8], after: &[u8]) -> Option<&'b [u8]> {
+        let alone = !self.open && self.line.is_empty() && after.first() == Some(&b'\n');
+        value(line).filter(|data| alone && data.len() <= self.limit)
+    }
+
     fn check(&self) -> Result<(), UpstreamFailure> {
         if self.line.len() + self.data.len() > self.limit {
             return Err(UpstreamFailure::TooLong { limit: self.limit });
@@ -56,20 +65,29 @@ impl SseReader {
     }
 
     fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(&[u8])) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
+        if without_return(line).is_empty() {
             if std::mem::take(&mut self.open) {
                 on_event(&self.data);
                 self.data.clear();
             }
-        } else if let Some(value) = line.strip_prefix(b"data:") {
+        } else if let Some(value) = value(line) {
             if self.open {
                 self.data.push(b'\n');
             }
             self.open = true;
-            self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+            self.data.extend_from_slice(value);
         }
     }
+}
+
+/// The value of a line of data.
+fn value(line: &[u8]) -> Option<&[u8]> {
+    let value = without_return(line).strip_prefix(b"data:")?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 #[cfg(test)]

@@ -101,11 +101,12 @@ impl FileJournal {
 impl Journal for FileJournal {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
         let mut writer = lock(&self.writer);
-        let event = writer.stamp.next(&self.session, self.clock.now(), draft)?;
-        let line = line::encode(&event, writer.prev)?;
+        let (event, stamp) = writer.stamp.next(&self.session, self.clock.now(), draft)?;
+        let line = line::encode(&event, writer.prev, writer.room())?;
         writer.write(&self.path, event.sequence, &line)?;
         writer.prev = line::digest(&line);
-        writer.stamp.advance(&event);
+        writer.make_room(line);
+        writer.stamp = stamp;
         self.last.send_replace(event.sequence);
         if let Some(growth) = &self.growth {
             growth.note(&self.session, &self.mark);

@@ -62,8 +62,8 @@ pub(super) struct Decoded {
     pub(super) prev: Digest,
 }
 
-/// `event` as a line, newline included.
-pub(super) fn encode(event: &Event, prev: Digest) -> Result<Vec<u8>, JournalError> {
+/// `event` as a line, newline included, written into `line`, which must be empty.
+pub(super) fn encode(event: &Event, prev: Digest, mut line: Vec<u8>) -> Result<Vec<u8>, JournalError> {
     let draft = &event.draft;
     let written = Written {
         seq: event.sequence,
@@ -77,7 +77,7 @@ pub(super) fn encode(event: &Event, prev: Digest) -> Result<Vec<u8>, JournalErro
         raw: draft.raw.as_ref(),
         prev,
     };
-    let (mut line, mut deepest) = (Vec::new(), 0);
+    let mut deepest = 0;
     let mut writer = Serializer::with_formatter(&mut line, Depth { open: 0, deepest: &mut deepest });
     written.serialize(&mut writer).map_err(JournalError::Encode)?;
     line.push(b'\n');

@@ -36,11 +36,11 @@ impl MemoryJournal {
 impl Journal for MemoryJournal {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
         let mut records = lock(&self.records);
-        let event = records.stamp.next(&self.session, self.clock.now(), draft)?;
-        let line = line::encode(&event, records.prev)?;
+        let (event, stamp) = records.stamp.next(&self.session, self.clock.now(), draft)?;
+        let line = line::encode(&event, records.prev, Vec::new())?;
         records.prev = line::digest(&line);
         records.lines.push(line);
-        records.stamp.advance(&event);
+        records.stamp = stamp;
         self.last.send_replace(event.sequence);
         Ok(event)
     }

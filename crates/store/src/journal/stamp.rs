@@ -14,31 +14,34 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Makes `draft` the event that comes next. The stamp itself moves only by [`Stamp::advance`], once
-    /// the event is stored.
-    pub(super) fn next(&self, session: &SessionId, now: Timestamp, draft: Draft) -> Result<Event, JournalError> {
+    /// Makes `draft` the event that comes next, and says where the journal stands once that is stored.
+    pub(super) fn next(
+        &self,
+        session: &SessionId,
+        now: Timestamp,
+        draft: Draft,
+    ) -> Result<(Event, Self), JournalError> {
         if self.ended {
             return Err(JournalError::Ended);
         }
         let sequence = self.sequence + 1;
         // A clock that was set back must not make the record look reordered.
         let time = now.max(self.time);
-        Ok(Event {
-            event_id: event_id(sequence),
-            sequence,
-            time: format!("{time:.6}"),
-            session_id: session.clone(),
-            draft,
-        })
+        let after = Self { sequence, time, ended: is_end(&draft.body) };
+        let (event_id, session_id) = (event_id(sequence), session.clone());
+        Ok((Event { event_id, sequence, time: format!("{time:.6}"), session_id, draft }, after))
     }
 
-    /// Moves on to `event`, which has been stored.
-    pub(super) fn advance(&mut self, event: &Event) {
-        self.sequence = event.sequence;
+    /// Where a journal stands whose last event is `event`.
+    pub(super) fn after(event: &Event) -> Self {
         // A time we cannot read sorts before every other: the clock alone decides then.
-        self.time = event.time.parse().unwrap_or_default();
-        self.ended = matches!(event.draft.body, EventBody::SessionEnded(_));
+        let time = event.time.parse().unwrap_or_default();
+        Self { sequence: event.sequence, time, ended: is_end(&event.draft.body) }
     }
+}
+
+fn is_end(body: &EventBody) -> bool {
+    matches!(body, EventBody::SessionEnded(_))
 }
 
 /// `evt_<sequence>`.

@@ -26,6 +26,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// So many of the last records are found without the sidecar: live readers ask for nothing else.
 const RECENT: usize = 64;
 
+/// Room for a line of so many bytes is kept for the next one.
+const KEPT_ROOM: usize = 64 << 10;
+
 /// Everything the next append must know. A few hundred bytes a session, and no descriptor at rest.
 pub(super) struct Writer {
     pub(super) stamp: Stamp,
@@ -35,6 +38,8 @@ pub(super) struct Writer {
     /// Where the last records begin, oldest first.
     recent: VecDeque<u64>,
     file: Option<Arc<File>>,
+    /// Where the next line is put together.
+    room: Vec<u8>,
     /// A write failed and could not be undone yet.
     leftover: bool,
 }
@@ -85,7 +90,7 @@ impl Writer {
         loop {
             let start = walk.at();
             let Some(event) = walk.next()? else { break };
-            writer.stamp.advance(&event);
+            writer.stamp = Stamp::after(&event);
             if Offsets::marks(start.sequence) {
                 marks.push(start);
             }
@@ -105,6 +110,7 @@ impl Writer {
             end: 0,
             recent: VecDeque::new(),
             file: None,
+            room: Vec::new(),
             leftover: false,
         }
     }
@@ -154,12 +160,26 @@ impl Writer {
         }
     }
 
+    /// Room to put the next line together.
+    pub(super) fn room(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.room)
+    }
+
+    /// Takes back the room of a line that was written.
+    pub(super) fn make_room(&mut self, mut line: Vec<u8>) {
+        if line.capacity() <= KEPT_ROOM {
+            line.clear();
+            self.room = line;
+        }
+    }
+
     /// Closes the descriptor until the next append.
     pub(super) fn rest(&mut self) {
         if let Some(file) = self.file.take() {
             unlock(&file);
         }
         self.recent = VecDeque::new();
+        self.room = Vec::new();
     }
 
     /// Where the record `sequence` begins, when it is one of the last.
