@@ -73,9 +73,13 @@ fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome:
     say("\x1b[1mWhat changed\x1b[0m (in the layer; your directory is as it was)\n")?;
     say(&sessions::diff::render(config, &conversation.session.session_id)?)?;
     say("\x1b[1mLook closer\x1b[0m")?;
-    say(&format!("  viv sessions events {name}     everything that happened, model calls included"))?;
-    say(&format!("  viv sessions diff {name}       what it changed"))?;
-    say("  viv exec -- sh -c 'id; ls /'     what a command sees inside")
+    let next = [
+        (format!("viv sessions events {name}"), "everything that happened, model calls included"),
+        (format!("viv sessions diff {name}"), "what it changed"),
+        ("viv exec -- sh -c 'id; ls /'".to_owned(), "what a command sees inside"),
+    ];
+    let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    next.iter().try_for_each(|(command, shows)| say(&format!("  {command:width$}     {shows}")))
 }
 
 fn say(text: &str) -> Result<(), Failure> {

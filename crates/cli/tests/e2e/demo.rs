@@ -1,5 +1,7 @@
 //! `viv demo`: the whole product, in the order in which a newcomer should see it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::place::{Place, Ran};
@@ -74,6 +76,8 @@ fn the_three_commands_it_ends_with_work() {
     let closer = tour.split("Look closer\n").nth(1).unwrap();
     let commands: Vec<&str> = closer.lines().map(|line| line.trim().split("     ").next().unwrap().trim()).collect();
     assert_eq!(commands.len(), 3, "{closer}");
+    let columns: BTreeSet<_> = ["everything", "what it", "what a"].map(|text| column(closer, text)).into();
+    assert_eq!(columns.len(), 1, "their explanations do not stand in one column:\n{closer}");
     for command in commands {
         let line = command.strip_prefix("viv ").unwrap();
         let script = format!("exec \"$0\" --data-dir \"$1\" {line}");
@@ -83,6 +87,11 @@ fn the_three_commands_it_ends_with_work() {
         assert_eq!(ran.code, 0, "{command}: {}", ran.people);
         assert!(!ran.out.is_empty(), "{command} said nothing");
     }
+}
+
+/// Where `text` begins in its line.
+fn column(lines: &str, text: &str) -> usize {
+    lines.lines().find_map(|line| line.find(text)).unwrap()
 }
 
 #[test]
