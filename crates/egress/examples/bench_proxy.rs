@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use policy::{Base, Ceiling, Source};
 use protocol::SessionId;
 use store::{FileJournal, SystemClock};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist: [\"bench.example.com:443\"]\n";
 
@@ -51,7 +51,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         names: None,
         limits: Limits::default(),
     };
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    // As a sandbox's: with room for many that come at once.
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    let listener = socket.listen(4096)?.into_std()?;
     println!("{}", listener.local_addr()?);
     let attachment = Egress::new(Arc::new(OneHost(host))).attach(listener, identity)?;
     tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await??;
