@@ -1,8 +1,10 @@
-//! Asks the linker for the short form of relocations, where the loader of this machine reads it.
+//! Asks the linker for what makes a program start sooner: that is a good part of the time that `viv exec` takes.
 //!
-//! A program of this size has tens of thousands of them, and reads them all before its first line runs: in the long form
-//! that is more than a megabyte, and a good part of the time that `viv exec` takes.
+//! A program of this size has tens of thousands of relocations, all of them read before its first line runs: they are
+//! written in the short form, where the loader of this machine reads it. And what unwinds panics comes with it: a library
+//! of its own would be looked up, mapped and put right at every start.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The first glibc whose loader reads them.
@@ -15,6 +17,18 @@ fn main() {
     if is_gnu && is_native && glibc().is_some_and(|version| version >= SINCE) {
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+    if let (true, Some(directory)) = (is_gnu && is_native, directory_of("libgcc_eh.a")) {
+        println!("cargo:rustc-link-search=native={}", directory.display());
+        println!("cargo:rustc-link-lib=static:-bundle=gcc_eh");
+    }
+}
+
+/// Where this machine's C compiler has a library of its own.
+fn directory_of(library: &str) -> Option<PathBuf> {
+    let output = Command::new("cc").arg(format!("-print-file-name={library}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    // One that it does not know is told as it was asked for.
+    path.parent().filter(|directory| directory.is_absolute()).map(Path::to_owned)
 }
 
 /// The version of this machine's C library.

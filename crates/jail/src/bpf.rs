@@ -88,6 +88,13 @@ pub(crate) struct Instruction {
     k: u32,
 }
 
+impl Instruction {
+    /// As it lies in memory.
+    pub(crate) fn bytes(self) -> impl Iterator<Item = u8> {
+        self.code.to_ne_bytes().into_iter().chain([self.if_true, self.if_false]).chain(self.k.to_ne_bytes())
+    }
+}
+
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
 const JUMP: u16 = 0x05;
@@ -114,27 +121,53 @@ pub(crate) fn assemble(architecture: u32, rules: &Rules, other_table: Verdict) -
         branch(JUMP_GREATER_EQUAL, X32, 0, 1),
         answer(other_table),
     ];
-    let calls: Vec<_> = rules.iter().map(|(number, rules)| (*number, rules.as_slice())).collect();
-    program.extend(find(&calls));
+    program.extend(find(&runs(rules)));
     program
 }
 
-/// Bisects by number down to one call. The number is in the accumulator.
-fn find(calls: &[(u32, &[Rule])]) -> Vec<Instruction> {
-    match calls {
+/// Calls with neighbouring numbers and the same rules: one place in the program does for all of them.
+struct Run<'r> {
+    first: u32,
+    last: u32,
+    rules: &'r [Rule],
+}
+
+fn runs(rules: &Rules) -> Vec<Run<'_>> {
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for (number, rules) in rules {
+        match runs.last_mut() {
+            Some(run) if run.last + 1 == *number && run.rules == rules.as_slice() => run.last = *number,
+            _ => runs.push(Run { first: *number, last: *number, rules }),
+        }
+    }
+    runs
+}
+
+/// Bisects by number down to one run. The number is in the accumulator.
+fn find(runs: &[Run<'_>]) -> Vec<Instruction> {
+    match runs {
         [] => vec![answer(Verdict::Allow)],
-        [(number, rules)] => {
-            let mut code = vec![branch(JUMP_EQUAL, *number, 1, 0), answer(Verdict::Allow)];
-            code.extend(rules.iter().flat_map(ask));
-            if rules.last().is_none_or(|rule| !rule.conditions.is_empty()) {
+        [run] => {
+            let mut code = if run.first == run.last {
+                vec![branch(JUMP_EQUAL, run.first, 1, 0)]
+            } else {
+                vec![branch(JUMP_GREATER_EQUAL, run.first, 0, 1), branch(JUMP_GREATER_EQUAL, run.last + 1, 0, 1)]
+            };
+            code.push(answer(Verdict::Allow));
+            code.extend(run.rules.iter().flat_map(ask));
+            if run.rules.last().is_none_or(|rule| !rule.conditions.is_empty()) {
                 code.push(answer(Verdict::Allow));
             }
             code
         }
         _ => {
-            let (lower, upper) = calls.split_at(calls.len() / 2);
+            let (lower, upper) = runs.split_at(runs.len() / 2);
             let (below, above) = (find(lower), find(upper));
-            let mut code = vec![branch(JUMP_GREATER_EQUAL, upper[0].0, 0, 1), jump(below.len())];
+            let mut code = match u8::try_from(below.len()) {
+                Ok(over) => vec![branch(JUMP_GREATER_EQUAL, upper[0].first, over, 0)],
+                // Further than a branch can jump.
+                Err(_) => vec![branch(JUMP_GREATER_EQUAL, upper[0].first, 0, 1), jump(below.len())],
+            };
             code.extend(below);
             code.extend(above);
             code
