@@ -50,6 +50,7 @@ pub use plan::{
 };
 pub use probe::{Probe, probe_kernel, probe_limits};
 pub use quarters::Quarters;
+pub use seccomp::filter_bytes;
 pub use setup::{leave_network, listen};
 pub use spawner::{Spawner, serve_spawner};
 pub use stage::{Stage, StagedMount};

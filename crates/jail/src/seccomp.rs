@@ -131,6 +131,11 @@ impl Filters {
     }
 }
 
+/// The filter that everything inside is under, as the kernel takes it; for who wants to put another program under it.
+pub fn filter_bytes() -> Vec<u8> {
+    Filters::compile(Mark::OfTheHost).all.into_iter().flat_map(Instruction::bytes).collect()
+}
+
 /// Everything that is not as the kernel has it.
 pub(crate) fn rules() -> Rules {
     let mut rules = Rules::new();

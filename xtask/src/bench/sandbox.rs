@@ -22,13 +22,14 @@ const FORK_EXEC: &str = "host: fork+exec";
 const TO_EXECVE: &str = "host: new sandbox, to execve";
 const WHOLE_LIFE: &str = "host: new sandbox, whole life";
 const FURTHER: &str = "host: further command";
-const BUBBLEWRAP: &str = "shell: bubblewrap, in control groups with limits";
+const BUBBLEWRAP: &str = "shell: bubblewrap, with limits and our filter";
 const VIV: &str = "shell: viv exec";
 
 /// Measures all of it in one run.
 pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "sandbox", "--example", "start_cost"]))?;
+    quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "jail", "--example", "filter"]))?;
     let target = workspace::target_directory()?.join("release");
     let mut samples = from_a_host(&target.join("examples/start_cost"))?;
     let folder = Folder::make(&["data"])?;
@@ -36,6 +37,10 @@ pub(super) fn run() -> Result<Report> {
     let viv = folder.path().join("viv");
     std::fs::copy(target.join("viv"), &viv).context("cannot copy viv")?;
     let data = folder.path().join("data").display().to_string();
+    let filter = folder.path().join("filter");
+    let printed = Command::new(target.join("examples/filter")).output().context("cannot run the example `filter`")?;
+    ensure!(printed.status.success(), "the example `filter`: {}", printed.status);
+    std::fs::write(&filter, printed.stdout).context("cannot write the filter")?;
     let mut things: [(&str, &mut dyn FnMut() -> Result<()>); 5] = [
         ("shell: /bin/true", &mut || start(Command::new("/bin/true"))),
         ("shell: unshare, six namespaces", &mut || {
@@ -53,8 +58,8 @@ pub(super) fn run() -> Result<Report> {
             ]);
             start(command)
         }),
-        ("shell: bubblewrap, no limits", &mut || start(bubblewrap::alone())),
-        (BUBBLEWRAP, &mut || bubblewrap::limited(start)),
+        ("shell: bubblewrap alone", &mut || start(bubblewrap::alone())),
+        (BUBBLEWRAP, &mut || bubblewrap::comparable(&filter, start)),
         (VIV, &mut || {
             let mut command = Command::new(&viv);
             command.args(["--data-dir", &data, "exec", "--", "/bin/true"]);
@@ -87,7 +92,7 @@ fn goals(samples: &[Sample]) -> Result<Vec<Goal>> {
         },
         Goal {
             what: "`viv exec`, p50",
-            wanted: "≤ bubblewrap with limits",
+            wanted: "≤ bubblewrap with limits and filter",
             measured: format!("{} ms, bubblewrap {} ms", milliseconds(viv), milliseconds(peer)),
             holds: viv <= peer,
         },

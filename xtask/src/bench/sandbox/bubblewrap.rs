@@ -1,9 +1,9 @@
 //! Bubblewrap, set up like `viv exec` as far as it goes.
 //!
-//! By itself it sets no limits. Where a sandbox is to hold an agent there are some, so a second set-up is put into
-//! control groups of its own, with the least that takes: the groups are made and removed by this process, and a shell
-//! joins them and becomes bubblewrap. Landlock, a system call filter, an overlay, listeners and a look from outside
-//! before the first command are still only in `viv exec`.
+//! By itself it sets no limits and no system call filter. Where a sandbox is to hold an agent there are both, so a
+//! second set-up gets our filter and is put into control groups of its own, with the least that takes: the groups are
+//! made and removed by this process, and a shell joins them and becomes bubblewrap. Landlock, what is covered in /proc,
+//! listeners and a look from outside before the first command are still only in `viv exec`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// What bubblewrap is asked for: the namespaces, mounts and drops that `viv exec` has too. It sets no
-/// limits, no Landlock, no system call filter and no overlay.
+/// What bubblewrap is asked for: the namespaces, mounts and drops that `viv exec` has too.
 const BUBBLEWRAP: &[&str] = &[
     "--unshare-all",
     "--die-with-parent",
@@ -125,12 +124,14 @@ impl Drop for Groups {
     }
 }
 
-/// Runs bubblewrap in control groups of its own, from their making to their end.
-pub(super) fn limited(start: impl FnOnce(Command) -> Result<()>) -> Result<()> {
+/// Runs bubblewrap in control groups of its own, from their making to their end, and under the filter in a file.
+pub(super) fn comparable(filter: &Path, start: impl FnOnce(Command) -> Result<()>) -> Result<()> {
+    const SCRIPT: &str = r#"for group in $GROUPS_TO_JOIN; do echo 0 > "$group/$JOIN_BY"; done
+        exec bwrap --seccomp 9 "$@" 9< "$FILTER""#;
     let groups = Groups::make()?;
     let mut command = Command::new("sh");
-    command.args(["-c", r#"for group in $GROUPS_TO_JOIN; do echo 0 > "$group/$JOIN_BY"; done; exec bwrap "$@""#]);
     let directories: Vec<String> = groups.0.iter().map(|directory| directory.display().to_string()).collect();
-    command.env("GROUPS_TO_JOIN", directories.join(" ")).env("JOIN_BY", groups.entrance()).arg("sh").args(BUBBLEWRAP);
+    command.env("GROUPS_TO_JOIN", directories.join(" ")).env("JOIN_BY", groups.entrance()).env("FILTER", filter);
+    command.args(["-c", SCRIPT, "sh"]).args(BUBBLEWRAP);
     start(command)
 }
