@@ -3,9 +3,11 @@
 //! Everything is attached by descriptor under a fresh tmpfs that only this process has seen, so no name
 //! the sandbox could have planted is ever followed. The host's tree is gone when `enter` returns.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::mount::{
@@ -58,6 +60,8 @@ pub(crate) struct Root {
     top: OwnedFd,
     /// The one size-limited file system that everything writable lies on.
     scratch: OwnedFd,
+    /// Directories that were made for something to stand in: most things stand in one of two.
+    made: RefCell<BTreeSet<PathBuf>>,
 }
 
 impl Root {
@@ -75,7 +79,7 @@ impl Root {
 
         let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
         attach(&root, &scratch, "root").during(Step::NewRoot, "root")?;
-        let this = Self { top: root, scratch };
+        let this = Self { top: root, scratch, made: RefCell::default() };
         for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
             this.expose(name, target).during(Step::Scratch, target)?;
         }
@@ -261,7 +265,14 @@ impl Root {
 
     fn parents(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
-            Some(parent) if parent.components().any(|part| matches!(part, Component::Normal(_))) => self.mkdir(parent),
+            Some(parent) if parent.components().any(|part| matches!(part, Component::Normal(_))) => {
+                if self.made.borrow().contains(parent) {
+                    return Ok(());
+                }
+                self.mkdir(parent)?;
+                self.made.borrow_mut().insert(parent.to_owned());
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
