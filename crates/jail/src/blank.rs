@@ -145,7 +145,8 @@ fn live(go: OwnedFd, door: OwnedFd, privileged: bool, stay: Stay, filters: &Filt
     if sys::close_all_but(control.as_fd()).is_err() {
         return 1;
     }
-    i32::from(init::serve(&control, &house).is_err())
+    // There is nobody to tell it to any more but who buries this process.
+    init::serve(&control, &house).map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0)
 }
 
 /// Puts a new process on another processor than ours, which works beside it. It would wait behind its parent until the

@@ -209,13 +209,14 @@ impl Jail {
         Ok(socket)
     }
 
-    /// Returns when every process inside is gone. Blocks.
-    pub fn wait(&self) -> io::Result<()> {
+    /// Returns when every process inside is gone, with the code that its init ended with: none where it was killed, or is
+    /// not a child of this process. Blocks.
+    pub fn wait(&self) -> io::Result<Option<i32>> {
         let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
         rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, None))?;
         // A child of this process is ours to bury; that of another is not, and the kernel says so.
-        let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
-        Ok(())
+        let buried = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+        Ok(buried.ok().flatten().and_then(|status| status.exit_status()))
     }
 
     /// Kills everything inside. The kernel ends every process of the PID namespace with its init.

@@ -1,6 +1,7 @@
 //! Commands of one jail, and who waits for news of them.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -85,14 +86,27 @@ pub(super) async fn hear(
     commands: Arc<Commands>,
     tell: watch::Sender<bool>,
 ) {
-    while let Ok(Some(news)) = control.async_io(Interest::READABLE, || jail.news()).await {
-        commands.dispatch(news);
+    loop {
+        match control.async_io(Interest::READABLE, || jail.news()).await {
+            Ok(Some(news)) => commands.dispatch(news),
+            Ok(None) => break,
+            // Its init went without having read all that was said to it; what it said before is still there.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            Err(error) => {
+                tracing::warn!(%error, "a sandbox cannot be heard any more, and is ended");
+                break;
+            }
+        }
     }
     // The control socket closes when init exits; init's exit ends every process of the namespace, but the
     // last of them may still be on its way out.
     jail.kill();
-    let _ = if alone { jail.wait() } else { tokio::task::spawn_blocking(move || jail.wait()).await.unwrap_or(Ok(())) };
+    let ended =
+        if alone { jail.wait() } else { tokio::task::spawn_blocking(move || jail.wait()).await.unwrap_or(Ok(None)) };
     for (_, waiting) in lock(&commands.waiting).drain() {
+        if let Ok(Some(code)) = ended {
+            tracing::warn!(code, "the first process of a sandbox went before its command had ended, which was killed");
+        }
         let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
     }
     let _ = tell.send(true);
