@@ -53,8 +53,8 @@ pub(crate) struct Keeper<'a> {
 /// What such a kernel may need for itself.
 const KERNEL_BYTES: u64 = 64 << 20;
 /// Threads that it has for itself, and on average for each process.
-const KERNEL_THREADS: u64 = 128;
-const THREADS_A_PROCESS: u64 = 4;
+const KERNEL_THREADS: u64 = 384;
+const THREADS_A_PROCESS: u64 = 8;
 
 /// How limits are kept on this machine.
 pub(crate) struct Kept {

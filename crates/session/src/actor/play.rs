@@ -113,10 +113,10 @@ impl Actor {
 
     pub(super) async fn ask_to_stop(&mut self) -> Result<(), SessionError> {
         self.stop_by = Some(Instant::now() + self.host.timing.stop_grace);
-        let mut outputs = self.refuse_pending("turn_interrupted")?;
-        if let Some(live) = &mut self.live {
-            outputs.extend(live.dialogue.interrupt());
-        }
+        let refusals = self.refuse_pending("turn_interrupted")?;
+        // An agent that heard the refusals first would go on to something else, and might finish before it heard the rest.
+        let mut outputs = self.live.as_mut().map(|live| live.dialogue.interrupt()).unwrap_or_default();
+        outputs.extend(refusals);
         Box::pin(self.play(outputs)).await
     }
 
