@@ -93,7 +93,9 @@ fn folder(build: &Path, what: &str, target: &str) -> Result<PathBuf> {
 
 /// What libFuzzer says at its end: `#1000 DONE cov: 812 ft: 2402 corp: 73/11Kb …`.
 fn summary(said: &str, runs: u64) -> Result<String> {
-    let line = said.lines().rev().find(|line| line.contains("DONE")).context("the fuzzer did not say how it ended")?;
+    // Words that it found useful follow, and may be the same.
+    let last = |line: &&str| line.starts_with('#') && line.split_whitespace().nth(1) == Some("DONE");
+    let line = said.lines().rev().find(last).context("the fuzzer did not say how it ended")?;
     let words: Vec<&str> = line.split_whitespace().collect();
     let after = |name: &str| words.iter().skip_while(|word| **word != name).nth(1).copied();
     let inputs = words.first().and_then(|word| word.strip_prefix('#')?.parse::<u64>().ok());
@@ -165,8 +167,7 @@ mod tests {
 
     #[test]
     fn what_was_tried_is_read_off_the_last_line() {
-        let said =
-            "INFO: Seed: 1\n#5\tINITED cov: 2 ft: 3\n#900\tDONE   cov: 812 ft: 2402 corp: 73/11Kb\nDone 900 runs";
+        let said = "#5\tINITED cov: 2 ft: 3\n#900\tDONE   cov: 812 ft: 2402 corp: 73/11Kb\n\"[DONE]\" # Uses: 2\nDone 900 runs";
         assert_eq!(summary(said, 900).unwrap(), "900 inputs, 812 edges reached");
         assert!(summary(said, 901).is_err(), "fewer than was asked for");
         assert!(summary("ERROR: libFuzzer: deadly signal", 1).is_err());
