@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         names: None,
         limits: Limits::default(),
     };
-    // As a sandbox's: with room for many that come at once.
+    // As many may wait as at a sandbox's listener, which this crate does not know.
     let socket = TcpSocket::new_v4()?;
     socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     let listener = socket.listen(4096)?.into_std()?;

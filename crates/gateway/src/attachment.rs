@@ -102,13 +102,12 @@ async fn accept(listener: TcpListener, desk: Desk, lanes: Arc<Lanes>) {
 /// Gives a connection to the next lane: a listener that many call would keep one busy and the others idle.
 fn hand_over(stream: TcpStream, desk: &Desk, lanes: &Lanes, permit: OwnedSemaphorePermit) -> io::Result<()> {
     let (stream, lane) = (stream.into_std()?, lanes.next()?);
-    let desk = Desk { tasks: desk.tasks.on(lane), ..desk.clone() };
-    desk.tasks.clone().spawn(async move {
-        match TcpStream::from_std(stream) {
-            Ok(stream) => connection(stream, desk, permit).await,
-            Err(error) => tracing::warn!(%error, "cannot serve a connection"),
-        }
-    });
+    let stream = {
+        let _inside = lane.enter();
+        TcpStream::from_std(stream)?
+    };
+    let tasks = desk.tasks.on(lane);
+    tasks.spawn(connection(stream, Desk { tasks: tasks.clone(), ..desk.clone() }, permit));
     Ok(())
 }
 

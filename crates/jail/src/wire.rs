@@ -62,14 +62,14 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
     let mut bytes = vec![0; MAX_INLINE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS + 1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(
-            socket.as_fd(),
-            &mut [io::IoSliceMut::new(&mut bytes)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )
-    })?;
+    let received = loop {
+        let mut parts = [io::IoSliceMut::new(&mut bytes)];
+        match rustix::net::recvmsg(socket.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            // The other end went without having read all of ours, which is told once and before what it had said.
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+            received => break received?,
+        }
+    };
     if received.bytes == 0 {
         return Ok(None);
     }
@@ -89,4 +89,19 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
         file.read_to_end(&mut bytes)?;
     }
     Ok(Some((serde_json::from_slice(&bytes)?, fds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_heard_though_the_other_end_left_something_unread() {
+        let (ours, theirs) = pair().unwrap();
+        send(&ours, &"unread", &[]).unwrap();
+        send(&theirs, &"last words", &[]).unwrap();
+        drop(theirs);
+        let heard = || receive::<String>(&ours).unwrap().map(|(message, _)| message);
+        assert_eq!((heard().as_deref(), heard()), (Some("last words"), None));
+    }
 }

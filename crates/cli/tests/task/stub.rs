@@ -1,5 +1,5 @@
 //! A server that takes chat completions, and remembers what it was asked.
-#![allow(dead_code)] // Two programs of tests share it, and each asks for a part of it.
+#![allow(dead_code, reason = "two test binaries share it, and each uses a part")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -268,8 +268,12 @@ impl Pool {
         let Ok(runtime) = Handle::try_current() else { return };
         connection.reused = true;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of all runtimes: one that nobody calls on any more would keep its own for good.
+        idle.retain(|_, idle| {
+            idle.retain(|(since, _)| since.elapsed() < self.keep);
+            !idle.is_empty()
+        });
         let idle = idle.entry(runtime.id()).or_default();
-        idle.retain(|(since, _)| since.elapsed() < self.keep);
         if connection.buffer.is_empty() && idle.len() < IDLE_CONNECTIONS {
             idle.push((Instant::now(), connection));
         }

@@ -1,7 +1,6 @@
 //! Commands of one jail, and who waits for news of them.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -90,8 +89,6 @@ pub(super) async fn hear(
         match control.async_io(Interest::READABLE, || jail.news()).await {
             Ok(Some(news)) => commands.dispatch(news),
             Ok(None) => break,
-            // Its init went without having read all that was said to it; what it said before is still there.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             Err(error) => {
                 tracing::warn!(%error, "a sandbox cannot be heard any more, and is ended");
                 break;

@@ -102,10 +102,10 @@ impl Journal for FileJournal {
     fn append(&self, draft: Draft) -> Result<Event, JournalError> {
         let mut writer = lock(&self.writer);
         let (event, stamp) = writer.stamp.next(&self.session, self.clock.now(), draft)?;
-        let line = line::encode(&event, writer.prev, writer.room())?;
+        let line = line::encode(&event, writer.prev, writer.take_room())?;
         writer.write(&self.path, event.sequence, &line)?;
         writer.prev = line::digest(&line);
-        writer.make_room(line);
+        writer.keep_room(line);
         writer.stamp = stamp;
         self.last.send_replace(event.sequence);
         if let Some(growth) = &self.growth {

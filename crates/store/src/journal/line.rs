@@ -62,7 +62,7 @@ pub(super) struct Decoded {
     pub(super) prev: Digest,
 }
 
-/// `event` as a line, newline included, written into `line`, which must be empty.
+/// `event` as a line, newline included, in the place of what was in `line`.
 pub(super) fn encode(event: &Event, prev: Digest, mut line: Vec<u8>) -> Result<Vec<u8>, JournalError> {
     let draft = &event.draft;
     let written = Written {
@@ -77,6 +77,7 @@ pub(super) fn encode(event: &Event, prev: Digest, mut line: Vec<u8>) -> Result<V
         raw: draft.raw.as_ref(),
         prev,
     };
+    line.clear();
     let mut deepest = 0;
     let mut writer = Serializer::with_formatter(&mut line, Depth { open: 0, deepest: &mut deepest });
     written.serialize(&mut writer).map_err(JournalError::Encode)?;

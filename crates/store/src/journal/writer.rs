@@ -160,15 +160,14 @@ impl Writer {
         }
     }
 
-    /// Room to put the next line together.
-    pub(super) fn room(&mut self) -> Vec<u8> {
+    /// Room to put the next line together; [`Writer::keep_room`] gives it back.
+    pub(super) fn take_room(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.room)
     }
 
-    /// Takes back the room of a line that was written.
-    pub(super) fn make_room(&mut self, mut line: Vec<u8>) {
+    /// Keeps the room of a line that was written for the next one, unless it is uncommonly long.
+    pub(super) fn keep_room(&mut self, line: Vec<u8>) {
         if line.capacity() <= KEPT_ROOM {
-            line.clear();
             self.room = line;
         }
     }
