@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, SystemInfo, SystemInfoCgroupVersionEnum};
+use bollard::models::{ContainerCreateBody, ContainerCreateResponse, SystemInfo, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
@@ -14,11 +14,12 @@ use futures_util::{StreamExt, TryStreamExt};
 use jail::{Controller, GuestKernel, Quarters};
 use serde::Serialize;
 
-use super::ContainerSettings;
 use super::body::{HOST, OWNER, host_name};
 use super::owner::{listener, quarters};
 use super::place::{Places, is_dead};
+use super::turn::Turn;
 use super::words::{in_its_words, said, unavailable};
+use super::{ContainerSettings, create};
 use crate::SandboxError;
 
 /// How long an engine may take to answer one request.
@@ -233,15 +234,23 @@ impl Engine {
             // The user whose engine it is has the same number inside, and is not root there.
             host.userns_mode = Some("keep-id".to_owned());
         }
-        let options = CreateContainerOptionsBuilder::default().name(&unique(name)).build();
-        let made =
-            self.api.create_container(Some(options), body).await.map_err(in_its_words("create the container"))?;
+        let made = self.make(body, name).await?;
         let started = self.api.start_container(&made.id, None::<StartContainerOptions>).await;
         if let Err(error) = started {
             self.remove(&made.id).await;
             return Err(in_its_words("start the container")(error));
         }
         Ok(made.id)
+    }
+
+    async fn make(&self, body: ContainerCreateBody, name: &str) -> Result<ContainerCreateResponse, SandboxError> {
+        let _turn = if self.is_rootless() {
+            Some(Turn::wait(&self.socket).await.map_err(|error| create("wait for the engine", error))?)
+        } else {
+            None
+        };
+        let options = CreateContainerOptionsBuilder::default().name(&unique(name)).build();
+        self.api.create_container(Some(options), body).await.map_err(in_its_words("create the container"))
     }
 
     /// The first process of a container, in the host's numbers.

@@ -13,6 +13,7 @@ mod bridge;
 mod engine;
 mod owner;
 mod place;
+mod turn;
 mod words;
 
 use std::os::fd::OwnedFd;

@@ -36,6 +36,7 @@ pub(crate) fn rootless() -> Vec<(&'static str, CaseTest)> {
         what_may_be_weaker_without_root_is_and_says_so,
         an_engine_without_root_says_so,
         docker_without_root_is_refused_with_the_reason,
+        many_made_at_once_by_several_hosts_are_all_made,
     ]
 }
 
@@ -117,6 +118,18 @@ async fn what_may_be_weaker_without_root_is_and_says_so(case: Case) {
     let us = rustix::process::geteuid().as_raw();
     assert_eq!(text(&shell(&*sandbox, "id -u").await.stdout), format!("{us}\n"));
     sandbox.destroy().await.expect("destroy");
+}
+
+async fn many_made_at_once_by_several_hosts_are_all_made(case: Case) {
+    let hosts = [case.backend(), case.backend()];
+    let made = (0..12).map(|at| {
+        let backend = Arc::clone(&hosts[at % hosts.len()]);
+        tokio::spawn(async move { backend.create(crate::plain_spec(&format!("one-of-many-{at}"))).await })
+    });
+    for made in made.collect::<Vec<_>>() {
+        let sandbox = made.await.expect("task").expect("sandbox");
+        sandbox.destroy().await.expect("destroy");
+    }
 }
 
 async fn docker_without_root_is_refused_with_the_reason(mut case: Case) {
