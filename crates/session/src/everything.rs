@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use protocol::SessionId;
-use store::{Feed, Spot};
+use store::{Feed, Grown, Spot};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -119,19 +119,26 @@ impl Everything {
     /// Finds out which sessions have grown, and by how much.
     fn catch_up(&self, look: Look) -> Result<(), SessionError> {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = if looked.failed { Look::Everywhere } else { look };
+        let told = self.shelf.growth.take();
+        let look = if looked.failed || told == Grown::Any {
+            *looked = Looked::default();
+            Look::Everywhere
+        } else {
+            look
+        };
         // Until it is done it counts as failed: whoever said that it grew does not say it twice.
         looked.failed = true;
-        let grown = self.find_grown(&mut looked, look)?;
+        let grown = self.find_grown(&mut looked, told, look)?;
         let total = self.feed.extend(grown)?;
         looked.failed = false;
         self.total.send_if_modified(|known| std::mem::replace(known, total) != total);
         Ok(())
     }
 
-    fn find_grown(&self, looked: &mut Looked, look: Look) -> Result<BTreeMap<i64, u64>, SessionError> {
+    fn find_grown(&self, looked: &mut Looked, told: Grown, look: Look) -> Result<BTreeMap<i64, u64>, SessionError> {
         let mut grown = BTreeMap::new();
-        for id in self.shelf.growth.take() {
+        let told = if let Grown::These(sessions) = told { sessions } else { Vec::new() };
+        for id in told {
             if let Some(standing) = self.shelf.index.standing(&id)? {
                 grown.insert(standing.place, self.last(&id));
             }

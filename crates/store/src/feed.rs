@@ -21,8 +21,8 @@ use uuid::Uuid;
 use crate::guard::lock;
 use crate::{DataDir, JournalError};
 
-pub use growth::Growth;
 pub(crate) use growth::Mark;
+pub use growth::{Grown, Growth};
 pub use spot::{Spot, SpotError};
 
 /// What the file begins with; the name of the feed follows it.

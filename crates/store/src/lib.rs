@@ -26,7 +26,7 @@ pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
 pub use digest::{Digest, DigestError};
-pub use feed::{Feed, Growth, Run, Spot, SpotError};
+pub use feed::{Feed, Grown, Growth, Run, Spot, SpotError};
 pub use journal::{
     FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Tail, Verified, verify,
 };

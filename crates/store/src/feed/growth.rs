@@ -9,14 +9,32 @@ use tokio::sync::Notify;
 
 use crate::guard::lock;
 
+/// So many sessions are remembered while nobody asks; then all are forgotten, and whoever asks looks at all there are.
+const MOST: usize = 1_024;
+
 /// Which sessions of this process have grown.
 ///
 /// A journal pays for one look at a flag of its own with each record, and for the shared list only with the first one
 /// after somebody asked: nobody who writes waits for others who write.
 #[derive(Debug, Default)]
 pub struct Growth {
-    grown: Mutex<HashMap<SessionId, Mark>>,
+    noted: Mutex<Noted>,
     notify: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    sessions: HashMap<SessionId, Mark>,
+    forgot: bool,
+}
+
+/// What has grown since somebody last asked.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Grown {
+    /// These sessions.
+    These(Vec<SessionId>),
+    /// More than were remembered.
+    Any,
 }
 
 /// Whether a journal is in the list already.
@@ -30,19 +48,66 @@ impl Growth {
     }
 
     /// Those that have grown since the last call.
-    pub fn take(&self) -> Vec<SessionId> {
-        let grown = std::mem::take(&mut *lock(&self.grown));
+    pub fn take(&self) -> Grown {
+        let Noted { sessions, forgot } = std::mem::take(&mut *lock(&self.noted));
         // Before anybody looks at them: what is written from now on puts them in the list again.
-        for mark in grown.values() {
-            mark.0.store(false, Ordering::SeqCst);
-        }
-        grown.into_keys().collect()
+        let sessions = clear(sessions);
+        if forgot { Grown::Any } else { Grown::These(sessions) }
     }
 
     pub(crate) fn note(&self, session: &SessionId, mark: &Mark) {
         if !mark.0.swap(true, Ordering::SeqCst) {
-            lock(&self.grown).insert(session.clone(), mark.clone());
+            let mut noted = lock(&self.noted);
+            if noted.sessions.len() == MOST {
+                noted.forgot = true;
+                clear(std::mem::take(&mut noted.sessions));
+            }
+            noted.sessions.insert(session.clone(), mark.clone());
+            drop(noted);
             self.notify.notify_one();
         }
+    }
+}
+
+/// Takes sessions off the list.
+fn clear(sessions: HashMap<SessionId, Mark>) -> Vec<SessionId> {
+    let unmarked = sessions.into_iter().map(|(session, mark)| {
+        mark.0.store(false, Ordering::SeqCst);
+        session
+    });
+    unmarked.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(number: usize) -> SessionId {
+        SessionId::new(format!("s{number}")).expect("id")
+    }
+
+    #[test]
+    fn each_is_told_once_until_it_grows_again() {
+        let (growth, mark) = (Growth::default(), Mark::default());
+        growth.note(&session(1), &mark);
+        growth.note(&session(1), &mark);
+        assert_eq!(growth.take(), Grown::These(vec![session(1)]));
+        assert_eq!(growth.take(), Grown::These(vec![]));
+        growth.note(&session(1), &mark);
+        assert_eq!(growth.take(), Grown::These(vec![session(1)]));
+    }
+
+    #[test]
+    fn more_than_are_remembered_are_told_as_any() {
+        let growth = Growth::default();
+        let marks: Vec<Mark> = (0..=MOST).map(|_| Mark::default()).collect();
+        for (number, mark) in marks.iter().enumerate() {
+            growth.note(&session(number), mark);
+        }
+        assert_eq!(lock(&growth.noted).sessions.len(), 1);
+        assert_eq!(growth.take(), Grown::Any);
+        // Those that were forgotten are told of again when they grow.
+        growth.note(&session(0), &marks[0]);
+        assert_eq!(growth.take(), Grown::These(vec![session(0)]));
     }
 }
