@@ -1,6 +1,6 @@
 //! A listener, served until it is closed.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,13 +28,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves one listener.
 ///
 /// Dropped, it stops at once: running calls are cut, and recorded as far as they came.
-#[derive(Debug)]
 #[must_use = "dropping it closes the session's way to its model"]
 pub struct Attachment {
     tasks: Tasks,
     close_grace: Duration,
     /// They serve as long as there is something to serve.
     _lanes: Arc<Lanes>,
+}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attachment").field("close_grace", &self.close_grace).finish_non_exhaustive()
+    }
 }
 
 impl Attachment {
@@ -48,7 +53,7 @@ impl Attachment {
         listener.set_nonblocking(true)?;
         let lane = lanes.next()?;
         let listener = {
-            let _inside = lane.enter();
+            let _inside = lane.handle.enter();
             TcpListener::from_std(listener)?
         };
         let tasks = Tasks::new(lane);
@@ -103,7 +108,7 @@ async fn accept(listener: TcpListener, desk: Desk, lanes: Arc<Lanes>) {
 fn hand_over(stream: TcpStream, desk: &Desk, lanes: &Lanes, permit: OwnedSemaphorePermit) -> io::Result<()> {
     let (stream, lane) = (stream.into_std()?, lanes.next()?);
     let stream = {
-        let _inside = lane.enter();
+        let _inside = lane.handle.enter();
         TcpStream::from_std(stream)?
     };
     let tasks = desk.tasks.on(lane);

@@ -66,7 +66,7 @@ impl Caller {
 
     /// Enters the call in the ledger, or says which limit it would pass.
     async fn hold(&self, ask: &Ask, request: &UpstreamRequest) -> Result<Hold, Refusal> {
-        let held = self.till.hold(&self.identity, request.endpoint, ask, &request.call).await;
+        let held = self.till.hold(&self.tasks, &self.identity, request.endpoint, ask, &request.call).await;
         held.inspect_err(|refusal| {
             let limit = match refusal {
                 Refusal::BudgetSpent(spent) => spent.limit.name.clone(),
@@ -106,9 +106,9 @@ impl Caller {
     }
 
     async fn send(&self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
-        let endpoint = request.endpoint;
+        let (endpoint, seat) = (request.endpoint, self.tasks.seat());
         let hold = self.hold(&ask, &request).await?;
-        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), hold, ask, &request).await?;
+        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), seat, hold, ask, &request).await?;
         let sent = tokio::select! {
             biased;
             () = self.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),

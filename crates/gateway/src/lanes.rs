@@ -5,57 +5,70 @@
 use std::{
     io,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
+
+use store::Ledger;
 
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
 };
 
+use crate::scribe::Scribe;
+
 /// A thread serves thousands of calls a second; the agents beside it need the processors, too.
 const MOST_LANES: usize = 4;
 
 /// The lanes of a gateway, started when the first listener comes. Dropped, they end, and with them what they serve.
-#[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    lanes: Mutex<Vec<Lane>>,
+    ledger: Arc<dyn Ledger>,
+    lanes: Mutex<Vec<(Lane, Life)>>,
     next: AtomicUsize,
 }
 
-#[derive(Debug)]
-struct Lane {
-    handle: Handle,
-    /// Dropped, the thread ends.
-    _life: oneshot::Sender<()>,
+/// One of them.
+#[derive(Clone)]
+pub(crate) struct Lane {
+    pub(crate) handle: Handle,
+    pub(crate) scribe: Arc<Scribe>,
 }
 
+/// Dropped, the thread of a lane ends.
+struct Life(#[expect(dead_code, reason = "nothing is ever sent")] oneshot::Sender<()>);
+
 impl Lanes {
+    /// Lanes whose calls are held and charged in `ledger`.
+    pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
+        Self { ledger, lanes: Mutex::default(), next: AtomicUsize::new(0) }
+    }
+
     /// The lane of the next connection.
-    pub(crate) fn next(&self) -> io::Result<Handle> {
+    pub(crate) fn next(&self) -> io::Result<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.is_empty() {
             let processors = thread::available_parallelism().map_or(1, usize::from);
-            *lanes = (0..processors.min(MOST_LANES)).map(|_| Lane::start()).collect::<io::Result<_>>()?;
+            *lanes = (0..processors.min(MOST_LANES)).map(|_| Lane::start(&self.ledger)).collect::<io::Result<_>>()?;
         }
         let place = self.next.fetch_add(1, Ordering::Relaxed) % lanes.len();
-        Ok(lanes[place].handle.clone())
+        Ok(lanes[place].0.clone())
     }
 }
 
 impl Lane {
-    fn start() -> io::Result<Self> {
+    fn start(ledger: &Arc<dyn Ledger>) -> io::Result<(Self, Life)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
+        let (handle, scribe) = (runtime.handle().clone(), Arc::new(Scribe::new(ledger.clone())));
+        runtime.spawn(scribe.clone().work());
         let (life, ended) = oneshot::channel::<()>();
         thread::Builder::new().name("gateway".into()).spawn(move || {
             // Nothing is ever sent: it ends when the other side is dropped.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Self { handle, _life: life })
+        Ok((Self { handle, scribe }, Life(life)))
     }
 }

@@ -26,6 +26,7 @@ mod reconcile;
 mod record;
 mod refusal;
 mod replay;
+mod scribe;
 mod scripted;
 mod service;
 mod splice;
@@ -88,7 +89,8 @@ impl Gateway {
     /// A gateway that serves nobody yet.
     pub fn new(config: GatewayConfig) -> Self {
         let GatewayConfig { prices, ledger, budgets } = config;
-        Self { till: Till { prices: Arc::new(prices), ledger, budgets: budgets.into() }, lanes: Arc::default() }
+        let lanes = Arc::new(Lanes::new(ledger.clone()));
+        Self { till: Till { prices: Arc::new(prices), ledger, budgets: budgets.into() }, lanes }
     }
 
     /// Where calls are held and charged.

@@ -4,14 +4,14 @@
 
 use std::{
     error::Error,
-    pin::Pin,
+    io,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, TurnId, UpstreamError};
-use store::{BodyKind, LedgerError, Reply};
+use store::{BodyKind, JournalError};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     meter::Reading,
     outcome::{End, Outcome},
     refusal::Refusal,
+    scribe::Seat,
     tasks::Tasks,
     till::Hold,
     upstream::{UpstreamFailure, UpstreamRequest},
@@ -31,24 +32,7 @@ pub(crate) struct CallRecord {
     tasks: Tasks,
     /// Taken by the ending.
     open: Option<OpenCall>,
-}
-
-/// The end of a call, being recorded.
-pub(crate) enum Recorded {
-    Already,
-    Soon(oneshot::Receiver<()>),
-}
-
-impl Future for Recorded {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        match &mut *self {
-            Self::Already => Poll::Ready(()),
-            // An error means that the record failed, which was logged where it happened.
-            Self::Soon(written) => Pin::new(written).poll(context).map(|_| ()),
-        }
-    }
+    _seat: Seat,
 }
 
 /// How a call ended.
@@ -65,7 +49,7 @@ pub(crate) struct Ending {
 
 /// An answer, as far as it came.
 pub(crate) struct Answer {
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
     pub(crate) stream: bool,
     pub(crate) reading: Reading,
     pub(crate) ttft: Duration,
@@ -88,6 +72,7 @@ impl CallRecord {
     pub(crate) async fn open(
         identity: Arc<Identity>,
         tasks: Tasks,
+        seat: Seat,
         hold: Hold,
         ask: Ask,
         request: &UpstreamRequest,
@@ -96,23 +81,12 @@ impl CallRecord {
         let (call, endpoint) = (request.call.clone(), request.endpoint);
         let open = OpenCall { identity, hold, call, turn, endpoint, model: ask.model, started: Instant::now() };
         let path = format!("{} {}", request.method, request.path_and_query);
-        let body = request.body.clone();
-        if open.is_short(BodyKind::Request, body.len()) {
-            if let Err(refusal) = open.write_request(path, ask.stream, &body) {
-                open.tell_given_back(open.give_back().await);
-                return Err(refusal);
-            }
-            return Ok(Self { tasks, open: Some(open) });
+        if let Err(refusal) = open.write_request(&tasks, path, ask.stream, request.body.clone()).await {
+            // Not recorded, so not sent: it costs nothing.
+            open.close(&tasks, &Outcome::Failed(refusal.to_string())).await;
+            return Err(refusal);
         }
-        let (done, written) = oneshot::channel();
-        let record_tasks = tasks.clone();
-        tasks.spawn_blocking(move || {
-            let result = open.write_request(path, ask.stream, &body);
-            let result = result.inspect_err(|_| open.tell_given_back(open.give_back().wait()));
-            // Where the caller is gone, the record is dropped here and ends the call by itself.
-            let _ = done.send(result.map(|()| Self { tasks: record_tasks, open: Some(open) }));
-        });
-        written.await.map_err(|_| Refusal::NotRecorded)?
+        Ok(Self { tasks, open: Some(open), _seat: seat })
     }
 
     /// Time since the call was let through.
@@ -128,26 +102,11 @@ impl CallRecord {
     }
 
     /// Records the end and settles the call. The disk is waited for after that.
-    pub(crate) fn end(mut self, ending: Ending) -> Recorded {
-        let Some(open) = self.open.take() else { return Recorded::Already };
-        let (done, written) = oneshot::channel();
-        let tasks = self.tasks.clone();
-        if ending.answer.as_ref().is_none_or(|answer| open.is_short(BodyKind::Answer, answer.body.len())) {
-            match open.settle(ending).at_once() {
-                Ok(settled) => {
-                    open.tell_settled(settled);
-                    tasks.sync(&open.identity);
-                    return Recorded::Already;
-                }
-                Err(settled) => self.tasks.spawn(open.tell_when(settled, done, tasks)),
-            }
-        } else {
-            self.tasks.spawn_blocking(move || {
-                let settled = open.settle(ending);
-                tasks.clone().spawn(open.tell_when(settled, done, tasks));
-            });
+    pub(crate) async fn end(mut self, ending: Ending) {
+        if let Some(open) = self.open.take() {
+            open.settle(&self.tasks, ending).await;
+            self.tasks.sync(&open.identity);
         }
-        Recorded::Soon(written)
     }
 }
 
@@ -155,55 +114,57 @@ impl Drop for CallRecord {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             let failure = Some(UpstreamFailure::SessionEnded.to_string());
-            let ending = Ending { status: 0, answer: None, failure, reached: true };
             // This may be a thread that must not wait; the ledger takes the step all the same.
-            drop(open.settle(ending));
+            open.settle_here(Ending { status: 0, answer: None, failure, reached: true });
         }
     }
 }
 
 impl OpenCall {
-    fn write_request(&self, path: String, stream: bool, body: &[u8]) -> Result<(), Refusal> {
-        let body = self.keep(BodyKind::Request, body).map_err(|error| {
+    async fn write_request(&self, tasks: &Tasks, path: String, stream: bool, body: Bytes) -> Result<(), Refusal> {
+        let body = self.keep(tasks, BodyKind::Request, body).await.map_err(|error| {
             tracing::error!(%error, "cannot keep the body of a request");
             Refusal::NotRecorded
         })?;
         let model = Some(self.model.clone());
         let request = ModelRequest { call_id: self.call.clone(), path, model, stream, body };
-        self.identity.journal.append(self.draft(self.endpoint.dialect().request_event(request)))?;
-        Ok(())
+        Ok(tasks.append(&self.identity, vec![self.draft(self.endpoint.dialect().request_event(request))]).await?)
     }
 
-    /// The request could not be recorded, so it is not sent and costs nothing.
-    fn give_back(&self) -> Reply {
-        self.hold.close(&Outcome::Failed(Refusal::NotRecorded.to_string()))
-    }
-
-    fn tell_given_back(&self, outcome: Result<(), LedgerError>) {
-        if let Err(error) = outcome {
-            tracing::error!(error = describe(&error), call = %self.call, "a hold could not be given back");
+    /// Writes the end down, and then closes the call in the ledger.
+    async fn settle(&self, tasks: &Tasks, mut ending: Ending) {
+        let (duration, outcome) = (self.started.elapsed(), self.outcome(&ending));
+        let body = match &mut ending.answer {
+            Some(answer) => {
+                let kept = self.keep(tasks, BodyKind::Answer, std::mem::take(&mut answer.body)).await;
+                kept.inspect_err(|error| tracing::error!(%error, call = %self.call, "an answer could not be kept")).ok()
+            }
+            None => None,
+        };
+        if let Err(error) = tasks.append(&self.identity, self.last_records(ending, body, duration, &outcome)).await {
+            self.tell_unwritten(&error);
         }
+        self.close(tasks, &outcome).await;
     }
 
-    /// Writes the end down, and then asks the ledger to close the call.
-    fn settle(&self, ending: Ending) -> Reply {
+    /// The same for a call that has no answer, and for which nobody waits.
+    fn settle_here(&self, ending: Ending) {
         let outcome = self.outcome(&ending);
-        self.write_ending(ending, &outcome);
-        self.hold.close(&outcome)
+        let records = self.last_records(ending, None, self.started.elapsed(), &outcome);
+        if let Err(error) = self.identity.journal.append_all(records) {
+            self.tell_unwritten(&error);
+        }
+        self.hold.close_here(&outcome);
     }
 
-    /// Says so when the call is closed, and then has its record written to the disk.
-    async fn tell_when(self, settled: Reply, done: oneshot::Sender<()>, tasks: Tasks) {
-        self.tell_settled(settled.await);
-        // The client may have left; the record was for us.
-        let _ = done.send(());
-        tasks.sync(&self.identity);
-    }
-
-    fn tell_settled(&self, settled: Result<(), LedgerError>) {
-        if let Err(error) = settled {
+    async fn close(&self, tasks: &Tasks, outcome: &Outcome) {
+        if let Err(error) = tasks.step(self.hold.last_step(outcome)).await {
             tracing::error!(error = describe(&error), call = %self.call, "the end of a call is not in the ledger");
         }
+    }
+
+    fn tell_unwritten(&self, error: &JournalError) {
+        tracing::error!(error = describe(error), call = %self.call, "the end of a call could not be recorded");
     }
 
     /// What the end means for the bill.
@@ -219,67 +180,66 @@ impl OpenCall {
         end.outcome()
     }
 
-    fn write_ending(&self, ending: Ending, outcome: &Outcome) {
-        if let Err(error) = self.try_write_ending(ending, outcome) {
-            tracing::error!(error = describe(&*error), call = %self.call, "the end of a call could not be recorded");
+    /// What is recorded when the call is over; `body` is what was kept of its answer.
+    fn last_records(&self, ending: Ending, body: Option<BodyRef>, duration: Duration, outcome: &Outcome) -> Vec<Draft> {
+        let Ending { status, answer, failure, .. } = ending;
+        let mut records = Vec::with_capacity(3);
+        if let Some(message) = failure {
+            let status = answer.is_some().then_some(status);
+            records.push(EventBody::UpstreamError(UpstreamError { call_id: self.call.clone(), status, message }));
         }
+        if let (Some(answer), Some(body)) = (&answer, body) {
+            records.push(self.endpoint.dialect().response_event(ModelResponse {
+                call_id: self.call.clone(),
+                status,
+                stream: answer.stream,
+                usage: answer.reading.usage,
+                stop_reason: answer.reading.stop_reason.clone(),
+                body,
+            }));
+        }
+        if self.endpoint.is_charged() {
+            records.push(EventBody::LlmCall(self.llm_call(status, answer, duration, outcome)));
+        }
+        records.into_iter().map(|record| self.draft(record)).collect()
     }
 
-    fn try_write_ending(&self, ending: Ending, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
-        let duration_micros = micros(self.started.elapsed());
-        if let Some(message) = ending.failure {
-            let status = ending.answer.is_some().then_some(ending.status);
-            let failure = UpstreamError { call_id: self.call.clone(), status, message };
-            self.identity.journal.append(self.draft(EventBody::UpstreamError(failure)))?;
-        }
-        let (reading, ttft, upstream_call_id) = match ending.answer {
-            Some(answer) => (self.write_answer(ending.status, &answer)?, answer.ttft, answer.upstream_call_id),
+    fn llm_call(&self, status: u16, answer: Option<Answer>, duration: Duration, outcome: &Outcome) -> LlmCall {
+        let (reading, ttft, upstream_call_id) = match answer {
+            Some(answer) => (answer.reading, answer.ttft, answer.upstream_call_id),
             None => (Reading::default(), Duration::ZERO, None),
         };
-        if self.endpoint.is_charged() {
-            self.identity.journal.append(self.draft(EventBody::LlmCall(LlmCall {
-                call_id: self.call.clone(),
-                model: self.model.clone(),
-                model_answered: reading.model,
-                upstream: self.identity.upstream.name().to_owned(),
-                upstream_call_id,
-                usage: reading.usage,
-                cost_picos: if matches!(outcome, Outcome::Failed(_)) {
-                    0
-                } else {
-                    self.hold.cost_picos(&reading.usage)
-                },
-                status: ending.status,
-                ttft_micros: micros(ttft),
-                duration_micros,
-                stop_reason: reading.stop_reason,
-            })))?;
-        }
-        Ok(())
-    }
-
-    fn write_answer(&self, status: u16, answer: &Answer) -> Result<Reading, Box<dyn Error>> {
-        let response = ModelResponse {
+        let free = matches!(outcome, Outcome::Failed(_));
+        LlmCall {
             call_id: self.call.clone(),
+            model: self.model.clone(),
+            model_answered: reading.model,
+            upstream: self.identity.upstream.name().to_owned(),
+            upstream_call_id,
+            usage: reading.usage,
+            cost_picos: if free { 0 } else { self.hold.cost_picos(&reading.usage) },
             status,
-            stream: answer.stream,
-            usage: answer.reading.usage,
-            stop_reason: answer.reading.stop_reason.clone(),
-            body: self.keep(BodyKind::Answer, &answer.body)?,
-        };
-        self.identity.journal.append(self.draft(self.endpoint.dialect().response_event(response)))?;
-        Ok(answer.reading.clone())
+            ttft_micros: micros(ttft),
+            duration_micros: micros(duration),
+            stop_reason: reading.stop_reason,
+        }
     }
 
     /// Keeps of a body what is to be kept of it.
-    fn keep(&self, kind: BodyKind, bytes: &[u8]) -> std::io::Result<BodyRef> {
-        self.identity.limits.keep.put(&*self.identity.bodies, kind, bytes)
-    }
-
-    /// Whether the thread that serves the call may keep a body itself. For a long one a file may have to be made, which
-    /// on a busy file system takes longer than many calls.
-    fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
-        self.identity.bodies.is_short(kind, bytes)
+    ///
+    /// The thread that serves the call keeps a short one itself. For a long one a file may have to be made, which on a
+    /// busy file system takes longer than many calls.
+    async fn keep(&self, tasks: &Tasks, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+        if self.identity.bodies.is_short(kind, bytes.len()) {
+            return self.identity.limits.keep.put(&*self.identity.bodies, kind, &bytes);
+        }
+        let (done, kept) = oneshot::channel();
+        let identity = self.identity.clone();
+        tasks.spawn_blocking(move || {
+            // The call goes on whoever leaves, so somebody is always there.
+            let _ = done.send(identity.limits.keep.put(&*identity.bodies, kind, &bytes));
+        });
+        kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
     }
 
     fn draft(&self, body: EventBody) -> Draft {

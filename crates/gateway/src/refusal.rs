@@ -3,6 +3,8 @@
 //! A refusal that would be refused again carries `x-should-retry: false`: clients that back off and try
 //! again would hide it from the person for minutes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
@@ -51,12 +53,13 @@ pub(crate) enum Refusal {
     Upstream(#[from] UpstreamFailure),
 }
 
-impl From<JournalError> for Refusal {
-    fn from(error: JournalError) -> Self {
-        match error {
-            JournalError::Ended => Self::SessionEnded,
-            _ => Self::NotRecorded,
+impl From<Arc<JournalError>> for Refusal {
+    fn from(error: Arc<JournalError>) -> Self {
+        if matches!(*error, JournalError::Ended) {
+            return Self::SessionEnded;
         }
+        tracing::error!(error = crate::record::describe(&error), "the journal does not take a call");
+        Self::NotRecorded
     }
 }
 

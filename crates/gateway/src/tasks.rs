@@ -2,45 +2,72 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::runtime::Handle;
+use protocol::Draft;
+use store::{JournalError, LedgerError, Step};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{identity::Identity, syncs::Syncs};
+use crate::{identity::Identity, lanes::Lane, scribe::Seat, syncs::Syncs};
 
 /// Records of so long are written to the disk together: while it writes, whoever appends may have to wait for it.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// Owns every task that works for one session.
-///
-/// `closing` says: take nothing new. `abort` says: record what there is and end now.
-#[derive(Debug, Clone)]
+/// Owns every task that works for one session, on one lane.
+#[derive(Clone)]
 pub(crate) struct Tasks {
-    tracker: TaskTracker,
+    life: Arc<Life>,
     /// Kept, because a body can be dropped on a thread that has no runtime of its own.
-    handle: Handle,
+    lane: Lane,
+}
+
+/// `closing` says: take nothing new. `abort` says: record what there is and end now.
+#[derive(Default)]
+pub(crate) struct Life {
+    tracker: TaskTracker,
     syncs: Syncs,
     pub(crate) closing: CancellationToken,
     pub(crate) abort: CancellationToken,
 }
 
+impl std::ops::Deref for Tasks {
+    type Target = Life;
+
+    fn deref(&self) -> &Life {
+        &self.life
+    }
+}
+
 impl Tasks {
-    pub(crate) fn new(handle: Handle) -> Self {
-        let closing = CancellationToken::new();
-        Self { tracker: TaskTracker::new(), handle, syncs: Syncs::default(), closing, abort: CancellationToken::new() }
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self { life: Arc::default(), lane }
     }
 
     /// The same, for what happens on another lane.
-    pub(crate) fn on(&self, handle: Handle) -> Self {
-        Self { handle, ..self.clone() }
+    pub(crate) fn on(&self, lane: Lane) -> Self {
+        Self { life: self.life.clone(), lane }
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn_on(task, &self.handle);
+        self.tracker.spawn_on(task, &self.lane.handle);
     }
 
     /// Runs `work`, which may wait for the disk, where it delays no connection.
     pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
-        self.tracker.spawn_blocking_on(work, &self.handle);
+        self.tracker.spawn_blocking_on(work, &self.lane.handle);
+    }
+
+    /// Counts a call in, until its seat is dropped.
+    pub(crate) fn seat(&self) -> Seat {
+        self.lane.scribe.seat()
+    }
+
+    /// Takes a step in the ledger; nothing ends before it is taken.
+    pub(crate) async fn step(&self, step: Step) -> Result<(), LedgerError> {
+        self.lane.scribe.step(step, self.tracker.token()).await
+    }
+
+    /// Appends to the journal of `identity`; nothing ends before it is written.
+    pub(crate) async fn append(&self, identity: &Identity, drafts: Vec<Draft>) -> Result<(), Arc<JournalError>> {
+        self.lane.scribe.append(&identity.journal, drafts, self.tracker.token()).await
     }
 
     /// Has the journal of `identity` written to the disk, a moment after this returns.

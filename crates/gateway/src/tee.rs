@@ -15,12 +15,13 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
 
 use crate::{
     conceal::UsageFilter,
     endpoint::Dialect,
     meter::Meter,
-    record::{Answer, CallRecord, Ending, Recorded, describe},
+    record::{Answer, CallRecord, Ending, describe},
     refusal::error_event,
     tasks::Tasks,
     upstream::{Frames, UpstreamFailure},
@@ -64,7 +65,8 @@ enum State {
     Passing(Box<Passage>),
     /// All bytes are out; the end follows when the record is written.
     Settling {
-        written: Recorded,
+        /// Comes to an end, one way or the other, when the record is written.
+        written: oneshot::Receiver<()>,
         broken: bool,
     },
     Over,
@@ -133,7 +135,12 @@ impl Tee {
         };
         // A long document that broke off has no other way to say so than a broken connection.
         let broken = failure.is_some() && !stream;
-        self.state = State::Settling { written: passage.settle(failure.as_ref()), broken };
+        let (done, written) = oneshot::channel();
+        self.tasks.spawn(async move {
+            passage.settle(failure.as_ref()).await;
+            let _ = done.send(());
+        });
+        self.state = State::Settling { written, broken };
         last_word
     }
 }
@@ -168,7 +175,7 @@ impl Body for Tee {
                     }
                 }
                 State::Settling { written, broken } => {
-                    ready!(Pin::new(written).poll(context));
+                    let _ = ready!(Pin::new(written).poll(context));
                     let broken = mem::take(broken);
                     self.state = State::Over;
                     if broken {
@@ -254,7 +261,8 @@ impl Passage {
         Ok(())
     }
 
-    fn settle(self, failure: Option<&UpstreamFailure>) -> Recorded {
+    /// Records how it ended, and settles the call.
+    async fn settle(self, failure: Option<&UpstreamFailure>) {
         let Self { head, meter, body, ttft, record, .. } = self;
         let stream = meter.is_stream();
         let reading = meter.finish(&body);
@@ -267,7 +275,7 @@ impl Passage {
             None => None,
         };
         let ttft = ttft.unwrap_or_else(|| record.elapsed());
-        let answer = Answer { body, stream, reading, ttft, upstream_call_id: head.upstream_call_id };
-        record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure, reached: true })
+        let answer = Answer { body: body.into(), stream, reading, ttft, upstream_call_id: head.upstream_call_id };
+        record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure, reached: true }).await;
     }
 }

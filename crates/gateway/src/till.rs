@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use protocol::{CallId, Usage};
-use store::{Charge, Ledger, Limit, Progress, Reply, Source};
+use store::{Charge, Ledger, Limit, Progress, Source, Step};
 
 use crate::{
     ask::Ask,
@@ -17,6 +17,7 @@ use crate::{
     outcome::Outcome,
     price::{Price, Prices},
     refusal::Refusal,
+    tasks::Tasks,
 };
 
 /// Names us in the ledger as the system that counted a call.
@@ -46,6 +47,7 @@ impl Till {
     /// be: only then may the call be sent.
     pub(crate) async fn hold(
         &self,
+        tasks: &Tasks,
         identity: &Identity,
         endpoint: Endpoint,
         ask: &Ask,
@@ -71,7 +73,7 @@ impl Till {
             sent: true,
             fresh: true,
         };
-        self.ledger.hold(hold).await?;
+        tasks.step(Step::Hold(Box::new(hold))).await?;
         Ok(Hold { ledger: self.ledger.clone(), call: call.clone(), price, free })
     }
 
@@ -96,16 +98,21 @@ impl Hold {
         drop(self.ledger.advance(self.call.clone(), Progress::Streaming));
     }
 
-    /// Ends the call in the ledger.
-    pub(crate) fn close(&self, outcome: &Outcome) -> Reply {
+    /// The step that ends the call in the ledger.
+    pub(crate) fn last_step(&self, outcome: &Outcome) -> Step {
         let call = self.call.clone();
         match outcome {
             Outcome::Settled(usage) => {
                 let picos = u64::try_from(self.cost_picos(usage)).unwrap_or(0);
-                self.ledger.settle(call, Charge { usage: *usage, picos })
+                Step::Settle(call, Charge { usage: *usage, picos })
             }
-            Outcome::Failed(reason) => self.ledger.fail(call, reason.clone()),
-            Outcome::Lost => self.ledger.advance(call, Progress::Lost),
+            Outcome::Failed(reason) => Step::Fail(call, reason.clone()),
+            Outcome::Lost => Step::Advance(call, Progress::Lost),
         }
+    }
+
+    /// Ends the call in the ledger at once, for whom nobody can wait.
+    pub(crate) fn close_here(&self, outcome: &Outcome) {
+        drop(self.ledger.take(vec![self.last_step(outcome)]));
     }
 }

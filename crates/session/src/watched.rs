@@ -49,7 +49,7 @@ impl Watched {
 }
 
 impl Journal for Watched {
-    fn append(&self, _draft: Draft) -> Result<Event, JournalError> {
+    fn append_all(&self, _drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
         Err(JournalError::InUse(PathBuf::from(self.reader.path())))
     }
 

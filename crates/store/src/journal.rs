@@ -10,6 +10,7 @@ mod memory;
 mod offsets;
 mod port;
 mod reader;
+mod sheet;
 mod spares;
 mod stamp;
 mod tail;

@@ -8,6 +8,7 @@
 //!
 //! Not here: what a token costs, or which limits a session has (`gateway`, `policy`).
 
+mod backlog;
 mod book;
 mod carry;
 mod daybook;
@@ -32,7 +33,7 @@ mod writer;
 pub use error::{LedgerError, Refusal};
 pub use hold::{Charge, Hold, Progress, Source};
 pub use limit::{Limit, Most, Scope, Window};
-pub use port::{Ledger, Reply};
+pub use port::{Ledger, Reply, Step};
 pub use report::{Audit, By, UnknownCall, UsageRow};
 pub use resolution::{Resolution, ResolvedCall};
 pub(crate) use schema::SCHEMA;

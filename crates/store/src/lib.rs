@@ -33,7 +33,7 @@ pub use journal::{
 pub use keys::{KeyRecord, Keys, NewKey};
 pub use ledger::{
     Audit, By, Charge, Durability, Hold, Ledger, LedgerError, Limit, Most, OpenedLedger, Progress, Refusal, Reply,
-    Resolution, ResolvedCall, Scope, Since, SinceError, Source, SqliteLedger, UnknownCall, UsageRow, Window,
+    Resolution, ResolvedCall, Scope, Since, SinceError, Source, SqliteLedger, Step, UnknownCall, UsageRow, Window,
 };
 pub use owner::{Owner, OwnerId};
 pub use requests::{Answered, Known, Requests};

@@ -21,6 +21,7 @@ fn check_contract(journal: Arc<dyn Journal>, clock: &HandClock) {
     check_numbers_and_pages(&*journal);
     check_time_never_goes_back(&*journal, clock);
     check_refused_records_leave_no_trace(&*journal);
+    check_all_or_none(&*journal);
     check_many_writers(&*journal);
     check_nothing_follows_the_end(&journal);
 }
@@ -64,6 +65,20 @@ fn check_refused_records_leave_no_trace(journal: &dyn Journal) {
     let kept = journal.append(delta("[{".repeat(500)).with_raw(deep(100))).unwrap();
     assert_eq!(kept.sequence, before + 1);
     assert_eq!(journal.after(before, 2).unwrap(), [kept]);
+}
+
+fn check_all_or_none(journal: &dyn Journal) {
+    let before = *journal.last().borrow();
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let refused = journal.append_all(vec![delta("1"), delta("2").with_raw(deep), delta("3")]);
+    assert!(matches!(refused, Err(JournalError::TooDeep { .. })), "{refused:?}");
+    assert!(journal.append_all(Vec::new()).unwrap().is_empty());
+    assert_eq!(*journal.last().borrow(), before);
+    let together = journal.append_all(vec![delta("1"), delta("2"), delta("3")]).unwrap();
+    let sequences: Vec<_> = together.iter().map(|event| event.sequence).collect();
+    assert_eq!(sequences, [before + 1, before + 2, before + 3]);
+    assert_eq!(journal.after(before, 10).unwrap(), together);
+    assert_eq!(journal.after(before + 1, 1).unwrap(), together[1..2]);
 }
 
 fn check_many_writers(journal: &dyn Journal) {

@@ -5,7 +5,7 @@
 mod support;
 
 use protocol::{SessionId, Usage};
-use store::{By, Charge, Durability, Hold, Ledger, LedgerError, Most, Progress, Refusal, Scope, Source, Window};
+use store::{By, Charge, Durability, Hold, Ledger, LedgerError, Most, Progress, Refusal, Scope, Source, Step, Window};
 use support::calls::{DAY, Place, call, charge, hold, limit};
 
 #[track_caller]
@@ -37,6 +37,30 @@ fn a_call_is_held_then_charged() {
         ledger.settle(call("1"), charge(30)).wait().unwrap();
         let audit = ledger.audit().unwrap();
         assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (1, 0, 30));
+    });
+}
+
+#[test]
+fn of_steps_taken_together_each_stands_for_itself() {
+    check_each(|Place { ledger, .. }| {
+        let budget = [limit("budget", Scope::Session, Window::Ever, Most::Picos(100))];
+        let held = |name, picos| Step::Hold(Box::new(hold(name, picos, &budget)));
+        let replies = ledger.take(vec![
+            held("1", 60),
+            held("2", 60),
+            held("3", 40),
+            held("1", 1),
+            Step::Settle(call("1"), charge(30)),
+            held("4", 30),
+            Step::Fail(call("5"), "nobody held it".into()),
+        ]);
+        let outcomes: Vec<_> =
+            replies.into_iter().map(|reply| reply.wait().map_err(|error| error.to_string())).collect();
+        let taken: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
+        assert_eq!(taken, [true, false, true, false, true, true, false], "{outcomes:?}");
+        let audit = ledger.audit().unwrap();
+        assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (3, 70, 30));
+        assert!(ledger.take(Vec::new()).is_empty());
     });
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use protocol::{CallId, Code};
 use serde_json::json;
-use store::{Resolution, ResolvedCall, SqliteLedger};
+use store::{Ledger, Resolution, ResolvedCall, SqliteLedger};
 
 use crate::config::Config;
 use crate::failure::Failure;

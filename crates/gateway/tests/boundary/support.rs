@@ -43,7 +43,7 @@ impl Default for Notes {
 }
 
 impl Journal for Notes {
-    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
         if self.failing.load(Ordering::SeqCst) {
             return Err(JournalError::Io {
                 doing: "write",
@@ -52,17 +52,19 @@ impl Journal for Notes {
             });
         }
         let mut events = self.events.lock().unwrap();
-        let sequence = events.len() as u64 + 1;
-        let event = Event {
-            event_id: format!("evt_{sequence}"),
-            sequence,
-            time: "2026-01-01T00:00:00Z".into(),
-            session_id: SessionId::new("s1").unwrap(),
-            draft,
-        };
-        events.push(event.clone());
-        self.last.send_replace(sequence);
-        Ok(event)
+        let new: Vec<Event> = (events.len() as u64 + 1..)
+            .zip(drafts)
+            .map(|(sequence, draft)| Event {
+                event_id: format!("evt_{sequence}"),
+                sequence,
+                time: "2026-01-01T00:00:00Z".into(),
+                session_id: SessionId::new("s1").unwrap(),
+                draft,
+            })
+            .collect();
+        events.extend(new.iter().cloned());
+        self.last.send_replace(events.len() as u64);
+        Ok(new)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

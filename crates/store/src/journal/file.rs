@@ -7,9 +7,10 @@ use protocol::{Draft, Event, SessionId};
 use tokio::sync::watch;
 
 use super::reader::read_page;
+use super::sheet::Sheet;
 use super::walk::Region;
 use super::writer::Writer;
-use super::{Journal, JournalError, Spares, line};
+use super::{Journal, JournalError, Spares};
 use crate::Clock;
 use crate::feed::{Growth, Mark};
 use crate::guard::lock;
@@ -99,19 +100,16 @@ impl FileJournal {
 }
 
 impl Journal for FileJournal {
-    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
         let mut writer = lock(&self.writer);
-        let (event, stamp) = writer.stamp.next(&self.session, self.clock.now(), draft)?;
-        let line = line::encode(&event, writer.prev, writer.take_room())?;
-        writer.write(&self.path, event.sequence, &line)?;
-        writer.prev = line::digest(&line);
-        writer.keep_room(line);
-        writer.stamp = stamp;
-        self.last.send_replace(event.sequence);
+        let mut sheet = Sheet::new(writer.stamp, writer.prev, writer.take_room());
+        let events = sheet.fill(&self.session, self.clock.now(), drafts)?;
+        writer.write(&self.path, sheet)?;
+        self.last.send_replace(writer.stamp.sequence);
         if let Some(growth) = &self.growth {
             growth.note(&self.session, &self.mark);
         }
-        Ok(event)
+        Ok(events)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

@@ -62,8 +62,8 @@ pub(super) struct Decoded {
     pub(super) prev: Digest,
 }
 
-/// `event` as a line, newline included, in the place of what was in `line`.
-pub(super) fn encode(event: &Event, prev: Digest, mut line: Vec<u8>) -> Result<Vec<u8>, JournalError> {
+/// Adds `event` as a line, newline included, to `lines`.
+pub(super) fn encode(event: &Event, prev: Digest, lines: &mut Vec<u8>) -> Result<(), JournalError> {
     let draft = &event.draft;
     let written = Written {
         seq: event.sequence,
@@ -77,18 +77,18 @@ pub(super) fn encode(event: &Event, prev: Digest, mut line: Vec<u8>) -> Result<V
         raw: draft.raw.as_ref(),
         prev,
     };
-    line.clear();
-    let mut deepest = 0;
-    let mut writer = Serializer::with_formatter(&mut line, Depth { open: 0, deepest: &mut deepest });
+    let (start, mut deepest) = (lines.len(), 0);
+    let mut writer = Serializer::with_formatter(&mut *lines, Depth { open: 0, deepest: &mut deepest });
     written.serialize(&mut writer).map_err(JournalError::Encode)?;
-    line.push(b'\n');
-    if line.len() > MAX_LINE_BYTES {
-        return Err(JournalError::TooLarge { bytes: line.len(), max: MAX_LINE_BYTES });
+    lines.push(b'\n');
+    let bytes = lines.len() - start;
+    if bytes > MAX_LINE_BYTES {
+        return Err(JournalError::TooLarge { bytes, max: MAX_LINE_BYTES });
     }
     if deepest > MAX_DEPTH {
         return Err(JournalError::TooDeep { depth: deepest, max: MAX_DEPTH });
     }
-    Ok(line)
+    Ok(())
 }
 
 /// Writes compact JSON, and sees how many brackets are open at the deepest place.

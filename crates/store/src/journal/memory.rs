@@ -6,6 +6,7 @@ use protocol::{Draft, Event, SessionId};
 use tokio::sync::watch;
 
 use super::line;
+use super::sheet::Sheet;
 use super::stamp::Stamp;
 use super::{Flaw, Journal, JournalError};
 use crate::guard::lock;
@@ -34,15 +35,14 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
         let mut records = lock(&self.records);
-        let (event, stamp) = records.stamp.next(&self.session, self.clock.now(), draft)?;
-        let line = line::encode(&event, records.prev, Vec::new())?;
-        records.prev = line::digest(&line);
-        records.lines.push(line);
-        records.stamp = stamp;
-        self.last.send_replace(event.sequence);
-        Ok(event)
+        let mut sheet = Sheet::new(records.stamp, records.prev, Vec::new());
+        let events = sheet.fill(&self.session, self.clock.now(), drafts)?;
+        records.lines.extend(sheet.lines().map(<[u8]>::to_vec));
+        (records.stamp, records.prev) = (sheet.stamp, sheet.prev);
+        self.last.send_replace(sheet.stamp.sequence);
+        Ok(events)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

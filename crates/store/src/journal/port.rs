@@ -11,8 +11,13 @@ use super::JournalError;
 /// contiguous from 1 and times never go back, whatever the clock does. Nothing is stored after
 /// `session.ended`. A refused record leaves no trace, and the next one is taken as if nothing had been.
 pub trait Journal: Send + Sync {
-    /// Stores `draft` and returns its event, with number and time.
-    fn append(&self, draft: Draft) -> Result<Event, JournalError>;
+    /// Stores `drafts`, all or none, in this order and with nothing between them, and returns their events, with
+    /// number and time.
+    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError>;
+    /// Stores `draft` and returns its event.
+    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+        self.append_all(vec![draft])?.pop().ok_or(JournalError::Ended)
+    }
     /// At most `limit` events numbered above `sequence`, in order.
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError>;
     /// Number of the last event, now and as it grows.

@@ -1,6 +1,6 @@
 //! The end of a journal file, where records are added.
 //!
-//! One write a record. What a failed write left is cut away before the next one, so the file holds
+//! One write for what is appended together. What a failed write left is cut away before the next one, so the file holds
 //! whole records whenever nobody is writing.
 
 use std::collections::VecDeque;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use protocol::SessionId;
 
 use super::offsets::Offsets;
+use super::sheet::Sheet;
 use super::stamp::Stamp;
 use super::walk::{Region, Start, Walk};
 use super::{Flaw, JournalError};
@@ -26,7 +27,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// So many of the last records are found without the sidecar: live readers ask for nothing else.
 const RECENT: usize = 64;
 
-/// Room for a line of so many bytes is kept for the next one.
+/// Room for lines of so many bytes is kept for the next ones.
 const KEPT_ROOM: usize = 64 << 10;
 
 /// Everything the next append must know. A few hundred bytes a session, and no descriptor at rest.
@@ -38,7 +39,7 @@ pub(super) struct Writer {
     /// Where the last records begin, oldest first.
     recent: VecDeque<u64>,
     file: Option<Arc<File>>,
-    /// Where the next line is put together.
+    /// Where the next lines are put together.
     room: Vec<u8>,
     /// A write failed and could not be undone yet.
     leftover: bool,
@@ -115,24 +116,28 @@ impl Writer {
         }
     }
 
-    /// Adds `line`, the record numbered `sequence`, whole or not at all.
-    pub(super) fn write(&mut self, path: &Path, sequence: u64, line: &[u8]) -> Result<(), JournalError> {
+    /// Adds the records of `sheet`, which must begin where the journal stands: all or none.
+    pub(super) fn write(&mut self, path: &Path, sheet: Sheet) -> Result<(), JournalError> {
         let file = self.file(path)?;
         if self.leftover {
             self.undo(path, &file)?;
         }
-        if let Err(error) = (&*file).write_all(line) {
+        if let Err(error) = (&*file).write_all(sheet.bytes()) {
             self.leftover = true;
             // The write's own error is the one to tell; if this fails too, the next append tries again.
             let _ = self.undo(path, &file);
             return Err(JournalError::io("write", path)(error));
         }
-        let start = Start { sequence, offset: self.end };
-        self.end += line.len() as u64;
-        self.remember(start);
-        if Offsets::marks(sequence) {
-            Offsets::of(path).note(start);
+        for (sequence, place) in sheet.starts() {
+            let start = Start { sequence, offset: self.end + place as u64 };
+            self.remember(start);
+            if Offsets::marks(sequence) {
+                Offsets::of(path).note(start);
+            }
         }
+        self.end += sheet.bytes().len() as u64;
+        (self.stamp, self.prev) = (sheet.stamp, sheet.prev);
+        self.keep_room(sheet.into_room());
         Ok(())
     }
 
@@ -160,15 +165,15 @@ impl Writer {
         }
     }
 
-    /// Room to put the next line together; [`Writer::keep_room`] gives it back.
+    /// Room to put the next lines together.
     pub(super) fn take_room(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.room)
     }
 
-    /// Keeps the room of a line that was written for the next one, unless it is uncommonly long.
-    pub(super) fn keep_room(&mut self, line: Vec<u8>) {
-        if line.capacity() <= KEPT_ROOM {
-            self.room = line;
+    /// Keeps the room of lines that were written for the next ones, unless they were uncommonly long.
+    fn keep_room(&mut self, room: Vec<u8>) {
+        if room.capacity() <= KEPT_ROOM {
+            self.room = room;
         }
     }
 

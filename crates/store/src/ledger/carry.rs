@@ -9,8 +9,9 @@ use std::path::Path;
 use protocol::{CallId, Usage};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, named_params, params};
 
+use super::backlog::Backlog;
 use super::daybook::Pages;
-use super::entry::{Entry, HoldEntry, Line};
+use super::entry::{Entry, HoldEntry, Line, Share};
 use super::hold::Charge;
 use super::sums::{Place, Sums};
 use super::totals::{self, Difference};
@@ -38,6 +39,23 @@ impl Carried {
         connection.prepare_cached(sql)?.execute(params![self.generation, self.bytes])?;
         Ok(())
     }
+}
+
+/// Carries `backlog`; false, and nothing done: it is not what follows in the tables.
+pub(super) fn carry_backlog(connection: &mut Connection, backlog: Backlog) -> Result<bool, LedgerError> {
+    let Backlog { generation, start, end, lines } = backlog;
+    let transaction = connection.transaction()?;
+    if Carried::read(&transaction)? != (Carried { generation, bytes: start }) {
+        return Ok(false);
+    }
+    let mut batch = Batch::default();
+    for line in lines {
+        batch.take(&transaction, line)?;
+    }
+    batch.write(&transaction)?;
+    Carried { generation, bytes: end }.write(&transaction)?;
+    transaction.commit()?;
+    Ok(true)
 }
 
 /// Carries everything that stands in the daybook at `path`, but not what is written meanwhile.
@@ -85,8 +103,13 @@ struct Batch {
     /// Calls that were held in it, in the order of their holds.
     new: Vec<NewCall>,
     places: HashMap<CallId, usize>,
+    /// What calls of the same parties add on the same day.
+    shares: Vec<(Share, Difference)>,
     sums: Sums,
 }
+
+/// Calls that come together are mostly of a few parties: so many of the last ones are looked at.
+const NEAR: usize = 16;
 
 /// A call that is not in the tables yet, as far as it got.
 struct NewCall {
@@ -131,9 +154,13 @@ impl Batch {
     }
 
     fn add_up(&mut self, line: &Line) {
-        let sums = &mut self.sums;
-        line.differences(|parties, scope, window, number, difference| {
-            sums.add(parties.place(scope, window, number), difference);
+        let Some((share, difference)) = line.step.change() else { return };
+        match self.shares.iter_mut().rev().take(NEAR).find(|(known, _)| known.counts_with(share)) {
+            Some((_, sum)) => *sum = sum.plus(difference),
+            None => self.shares.push((share.clone(), difference)),
+        }
+        line.minutes(|parties, scope, number, difference| {
+            self.sums.add(parties.place(scope, Window::Minute, number), difference);
         });
         self.sums.end_step(true);
     }
@@ -175,14 +202,17 @@ impl Batch {
         self.sums.end_step(taken.is_ok());
         match taken {
             Err(error @ (LedgerError::NotFound(_) | LedgerError::OutOfOrder { .. })) => {
-                misfit(connection, &String::from_utf8_lossy(&line.encode().unwrap_or_default()), &error.to_string())
+                misfit(connection, &serde_json::to_string(line).unwrap_or_default(), &error.to_string())
             }
             other => other,
         }
     }
 
     fn write(self, connection: &Connection) -> Result<(), LedgerError> {
-        let Self { new, mut sums, .. } = self;
+        let Self { new, shares, mut sums, .. } = self;
+        for (share, difference) in shares {
+            totals::add(&mut sums, share.parties(), share.day, difference);
+        }
         for call in &new {
             match call.enter(connection) {
                 Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::ConstraintViolation => {

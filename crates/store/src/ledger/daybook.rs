@@ -34,6 +34,14 @@ pub(super) struct Daybook {
     seen: u64,
 }
 
+/// Where a line stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) generation: u64,
+    pub(super) start: u64,
+    pub(super) bytes: u64,
+}
+
 /// The right to write. Dropped, it is the next one's turn.
 pub(super) struct Turn<'a>(&'a mut Daybook);
 
@@ -73,8 +81,8 @@ impl Daybook {
         Ok(Self { path: path.to_owned(), file, generation, seen: line.len() as u64 })
     }
 
-    /// Waits for our turn, and tells `fold` each line that others wrote since the last one.
-    pub(super) fn turn(&mut self, mut fold: impl FnMut(&Line)) -> io::Result<Turn<'_>> {
+    /// Waits for our turn, and hands `fold` each line that others wrote since the last one, with where it stands.
+    pub(super) fn turn(&mut self, mut fold: impl FnMut(Line, Place)) -> io::Result<Turn<'_>> {
         while !self.try_turn(&mut fold)? {
             *self = Self::open(&self.path, self.generation)?;
         }
@@ -82,7 +90,7 @@ impl Daybook {
     }
 
     /// Locks the file and reads on; false, and not locked: another has replaced it.
-    fn try_turn(&mut self, fold: &mut impl FnMut(&Line)) -> io::Result<bool> {
+    fn try_turn(&mut self, fold: &mut impl FnMut(Line, Place)) -> io::Result<bool> {
         self.file.lock()?;
         let outcome = self.file.metadata().and_then(|found| {
             if found.len() > self.seen {
@@ -97,16 +105,17 @@ impl Daybook {
     }
 
     /// Reads up to `length`; a last line without its end is of one that was killed, and is cut.
-    fn read_on(&mut self, length: u64, fold: &mut impl FnMut(&Line)) -> io::Result<()> {
+    fn read_on(&mut self, length: u64, fold: &mut impl FnMut(Line, Place)) -> io::Result<()> {
         let mut bytes = vec![0; usize::try_from(length - self.seen).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut bytes, self.seen)?;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if !line.ends_with(b"\n") {
                 return self.file.set_len(self.seen);
             }
-            self.seen += line.len() as u64;
+            let place = Place { generation: self.generation, start: self.seen, bytes: line.len() as u64 };
+            self.seen += place.bytes;
             if let Ok(line) = serde_json::from_slice(line) {
-                fold(&line);
+                fold(line, place);
             }
         }
         Ok(())
@@ -124,14 +133,14 @@ impl Daybook {
 }
 
 impl Turn<'_> {
-    /// Writes one line, whole or not at all.
-    pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.0.file.write_all(line) {
+    /// Writes whole lines, all or none.
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.0.file.write_all(lines) {
             // What stays of it has no end, and is cut by the next one.
             let _ = self.0.file.set_len(self.0.seen);
             return Err(error);
         }
-        self.0.seen += line.len() as u64;
+        self.0.seen += lines.len() as u64;
         Ok(())
     }
 

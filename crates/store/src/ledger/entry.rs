@@ -73,39 +73,56 @@ pub(super) struct Share {
 }
 
 impl Share {
+    /// Whether both count in the same sums.
+    pub(super) fn counts_with(&self, other: &Self) -> bool {
+        (self.day, &self.session, &self.account, &self.key) == (other.day, &other.session, &other.account, &other.key)
+    }
+
     pub(super) fn parties(&self) -> Parties<'_> {
         Parties { session: self.session.as_str(), account: &self.account, key: self.key.as_deref() }
     }
 }
 
+impl Entry {
+    /// Whose sums it changes, and by how much.
+    pub(super) fn change(&self) -> Option<(&Share, Difference)> {
+        match self {
+            Self::Hold(hold) => Some((&hold.share, Difference { held: hold.share.picos, spent: 0, requests: 1 })),
+            Self::Settle { share, picos, .. } => {
+                Some((share, Difference { held: -share.picos, spent: *picos, requests: 0 }))
+            }
+            Self::Fail { share, .. } => Some((share, Difference { held: -share.picos, ..Difference::default() })),
+            Self::Advance { .. } | Self::Forget => None,
+        }
+    }
+}
+
 impl Line {
-    /// As it is written, newline included.
-    pub(super) fn encode(&self) -> serde_json::Result<Vec<u8>> {
-        let mut line = Vec::with_capacity(512);
-        serde_json::to_writer(&mut line, self)?;
-        line.push(b'\n');
-        Ok(line)
+    /// Adds it to `lines` as it is written, newline included; or nothing.
+    pub(super) fn encode(&self, lines: &mut Vec<u8>) -> serde_json::Result<()> {
+        let start = lines.len();
+        lines.reserve(512);
+        serde_json::to_writer(&mut *lines, self).inspect_err(|_| lines.truncate(start))?;
+        lines.push(b'\n');
+        Ok(())
     }
 
     /// Says to `add` which sums the step changes, and by how much.
     pub(super) fn differences(&self, mut add: impl FnMut(Parties<'_>, Scope, Window, i64, Difference)) {
-        let (share, difference) = match &self.step {
-            Entry::Hold(hold) => (&hold.share, Difference { held: hold.share.picos, spent: 0, requests: 1 }),
-            Entry::Settle { share, picos, .. } => {
-                (share, Difference { held: -share.picos, spent: *picos, requests: 0 })
-            }
-            Entry::Fail { share, .. } => (share, Difference { held: -share.picos, ..Difference::default() }),
-            Entry::Advance { .. } | Entry::Forget => return,
-        };
+        let Some((share, difference)) = self.step.change() else { return };
         for scope in Scope::ALL {
             add(share.parties(), scope, Window::Ever, 0, difference);
             add(share.parties(), scope, Window::Day, share.day, difference);
         }
-        if let Entry::Hold(hold) = &self.step {
-            for scope in &hold.minutes {
-                let one = Difference { requests: 1, ..Difference::default() };
-                add(share.parties(), *scope, Window::Minute, Window::Minute.number(self.at), one);
-            }
+        self.minutes(|parties, scope, number, difference| add(parties, scope, Window::Minute, number, difference));
+    }
+
+    /// The same for requests that are counted by the minute alone.
+    pub(super) fn minutes(&self, mut add: impl FnMut(Parties<'_>, Scope, i64, Difference)) {
+        let Entry::Hold(hold) = &self.step else { return };
+        for scope in &hold.minutes {
+            let one = Difference { requests: 1, ..Difference::default() };
+            add(hold.share.parties(), *scope, Window::Minute.number(self.at), one);
         }
     }
 }

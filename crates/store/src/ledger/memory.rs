@@ -46,8 +46,7 @@ impl Memory {
     /// Takes over a line of the daybook, whoever wrote it.
     pub(super) fn fold(&mut self, line: &Line) {
         if matches!(line.step, Entry::Forget) {
-            self.sums.clear();
-            self.open.clear();
+            self.forget();
         }
         let sums = &mut self.sums;
         line.differences(|parties, scope, window, number, difference| {
@@ -56,6 +55,12 @@ impl Memory {
                 sum.amount = sum.amount.plus(difference);
             }
         });
+    }
+
+    /// Forgets everything: the tables know it.
+    pub(super) fn forget(&mut self) {
+        self.sums.clear();
+        self.open.clear();
     }
 
     /// Remembers the sum at `place`, as it is in the tables now.

@@ -7,7 +7,22 @@ use protocol::CallId;
 use tokio::sync::oneshot;
 
 use super::report::{By, UnknownCall, UsageRow};
-use super::{Charge, Hold, LedgerError, Progress};
+use super::{Charge, Hold, LedgerError, Progress, Resolution};
+
+/// One step of one call.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Sets aside what a call may cost at most, if every limit of the hold allows it.
+    Hold(Box<Hold>),
+    /// Notes how far a call got.
+    Advance(CallId, Progress),
+    /// Ends a call with what it cost. The same charge a second time changes nothing; another one is refused.
+    Settle(CallId, Charge),
+    /// Ends a call that cost nothing, and says why.
+    Fail(CallId, String),
+    /// Closes an unknown call on a person's word, and keeps whose word it was.
+    Resolve(CallId, Resolution),
+}
 
 /// Where calls are held and charged.
 ///
@@ -15,19 +30,35 @@ use super::{Charge, Hold, LedgerError, Progress};
 /// its hold and its [`Progress::Sent`] were answered. Limits hold whatever the number of callers. A step that
 /// was answered with an error left nothing behind.
 pub trait Ledger: Send + Sync {
-    /// Sets aside what a call may cost at most, if every limit of the hold allows it.
-    fn hold(&self, hold: Hold) -> Reply;
-    /// Notes how far a call got.
-    fn advance(&self, call: CallId, progress: Progress) -> Reply;
-    /// Ends a call with what it cost. The same charge a second time changes nothing; another one is refused.
-    fn settle(&self, call: CallId, charge: Charge) -> Reply;
-    /// Ends a call that cost nothing, and says why.
-    fn fail(&self, call: CallId, reason: String) -> Reply;
+    /// Takes `steps` in this order, each on its own: one that is refused stops no other. There is a reply for each.
+    /// Together they cost little more than one.
+    fn take(&self, steps: Vec<Step>) -> Vec<Reply>;
     /// Calls whose host died after they were sent, or whose answer was lost, oldest first. They are settled or
     /// failed like any other.
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError>;
     /// What was used since a time in milliseconds, one row a name.
     fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError>;
+
+    /// [`Step::Hold`].
+    fn hold(&self, hold: Hold) -> Reply {
+        Reply::only(self.take(vec![Step::Hold(Box::new(hold))]))
+    }
+    /// [`Step::Advance`].
+    fn advance(&self, call: CallId, progress: Progress) -> Reply {
+        Reply::only(self.take(vec![Step::Advance(call, progress)]))
+    }
+    /// [`Step::Settle`].
+    fn settle(&self, call: CallId, charge: Charge) -> Reply {
+        Reply::only(self.take(vec![Step::Settle(call, charge)]))
+    }
+    /// [`Step::Fail`].
+    fn fail(&self, call: CallId, reason: String) -> Reply {
+        Reply::only(self.take(vec![Step::Fail(call, reason)]))
+    }
+    /// [`Step::Resolve`].
+    fn resolve(&self, call: CallId, resolution: Resolution) -> Reply {
+        Reply::only(self.take(vec![Step::Resolve(call, resolution)]))
+    }
 }
 
 /// An answer that comes when the step is durable. Dropping it does not undo the step.
@@ -46,6 +77,11 @@ impl Reply {
     /// An answer that is there already.
     pub(super) fn here(answer: Answer) -> Self {
         Self(Coming::Here(answer))
+    }
+
+    /// The reply to the only step that was taken.
+    fn only(mut replies: Vec<Self>) -> Self {
+        replies.pop().unwrap_or(Self::here(Err(LedgerError::Stopped)))
     }
 
     pub(super) fn later() -> (oneshot::Sender<Answer>, Self) {

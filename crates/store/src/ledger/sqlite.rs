@@ -6,19 +6,17 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
-use protocol::CallId;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::carry::{self, Carried};
 use super::daybook::Daybook;
-use super::hold::{Charge, Hold, Progress};
-use super::port::Answer;
+use super::port::{Answer, Step};
 use super::report::{self, Audit, By, UnknownCall, UsageRow};
-use super::resolution::{self, Resolution, ResolvedCall};
+use super::resolution::{self, ResolvedCall};
 use super::schema::SCHEMA;
 use super::teller::{Teller, Untaken};
-use super::writer::{Job, Step, Writer};
+use super::writer::{Job, Writer};
 use super::{Ledger, LedgerError, Reply};
 use crate::database::{self, Synchronous};
 use crate::guard::lock;
@@ -114,11 +112,6 @@ impl SqliteLedger {
         report::audit(&*self.tables()?)
     }
 
-    /// Closes an unknown call on a person's word, and keeps whose word it was.
-    pub fn resolve(&self, call: CallId, resolution: Resolution) -> Reply {
-        self.take(Step::Resolve(call, resolution))
-    }
-
     /// Every call that was closed on a person's word, oldest first.
     pub fn resolved(&self) -> Result<Vec<ResolvedCall>, LedgerError> {
         resolution::resolved(&*self.tables()?)
@@ -131,21 +124,15 @@ impl SqliteLedger {
         Ok(reader)
     }
 
-    /// Takes a step, here where that is possible.
-    fn take(&self, step: Step) -> Reply {
-        if matches!(&step, Step::Hold(hold) if !hold.fresh) {
-            return self.ask(|answer| Job::Take(step, answer));
-        }
-        match step.try_take(&self.teller) {
+    /// What is said of a step that was taken here, or could not be.
+    fn reply(&self, step: Step, taken: Result<(), Untaken>) -> Reply {
+        match taken {
             Err(Untaken::Tables) => self.ask(|answer| Job::Take(step, answer)),
             Err(Untaken::Error(error)) => Reply::here(Err(error)),
-            Ok(()) => {
-                self.stir();
-                match self.teller.durability {
-                    Durability::Full => self.ask(Job::Sync),
-                    Durability::Lease | Durability::Normal => Reply::here(Ok(())),
-                }
-            }
+            Ok(()) => match self.teller.durability {
+                Durability::Full => self.ask(Job::Sync),
+                Durability::Lease | Durability::Normal => Reply::here(Ok(())),
+            },
         }
     }
 
@@ -169,20 +156,12 @@ impl SqliteLedger {
 }
 
 impl Ledger for SqliteLedger {
-    fn hold(&self, hold: Hold) -> Reply {
-        self.take(Step::Hold(Box::new(hold)))
-    }
-
-    fn advance(&self, call: CallId, progress: Progress) -> Reply {
-        self.take(Step::Advance(call, progress))
-    }
-
-    fn settle(&self, call: CallId, charge: Charge) -> Reply {
-        self.take(Step::Settle(call, charge))
-    }
-
-    fn fail(&self, call: CallId, reason: String) -> Reply {
-        self.take(Step::Fail(call, reason))
+    fn take(&self, steps: Vec<Step>) -> Vec<Reply> {
+        let taken = self.teller.take(&steps);
+        if taken.iter().any(Result::is_ok) {
+            self.stir();
+        }
+        steps.into_iter().zip(taken).map(|(step, taken)| self.reply(step, taken)).collect()
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use protocol::CallId;
 
-use super::daybook::{Daybook, Turn};
+use super::backlog::Backlog;
+use super::daybook::{Daybook, Place, Turn};
 use super::entry::{Entry, HoldEntry, Line, Share};
 use super::hold::{Charge, Hold, Progress, bounded, checked};
 use super::lease::Leases;
 use super::limit::{Scope, Window};
 use super::memory::{Fit, Memory, OpenCall};
+use super::port::Step;
 use super::{Durability, LedgerError};
 use crate::guard::lock;
 use crate::{Clock, OwnerId};
@@ -29,6 +31,7 @@ pub(super) struct State {
     daybook: Daybook,
     memory: Memory,
     leases: Leases,
+    backlog: Backlog,
     /// The disk did not take what was written. What it has is unknown from then on, whatever it says later.
     torn: Option<LedgerError>,
 }
@@ -38,6 +41,10 @@ pub(super) struct Desk<'a> {
     pub(super) turn: Turn<'a>,
     pub(super) memory: &'a mut Memory,
     pub(super) leases: &'a mut Leases,
+    backlog: &'a mut Backlog,
+    /// Lines that are not in the daybook yet: as they will stand there, and each with its length.
+    text: Vec<u8>,
+    lines: Vec<(Line, u64)>,
 }
 
 /// Why a step was not taken.
@@ -62,7 +69,8 @@ impl Teller {
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let state = State { daybook, memory: Memory::default(), leases: Leases::default(), torn: None };
+        let (memory, leases, backlog) = (Memory::default(), Leases::default(), Backlog::default());
+        let state = State { daybook, memory, leases, backlog, torn: None };
         Self { owner, boot, durability, clock, state: Mutex::new(state) }
     }
 
@@ -87,6 +95,34 @@ impl Teller {
 
     pub(super) fn now_ms(&self) -> i64 {
         self.clock.now().as_millisecond()
+    }
+
+    /// Takes `steps` in one turn, as far as what is remembered is enough.
+    pub(super) fn take(&self, steps: &[Step]) -> Vec<Result<(), Untaken>> {
+        let mut state = self.state();
+        let mut desk = match state.turn() {
+            Ok(desk) => desk,
+            Err(error) => return steps.iter().map(|_| Err(error.clone().into())).collect(),
+        };
+        let mut taken: Vec<_> = steps.iter().map(|step| self.take_one(&mut desk, step)).collect();
+        if let Err(error) = desk.hand_in() {
+            for step in taken.iter_mut().filter(|step| step.is_ok()) {
+                *step = Err(error.clone().into());
+            }
+        }
+        taken
+    }
+
+    fn take_one(&self, desk: &mut Desk<'_>, step: &Step) -> Result<(), Untaken> {
+        match step {
+            // One that may have been held before is looked up.
+            Step::Hold(hold) if !hold.fresh => Err(Untaken::Tables),
+            Step::Hold(hold) => self.hold(desk, hold),
+            Step::Advance(call, progress) => self.advance(desk, call, *progress),
+            Step::Settle(call, charge) => self.settle(desk, call, charge),
+            Step::Fail(call, reason) => self.fail(desk, call, reason),
+            Step::Resolve(..) => Err(Untaken::Tables),
+        }
     }
 
     /// Grants a hold.
@@ -136,7 +172,7 @@ impl Teller {
     }
 
     /// Notes how far a call got.
-    pub(super) fn advance(&self, desk: &mut Desk<'_>, call: &CallId, progress: Progress) -> Result<(), Untaken> {
+    fn advance(&self, desk: &mut Desk<'_>, call: &CallId, progress: Progress) -> Result<(), Untaken> {
         self.step(desk, call, |open| {
             if open.state == progress.state() {
                 return Ok(None);
@@ -150,7 +186,7 @@ impl Teller {
     }
 
     /// Ends a call with what it cost.
-    pub(super) fn settle(&self, desk: &mut Desk<'_>, call: &CallId, charge: &Charge) -> Result<(), Untaken> {
+    fn settle(&self, desk: &mut Desk<'_>, call: &CallId, charge: &Charge) -> Result<(), Untaken> {
         self.step(desk, call, |open| {
             let (share, picos, usage) = (open.share.clone(), checked(charge.picos)?, bounded(charge.usage));
             Ok(Some(Entry::Settle { call: call.clone(), share, picos, usage }))
@@ -158,7 +194,7 @@ impl Teller {
     }
 
     /// Ends a call that cost nothing.
-    pub(super) fn fail(&self, desk: &mut Desk<'_>, call: &CallId, reason: &str) -> Result<(), Untaken> {
+    fn fail(&self, desk: &mut Desk<'_>, call: &CallId, reason: &str) -> Result<(), Untaken> {
         self.step(desk, call, |open| {
             let (share, reason) = (open.share.clone(), reason.to_owned());
             Ok(Some(Entry::Fail { call: call.clone(), share, reason }))
@@ -184,9 +220,18 @@ impl State {
     /// Waits for our turn, and learns what others wrote before.
     pub(super) fn turn(&mut self) -> Result<Desk<'_>, LedgerError> {
         self.whole()?;
-        let Self { daybook, memory, leases, .. } = self;
-        let turn = daybook.turn(|line| memory.fold(line)).map_err(LedgerError::files)?;
-        Ok(Desk { turn, memory, leases })
+        let Self { daybook, memory, leases, backlog, .. } = self;
+        let turn = daybook.turn(|line, place| {
+            memory.fold(&line);
+            backlog.push(line, place);
+        });
+        let turn = turn.map_err(LedgerError::files)?;
+        Ok(Desk { turn, memory, leases, backlog, text: Vec::new(), lines: Vec::new() })
+    }
+
+    /// What is known here and not in the tables yet.
+    pub(super) fn take_backlog(&mut self) -> Backlog {
+        self.backlog.take()
     }
 
     /// Bytes of the daybook, as far as is known here.
@@ -200,12 +245,31 @@ impl State {
 }
 
 impl Desk<'_> {
-    /// Writes a step down, and remembers it.
+    /// Writes a step down and remembers it. It is taken when it is [handed in](Self::hand_in).
     pub(super) fn write(&mut self, at: i64, step: Entry) -> Result<(), LedgerError> {
-        let line = Line { at, step };
-        let written = line.encode().map_err(Into::into).and_then(|bytes| self.turn.append(&bytes));
-        written.map_err(LedgerError::files)?;
+        let (line, start) = (Line { at, step }, self.text.len());
+        line.encode(&mut self.text).map_err(|error| LedgerError::files(error.into()))?;
         self.memory.wrote(&line);
+        self.lines.push((line, (self.text.len() - start) as u64));
         Ok(())
+    }
+
+    /// Puts what was written down into the daybook, in one go.
+    pub(super) fn hand_in(&mut self) -> Result<(), LedgerError> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        let mut start = self.turn.length();
+        let written = self.turn.append(&self.text).map_err(LedgerError::files);
+        self.text.clear();
+        for (line, bytes) in self.lines.drain(..).filter(|_| written.is_ok()) {
+            self.backlog.push(line, Place { generation: self.turn.generation(), start, bytes });
+            start += bytes;
+        }
+        if written.is_err() {
+            // What is remembered has it all the same.
+            self.memory.forget();
+        }
+        written
     }
 }

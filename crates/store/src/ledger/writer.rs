@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use protocol::CallId;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -15,12 +14,12 @@ use super::book::{self, Hand};
 use super::carry::{self, Carried};
 use super::daybook::Turn;
 use super::entry::Entry;
-use super::hold::{Charge, Hold, Progress};
+use super::hold::Hold;
 use super::lease;
 use super::memory::{Fit, Memory};
-use super::port::Answer;
+use super::port::{Answer, Step};
 use super::recovery::{Recovered, recover};
-use super::resolution::{self, Resolution};
+use super::resolution;
 use super::sums::Sums;
 use super::teller::{Desk, Teller, Untaken};
 use super::totals::{self, Parties};
@@ -31,15 +30,6 @@ use crate::database::Synchronous;
 const CARRY_AFTER: Duration = Duration::from_millis(200);
 /// A daybook that is longer is replaced by an empty one.
 const REPLACE_AFTER_BYTES: u64 = 8 << 20;
-
-/// One step of one call.
-pub(super) enum Step {
-    Hold(Box<Hold>),
-    Advance(CallId, Progress),
-    Settle(CallId, Charge),
-    Fail(CallId, String),
-    Resolve(CallId, Resolution),
-}
 
 /// What is asked of the thread.
 pub(super) enum Job {
@@ -58,21 +48,6 @@ pub(super) struct Writer {
     pub(super) teller: Arc<Teller>,
     /// Whether the thread knows that there is something to carry.
     pub(super) stirred: Arc<AtomicBool>,
-}
-
-impl Step {
-    /// Takes the step by what `teller` remembers.
-    pub(super) fn try_take(&self, teller: &Teller) -> Result<(), Untaken> {
-        let mut state = teller.state();
-        let mut desk = state.turn()?;
-        match self {
-            Self::Hold(hold) => teller.hold(&mut desk, hold),
-            Self::Advance(call, progress) => teller.advance(&mut desk, call, *progress),
-            Self::Settle(call, charge) => teller.settle(&mut desk, call, charge),
-            Self::Fail(call, reason) => teller.fail(&mut desk, call, reason),
-            Self::Resolve(..) => Err(Untaken::Tables),
-        }
-    }
 }
 
 impl Writer {
@@ -160,7 +135,7 @@ impl Writer {
             self.learn(hold, desk.memory)?;
             self.lease(hold, desk.leases)?;
             match self.teller.hold(desk, hold) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return desk.hand_in(),
                 Err(Untaken::Error(error)) => return Err(error),
                 // A new minute or day has begun since: its sum is not read yet.
                 Err(Untaken::Tables) => {}
@@ -202,6 +177,7 @@ impl Writer {
     ) -> Answer {
         let now_ms = self.teller.now_ms();
         desk.write(now_ms, Entry::Forget)?;
+        desk.hand_in()?;
         let change = |connection: &mut Connection| {
             let (transaction, mut sums) = (connection.transaction()?, Sums::default());
             step(&transaction, &mut sums, now_ms)?;
@@ -217,7 +193,10 @@ impl Writer {
 
     /// Carries the daybook into the tables, and replaces it where it has become long.
     fn carry_on(&mut self) -> Result<(), LedgerError> {
-        carry::carry(&mut self.connection, &self.daybook)?;
+        let backlog = self.teller.state().take_backlog();
+        if !carry::carry_backlog(&mut self.connection, backlog)? {
+            carry::carry(&mut self.connection, &self.daybook)?;
+        }
         let mut state = self.teller.state();
         if state.length() < REPLACE_AFTER_BYTES {
             return Ok(());
@@ -245,6 +224,7 @@ impl Writer {
             desk = state.turn()?;
         }
         desk.write(teller.now_ms(), Entry::Forget)?;
+        desk.hand_in()?;
         let hand = Hand { owner: &teller.owner, boot: &teller.boot, now_ms: teller.now_ms() };
         recover(&mut self.connection, owners, hand)
     }

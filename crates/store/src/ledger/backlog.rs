@@ -1,0 +1,57 @@
+//! Lines of the daybook that this process wrote or read and that are not in the tables yet: whoever carries them need
+//! not read them again.
+
+use super::daybook::Place;
+use super::entry::Line;
+
+/// More lines are not kept: what comes then is read from the daybook.
+const MOST_LINES: usize = 8_192;
+
+/// Lines that stand in the daybook one after another.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    pub(super) generation: u64,
+    /// Where the first of them begins, and where the last one ends.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Backlog {
+    /// Adds the line that stands at `place`. One that does not follow the last begins a new backlog.
+    pub(super) fn push(&mut self, line: Line, place: Place) {
+        let Place { generation, start, bytes } = place;
+        if (generation, start) != (self.generation, self.end) || self.lines.len() >= MOST_LINES {
+            *self = Self { generation, start, end: start, lines: Vec::new() };
+        }
+        self.lines.push(line);
+        self.end = start + bytes;
+    }
+
+    /// All of it; what comes next follows it.
+    pub(super) fn take(&mut self) -> Self {
+        let rest = Self { generation: self.generation, start: self.end, end: self.end, lines: Vec::new() };
+        std::mem::replace(self, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::Entry;
+    use super::*;
+
+    #[test]
+    fn lines_are_kept_as_long_as_one_follows_the_other() {
+        let mut backlog = Backlog::default();
+        let mut push = |generation, start| {
+            backlog.push(Line { at: 0, step: Entry::Forget }, Place { generation, start, bytes: 10 });
+            (backlog.start, backlog.end, backlog.lines.len())
+        };
+        assert_eq!(push(1, 20), (20, 30, 1));
+        assert_eq!(push(1, 30), (20, 40, 2));
+        assert_eq!(push(1, 50), (50, 60, 1), "somebody wrote in between");
+        assert_eq!(push(2, 60), (60, 70, 1), "the daybook was replaced");
+        assert_eq!(backlog.take().lines.len(), 1);
+        assert_eq!((backlog.start, backlog.end, backlog.lines.len()), (70, 70, 0));
+    }
+}
