@@ -31,6 +31,9 @@ use crate::{
 /// the disk less.
 const MARKED_AFTER: Duration = Duration::from_secs(1);
 
+/// Bytes of an answer that room is made for before they come.
+const STREAM_ROOM: usize = 32 << 10;
+
 /// A document of so many bytes is taken whole before any of it is handed on: nobody can use a part of it, and one that
 /// breaks off can still become an error.
 const WHOLE_BYTES: usize = 4 << 20;
@@ -94,13 +97,15 @@ impl Tee {
         let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
         // What is taken out on the way would make the length a lie.
         let length = head.length.filter(|_| filter.is_none());
+        // Room for most answers, so that what has come is not moved again and again.
+        let room = length.map_or(STREAM_ROOM, |length| usize::try_from(length).unwrap_or(usize::MAX));
         let passage = Passage {
             frames,
             head,
             allowance,
             meter,
             filter,
-            body: Vec::new(),
+            body: Vec::with_capacity(room.min(STREAM_ROOM)),
             held: VecDeque::new(),
             ttft: None,
             marked: false,

@@ -268,14 +268,16 @@ impl Pool {
         let Ok(runtime) = Handle::try_current() else { return };
         connection.reused = true;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of all runtimes: one that nobody calls on any more would keep its own for good.
+        // Those of all runtimes: one that nobody calls on any more would keep its own for good. The oldest come first.
+        let now = Instant::now();
         idle.retain(|_, idle| {
-            idle.retain(|(since, _)| since.elapsed() < self.keep);
+            let stale = idle.iter().take_while(|(since, _)| now.duration_since(*since) >= self.keep).count();
+            idle.drain(..stale);
             !idle.is_empty()
         });
         let idle = idle.entry(runtime.id()).or_default();
         if connection.buffer.is_empty() && idle.len() < IDLE_CONNECTIONS {
-            idle.push((Instant::now(), connection));
+            idle.push((now, connection));
         }
     }
 }

@@ -28,7 +28,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(1);
 const RECENT: usize = 64;
 
 /// Room for lines of so many bytes is kept for the next ones.
-const KEPT_ROOM: usize = 64 << 10;
+const KEPT_ROOM: usize = 256 << 10;
 
 /// Everything the next append must know. A few hundred bytes a session, and no descriptor at rest.
 pub(super) struct Writer {
