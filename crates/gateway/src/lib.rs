@@ -10,6 +10,7 @@ mod ask;
 mod attachment;
 mod bodies;
 mod call;
+mod coding;
 mod conceal;
 mod endpoint;
 mod headers;

@@ -31,6 +31,8 @@ pub(crate) enum Refusal {
     BodyTooLarge { limit: usize },
     #[error("the request body did not arrive whole")]
     BodyCut,
+    #[error("the request body is encoded with `{0}`, which is not taken here; send it plain, or with gzip, deflate or zstd")]
+    BodyEncoded(String),
     #[error("the request body cannot be read: {0}")]
     BodyInvalid(String),
     #[error("{}", spent(.0))]
@@ -85,6 +87,7 @@ impl Refusal {
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyEncoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyCut
             | Self::BodyInvalid(_)
             | Self::PriceUnknown(_)
@@ -188,7 +191,7 @@ pub(crate) fn error_event(dialect: Dialect, message: &str) -> Bytes {
 
 pub(crate) fn anthropic_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        400 | 405 => "invalid_request_error",
+        400 | 405 | 415 => "invalid_request_error",
         401 => "authentication_error",
         402 => "billing_error",
         403 => "permission_error",
@@ -213,7 +216,7 @@ fn openai_type(status: StatusCode) -> &'static str {
 
 fn gemini_status(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        400 | 405 | 413 => "INVALID_ARGUMENT",
+        400 | 405 | 413 | 415 => "INVALID_ARGUMENT",
         401 => "UNAUTHENTICATED",
         402 | 429 => "RESOURCE_EXHAUSTED",
         403 => "PERMISSION_DENIED",

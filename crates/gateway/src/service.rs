@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     attachment::Admit,
     call::Caller,
+    coding::{Coding, UnpackError},
     endpoint::{Dialect, Route},
     headers,
     identity::Limits,
@@ -65,8 +66,11 @@ async fn answer(
         Route::WebSocket => Err(Refusal::NoWebSocket),
         Route::Models => Ok(whole(StatusCode::OK, &models(dialect, &caller.identity.upstream.models()))),
         Route::Call(endpoint) => {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            let coding = Coding::of(&parts.headers).map_err(Refusal::BodyEncoded)?;
             let body = read_body(body, desk.limits.request_bytes).await?;
+            let body = unpack(coding, body, desk.limits.request_bytes).await?;
+            parts.headers.remove(header::CONTENT_ENCODING);
             caller.call(endpoint, &parts, body).await
         }
     }
@@ -81,6 +85,18 @@ async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Refusal::BodyTooLarge { limit }),
         Err(_) => Err(Refusal::BodyCut),
+    }
+}
+
+/// The body in plain bytes. The limit is for these, too: what is small when packed need not be so when opened.
+async fn unpack(coding: Option<Coding>, body: Bytes, limit: usize) -> Result<Bytes, Refusal> {
+    let Some(coding) = coding else { return Ok(body) };
+    // This takes a while, and others are served on this thread.
+    let opened = tokio::task::spawn_blocking(move || coding.unpack(body, limit)).await;
+    match opened {
+        Ok(Ok(body)) => body.ok_or(Refusal::BodyTooLarge { limit }),
+        Ok(Err(UnpackError::Broken(coding))) => Err(Refusal::BodyInvalid(format!("it is not {}", coding.name()))),
+        Ok(Err(UnpackError::Cut)) | Err(_) => Err(Refusal::BodyCut),
     }
 }
 

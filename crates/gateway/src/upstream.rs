@@ -48,7 +48,7 @@ pub struct UpstreamRequest {
     pub path_and_query: String,
     /// Headers that may leave: no credentials, no cookies, nothing hop-by-hop.
     pub headers: HeaderMap,
-    /// The body, byte for byte.
+    /// The body, byte for byte; what came compressed is plain here.
     pub body: Bytes,
     /// The model asked for.
     pub model: String,
@@ -133,6 +133,9 @@ pub enum UpstreamFailure {
         limit: usize,
     },
     /// The model said mid-way that it failed.
+    /// The answer is compressed in a way nobody asked for.
+    #[error("the upstream's answer is encoded with `{0}`, which it was not asked for and which cannot be read here")]
+    Encoded(String),
     #[error("the upstream failed in mid-answer: {0}")]
     Reported(String),
     /// The session ended while the answer was on its way.

@@ -13,11 +13,12 @@ use serde_json::json;
 use secret::Veil;
 
 use crate::{
+    coding::Coding,
     endpoint::Endpoint,
     splice,
     translate::{Translation, estimate_tokens},
     upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
-    wire::{Client, Connector, Origin, RequestHead},
+    wire::{Answer, Client, Connector, Origin, RequestHead},
 };
 
 pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
@@ -72,10 +73,10 @@ impl Vendor {
             host: &self.host,
             headers: &request.headers,
         };
-        let answer = self.client.send(head, request.body).await?;
-        let hide_usage = hide_usage && answer.status.is_success();
-        let (headers, frames) = self.cover(answer.headers, answer.frames);
-        Ok(UpstreamAnswer { status: answer.status, headers, frames, hide_usage })
+        let Answer { status, mut headers, frames } = self.client.send(head, request.body).await?;
+        let frames = unpack(status, &mut headers, frames)?;
+        let (headers, frames) = self.cover(headers, frames);
+        Ok(UpstreamAnswer { status, headers, frames, hide_usage: hide_usage && status.is_success() })
     }
 
     fn rename_model(&self, request: &mut UpstreamRequest) -> Result<(), UpstreamFailure> {
@@ -96,6 +97,8 @@ impl Vendor {
         for (name, value) in &self.credentials {
             request.headers.insert(name.clone(), value.clone());
         }
+        // To say nothing would mean that any coding is welcome.
+        request.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if self.config.kind == VendorKind::Litellm {
             let metadata = json!({
                 "run_id": request.run,
@@ -187,6 +190,25 @@ fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure>
     let hide = asked.is_some();
     request.body = asked.unwrap_or_else(|| request.body.clone());
     Ok(hide)
+}
+
+/// The body in plain bytes, however it came; the headers say so from then on.
+fn unpack(status: StatusCode, headers: &mut HeaderMap, frames: Frames) -> Result<Frames, UpstreamFailure> {
+    let frames = match Coding::of(headers) {
+        Ok(None) => frames,
+        Ok(Some(coding)) => {
+            headers.remove(header::CONTENT_LENGTH);
+            coding.unpack_frames(frames)
+        }
+        Err(coding) if status.is_success() => return Err(UpstreamFailure::Encoded(coding)),
+        // A refusal costs nothing, also where nobody can read why: its status must stay known.
+        Err(coding) => {
+            headers.remove(header::CONTENT_LENGTH);
+            Box::pin(stream::once(async { Err(UpstreamFailure::Encoded(coding)) }))
+        }
+    };
+    headers.remove(header::CONTENT_ENCODING);
+    Ok(frames)
 }
 
 /// A count of tokens for a client whose upstream cannot count: our own estimate.
