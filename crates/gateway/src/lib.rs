@@ -22,6 +22,7 @@ mod outcome;
 mod price;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
+mod query;
 mod reach;
 mod reconcile;
 mod record;
