@@ -91,9 +91,11 @@ impl Refusal {
             Self::BodyCut
             | Self::BodyInvalid(_)
             | Self::PriceUnknown(_)
-            | Self::Upstream(UpstreamFailure::Unsupported { .. } | UpstreamFailure::Untranslatable(_)) => {
-                StatusCode::BAD_REQUEST
-            }
+            | Self::Upstream(
+                UpstreamFailure::Unsupported { .. }
+                | UpstreamFailure::Untranslatable(_)
+                | UpstreamFailure::Unsendable(_),
+            ) => StatusCode::BAD_REQUEST,
             // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
             Self::BudgetSpent(refusal) if refusal.limit.window == Window::Minute => StatusCode::TOO_MANY_REQUESTS,
             Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,

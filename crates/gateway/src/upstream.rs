@@ -88,7 +88,11 @@ impl UpstreamFailure {
     pub(crate) fn may_have_been_served(&self) -> bool {
         !matches!(
             self,
-            Self::Unreachable { .. } | Self::Unsupported { .. } | Self::Untranslatable(_) | Self::NotRecorded(_)
+            Self::Unreachable { .. }
+                | Self::Unsupported { .. }
+                | Self::Untranslatable(_)
+                | Self::Unsendable(_)
+                | Self::NotRecorded(_)
         )
     }
 }
@@ -114,6 +118,9 @@ pub enum UpstreamFailure {
     /// The request cannot be put into the upstream's words.
     #[error("the request cannot be translated for its upstream: {0}")]
     Untranslatable(String),
+    /// The request cannot be made ready for the upstream, so it never left.
+    #[error("the request cannot be sent: {0}")]
+    Unsendable(String),
     /// A recording holds no answer to this request.
     #[error("{0}")]
     NotRecorded(String),
@@ -126,6 +133,9 @@ pub enum UpstreamFailure {
     /// What came is no answer.
     #[error("the upstream's answer makes no sense: {0}")]
     Garbage(String),
+    /// The answer is compressed in a way nobody asked for.
+    #[error("the upstream's answer is encoded with `{0}`, which it was not asked for and which cannot be read here")]
+    Encoded(String),
     /// The answer, or one event of it, is longer than we take.
     #[error("the upstream's answer is longer than {limit} bytes")]
     TooLong {
@@ -133,9 +143,6 @@ pub enum UpstreamFailure {
         limit: usize,
     },
     /// The model said mid-way that it failed.
-    /// The answer is compressed in a way nobody asked for.
-    #[error("the upstream's answer is encoded with `{0}`, which it was not asked for and which cannot be read here")]
-    Encoded(String),
     #[error("the upstream failed in mid-answer: {0}")]
     Reported(String),
     /// The session ended while the answer was on its way.

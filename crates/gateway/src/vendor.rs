@@ -107,7 +107,7 @@ impl Vendor {
                 "session_id": request.session.as_str(),
                 "user_id": request.user,
             });
-            let invalid = |_| UpstreamFailure::Garbage("an account's name cannot stand in a header".to_owned());
+            let invalid = |_| UpstreamFailure::Unsendable("the name of its account cannot stand in a header".to_owned());
             let account = HeaderValue::try_from(&*request.account).map_err(invalid)?;
             let metadata = HeaderValue::try_from(metadata.to_string()).map_err(invalid)?;
             request.headers.insert("x-litellm-end-user-id", account);
@@ -228,7 +228,7 @@ fn join(base: &str, path_and_query: &str) -> String {
 }
 
 fn not_json(error: serde_json::Error) -> UpstreamFailure {
-    UpstreamFailure::Garbage(format!("the request cannot be changed for it: {error}"))
+    UpstreamFailure::Unsendable(format!("it cannot be changed for its upstream: {error}"))
 }
 
 #[cfg(test)]
