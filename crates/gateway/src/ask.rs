@@ -81,7 +81,17 @@ mod tests {
 
     #[test]
     fn what_two_parsers_could_read_differently_is_refused() {
-        for body in ["", "[]", "{}", "null", r#"["claude-a",true,5]"#, r#"{"model":"a","Model":"b"}"#, r#"{"model":1}"#, r#"{"model":"a","model":"b"}"#, r#"{"model":"a"} x"#] {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            "null",
+            r#"["claude-a",true,5]"#,
+            r#"{"model":"a","Model":"b"}"#,
+            r#"{"model":1}"#,
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a"} x"#,
+        ] {
             assert_eq!(read(body), None, "`{body}` was accepted");
         }
     }

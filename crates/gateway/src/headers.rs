@@ -22,15 +22,8 @@ const OF_THE_CONNECTION: [&str; 10] = [
     "expect",
     "accept-encoding",
 ];
-const ANSWER: [&str; 7] = [
-    "content-type",
-    "retry-after",
-    "retry-after-ms",
-    "request-id",
-    "x-request-id",
-    "x-should-retry",
-    "cf-ray",
-];
+const ANSWER: [&str; 7] =
+    ["content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "x-should-retry", "cf-ray"];
 const ANSWER_FAMILIES: [&str; 4] = ["anthropic-", "openai-", "x-ratelimit-", "x-goog-"];
 
 /// The headers of a request that may leave.

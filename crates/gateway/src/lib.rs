@@ -18,6 +18,7 @@ mod identity;
 mod keep;
 mod lanes;
 mod meter;
+mod models;
 mod outcome;
 mod price;
 #[cfg(any(test, feature = "probe"))]

@@ -22,20 +22,21 @@ pub(crate) fn without_credentials(path_and_query: &str) -> String {
 
 fn is_credential(pair: &str) -> bool {
     let name = pair.split(['=', '&', ';']).next().unwrap_or_default();
-    let name = decoded(name);
-    CREDENTIALS.iter().any(|credential| name.trim_ascii().eq_ignore_ascii_case(credential.as_bytes()))
+    // In a query a plus is a space.
+    let name = percent_decoded(&name.replace('+', " "));
+    CREDENTIALS.iter().any(|credential| name.trim_ascii().eq_ignore_ascii_case(credential))
 }
 
-/// A name, as a server reads it.
-fn decoded(name: &str) -> Vec<u8> {
-    let mut rest = name.as_bytes();
+/// A part of an address, as a server reads it.
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let mut rest = text.as_bytes();
     let mut decoded = Vec::with_capacity(rest.len());
     while let Some((first, behind)) = rest.split_first() {
         let escaped = behind.first_chunk::<2>().filter(|_| *first == b'%').and_then(|digits| hex(*digits));
-        decoded.push(escaped.unwrap_or(if *first == b'+' { b' ' } else { *first }));
+        decoded.push(escaped.unwrap_or(*first));
         rest = if escaped.is_some() { &behind[2..] } else { behind };
     }
-    decoded
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 fn hex(digits: [u8; 2]) -> Option<u8> {
@@ -64,7 +65,9 @@ mod tests {
 
     #[test]
     fn the_rest_keeps_its_bytes() {
-        for path in ["/v1/messages", "/v1/messages?", "/v1/messages?beta=true", "/m?a=%6b&&b=;+x=%zz%", "/m?keys=1&tokens=%6"] {
+        for path in
+            ["/v1/messages", "/v1/messages?", "/v1/messages?beta=true", "/m?a=%6b&&b=;+x=%zz%", "/m?keys=1&tokens=%6"]
+        {
             check(path, path);
         }
         check("/m?a=%6b&&key=A&b=;x=%zz", "/m?a=%6b&&b=;x=%zz");

@@ -31,7 +31,9 @@ pub(crate) enum Refusal {
     BodyTooLarge { limit: usize },
     #[error("the request body did not arrive whole")]
     BodyCut,
-    #[error("the request body is encoded with `{0}`, which is not taken here; send it plain, or with gzip, deflate or zstd")]
+    #[error(
+        "the request body is encoded with `{0}`, which is not taken here; send it plain, or with gzip, deflate or zstd"
+    )]
     BodyEncoded(String),
     #[error("the request body cannot be read: {0}")]
     BodyInvalid(String),
@@ -43,6 +45,8 @@ pub(crate) enum Refusal {
     ModelDenied { model: String, rule: RuleRef },
     #[error("the model `{0}` has no known price; name one in the configuration to use it")]
     PriceUnknown(String),
+    #[error("there is no model `{0}` here that this caller may use; `GET /v1/models` lists those there are")]
+    ModelUnknown(String),
     #[error("the session has ended")]
     SessionEnded,
     #[error("the call could not be recorded, so it was not made")]
@@ -83,7 +87,7 @@ impl Refusal {
             | Self::SessionEnded
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
-            Self::RouteNotFound { .. } => StatusCode::NOT_FOUND,
+            Self::RouteNotFound { .. } | Self::ModelUnknown(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,

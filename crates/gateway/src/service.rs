@@ -7,15 +7,16 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
 
 use crate::{
     attachment::Admit,
     call::Caller,
     coding::{Coding, UnpackError},
-    endpoint::{Dialect, Route},
+    endpoint::{Dialect, Route, in_models_path},
     headers,
     identity::Limits,
+    models,
+    query::percent_decoded,
     refusal::{Refusal, ResponseBody, whole},
     tasks::Tasks,
     till::Till,
@@ -64,7 +65,16 @@ async fn answer(
         Route::Hello | Route::Unknown => Err(Refusal::RouteNotFound { method, path }),
         Route::WrongMethod => Err(Refusal::MethodNotAllowed { method, path }),
         Route::WebSocket => Err(Refusal::NoWebSocket),
-        Route::Models => Ok(whole(StatusCode::OK, &models(dialect, &caller.identity.upstream.models()))),
+        Route::Models => {
+            let names = models::named_by(&caller.identity, &desk.till.prices);
+            Ok(whole(StatusCode::OK, &models::list(dialect, &names)))
+        }
+        Route::Model => {
+            let name = in_models_path(&path).map(percent_decoded).unwrap_or_default();
+            let names = models::named_by(&caller.identity, &desk.till.prices);
+            let name = names.into_iter().find(|known| *known == name).ok_or(Refusal::ModelUnknown(name))?;
+            Ok(whole(StatusCode::OK, &models::one(dialect, &name)))
+        }
         Route::Call(endpoint) => {
             let (mut parts, body) = request.into_parts();
             let coding = Coding::of(&parts.headers).map_err(Refusal::BodyEncoded)?;
@@ -97,29 +107,5 @@ async fn unpack(coding: Option<Coding>, body: Bytes, limit: usize) -> Result<Byt
         Ok(Ok(body)) => body.ok_or(Refusal::BodyTooLarge { limit }),
         Ok(Err(UnpackError::Broken(coding))) => Err(Refusal::BodyInvalid(format!("it is not {}", coding.name()))),
         Ok(Err(UnpackError::Cut)) | Err(_) => Err(Refusal::BodyCut),
-    }
-}
-
-fn models(dialect: Dialect, names: &[String]) -> Value {
-    match dialect {
-        Dialect::Anthropic => {
-            let data: Vec<Value> = names
-                .iter()
-                .map(|name| json!({"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}))
-                .collect();
-            json!({"data": data, "has_more": false, "first_id": names.first(), "last_id": names.last()})
-        }
-        Dialect::Openai => {
-            let data: Vec<Value> = names
-                .iter()
-                .map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": "vivarium"}))
-                .collect();
-            json!({"object": "list", "data": data})
-        }
-        Dialect::Gemini => {
-            let models: Vec<Value> =
-                names.iter().map(|name| json!({"name": format!("models/{name}"), "displayName": name})).collect();
-            json!({"models": models})
-        }
     }
 }

@@ -17,8 +17,12 @@ use crate::endpoint::Endpoint;
 pub trait Upstream: Send + Sync {
     /// Its name in the configuration and in the records.
     fn name(&self) -> &str;
-    /// The models it is known to have.
+    /// The models that were named for it: aliases, and what else it is known to have.
     fn models(&self) -> Vec<String>;
+    /// Whose models it has beside these, in the words of the price table.
+    fn vendor(&self) -> Option<&'static str> {
+        None
+    }
     /// The name under which it knows `model`: what is asked of it, and what is paid for.
     fn resolve(&self, model: &str) -> String {
         model.to_owned()

@@ -107,7 +107,8 @@ impl Vendor {
                 "session_id": request.session.as_str(),
                 "user_id": request.user,
             });
-            let invalid = |_| UpstreamFailure::Unsendable("the name of its account cannot stand in a header".to_owned());
+            let invalid =
+                |_| UpstreamFailure::Unsendable("the name of its account cannot stand in a header".to_owned());
             let account = HeaderValue::try_from(&*request.account).map_err(invalid)?;
             let metadata = HeaderValue::try_from(metadata.to_string()).map_err(invalid)?;
             request.headers.insert("x-litellm-end-user-id", account);
@@ -153,6 +154,11 @@ impl Upstream for Vendor {
 
     fn models(&self) -> Vec<String> {
         self.config.aliases.keys().chain(&self.config.model).cloned().collect()
+    }
+
+    fn vendor(&self) -> Option<&'static str> {
+        // One model that answers for every name is the only one there is.
+        if self.config.model.is_some() { None } else { self.config.kind.vendor() }
     }
 
     fn resolve(&self, model: &str) -> String {

@@ -74,7 +74,9 @@ impl<'de> Deserialize<'de> for Name {
                     return Ok(*name);
                 }
                 match NAMES.iter().find(|(spelling, _)| is_variant(text, spelling)) {
-                    Some((spelling, _)) => Err(E::custom(format_args!("it has a field `{text}`, which is not `{spelling}`"))),
+                    Some((spelling, _)) => {
+                        Err(E::custom(format_args!("it has a field `{text}`, which is not `{spelling}`")))
+                    }
                     None => Ok(Name::Other),
                 }
             }

@@ -65,13 +65,18 @@ async fn check(kind: VendorKind, answer: Bytes, path: &str, body: &str) -> Answe
     assert_eq!(vendor.received()[0].header("accept-encoding"), Some("identity"));
     let books = desk.close().await;
     assert!(books.unknowns().is_empty());
-    assert_eq!(books.bill().usage.output_tokens, if path == "/v1/messages" && kind == VendorKind::Anthropic { 4 } else { 3 });
+    assert_eq!(
+        books.bill().usage.output_tokens,
+        if path == "/v1/messages" && kind == VendorKind::Anthropic { 4 } else { 3 }
+    );
     answer
 }
 
 #[tokio::test]
 async fn a_compressed_document_reaches_the_client_plain_and_is_charged() {
-    for (coding, body) in [("gzip", gzip(MESSAGE.as_bytes())), ("zstd", zstd::encode_all(MESSAGE.as_bytes(), 1).unwrap())] {
+    for (coding, body) in
+        [("gzip", gzip(MESSAGE.as_bytes())), ("zstd", zstd::encode_all(MESSAGE.as_bytes(), 1).unwrap())]
+    {
         let answer = packed("200 OK", "application/json", coding, &body);
         let answer = check(VendorKind::Anthropic, answer, "/v1/messages", &prompt("x", false)).await;
         assert_eq!(answer.text(), MESSAGE, "{coding}");
