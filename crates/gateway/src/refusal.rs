@@ -11,7 +11,7 @@ use protocol::Code;
 use serde_json::{Value, json};
 use store::{JournalError, LedgerError, Most, Window};
 
-use crate::{endpoint::Dialect, tee::Tee, upstream::UpstreamFailure};
+use crate::{endpoint::Dialect, identity::NotAdmitted, tee::Tee, upstream::UpstreamFailure};
 
 /// What a session's listener answers with: words of ours, or an upstream's bytes.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
@@ -19,8 +19,8 @@ pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
 /// Why a request got no answer of a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("this listener belongs to another session, or the token is missing")]
-    TokenInvalid,
+    #[error(transparent)]
+    NotAdmitted(NotAdmitted),
     #[error("the model gateway has no `{method} {path}`")]
     RouteNotFound { method: Method, path: String },
     #[error("the model gateway does not take `{method}` on `{path}`")]
@@ -83,7 +83,7 @@ impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             // A request that is not in a recording never will be: of all statuses, agents give up soonest at this one.
-            Self::TokenInvalid
+            Self::NotAdmitted(NotAdmitted::OtherSession | NotAdmitted::KeyInvalid)
             | Self::SessionEnded
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
@@ -103,7 +103,9 @@ impl Refusal {
             // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
             Self::BudgetSpent(refusal) if refusal.limit.window == Window::Minute => StatusCode::TOO_MANY_REQUESTS,
             Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,
-            Self::NotRecorded | Self::NotHeld => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotAdmitted(NotAdmitted::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }

@@ -14,7 +14,7 @@ use crate::{
     coding::{Coding, UnpackError},
     endpoint::{Dialect, Route, in_models_path},
     headers,
-    identity::Limits,
+    identity::{Limits, NotAdmitted},
     models,
     query::percent_decoded,
     refusal::{Refusal, ResponseBody, whole},
@@ -34,8 +34,16 @@ pub(crate) struct Desk {
 impl Desk {
     /// Whoever sent a request, if it shows a token that opens something here.
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        let identity = headers::tokens(headers).find_map(|token| (self.admit)(token)).ok_or(Refusal::TokenInvalid)?;
-        Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() })
+        // No token is empty: with that one it is asked how somebody without any is refused here.
+        let mut refused = None;
+        for token in headers::tokens(headers).chain([""]) {
+            match (self.admit)(token) {
+                Ok(identity) => return Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() }),
+                // Whoever shows a token is told about that one.
+                Err(why) => _ = refused.get_or_insert(why),
+            }
+        }
+        Err(Refusal::NotAdmitted(refused.unwrap_or(NotAdmitted::OtherSession)))
     }
 }
 
