@@ -63,6 +63,12 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
 }
 
 fn announce(address: SocketAddr, json: bool) {
+    if !address.ip().is_loopback() {
+        anstream::eprintln!(
+            "\x1b[1mwarning\x1b[0m    {address} is not a loopback address, and this is plain HTTP: keys and prompts can be read on \
+             the way\n           help: listen on 127.0.0.1, behind a proxy that speaks TLS"
+        );
+    }
     if json {
         println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
     } else {

@@ -120,6 +120,8 @@ impl Refusal {
         match self {
             Self::BudgetSpent(_) | Self::TooDear(_) => Some(Code::BudgetExceeded),
             Self::ModelDenied { .. } => Some(Code::PolicyDenied),
+            Self::PriceUnknown(_) => Some(Code::PriceUnknown),
+            Self::NotAdmitted(NotAdmitted::OtherSession | NotAdmitted::KeyInvalid) => Some(Code::TokenInvalid),
             Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(Code::ReplayMiss),
             _ => None,
         }
@@ -148,13 +150,15 @@ fn spent(refusal: &store::Refusal) -> String {
     let store::Refusal { limit, spent, held, asked } = refusal;
     let name = &limit.name;
     match limit.most {
-        Most::Picos(most) => format!(
-            "the budget is used up: `{name}` allows {}; {} spent, {} held, and this call may cost {}",
-            dollars(most),
-            dollars(*spent),
-            dollars(*held),
-            dollars(*asked)
-        ),
+        Most::Picos(most) => {
+            let left = most.saturating_sub(spent.saturating_add(*held));
+            let (most, spent, held, asked) = (dollars(most), dollars(*spent), dollars(*held), dollars(*asked));
+            let what = if left == 0 { "the budget is used up" } else { "this call does not fit into the budget" };
+            format!(
+                "{what}: it could cost {asked}, and `{name}` allows {most}, of which {spent} is spent, {held} held and {} left",
+                dollars(left)
+            )
+        }
         Most::Requests(most) => format!("the model requests are used up: `{name}` allows {most}"),
     }
 }
@@ -237,6 +241,8 @@ fn gemini_status(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use store::{Limit, Scope};
+
     use super::*;
 
     #[test]
@@ -248,6 +254,21 @@ mod tests {
         assert_eq!(body(Dialect::Openai), json!({"error": error}));
         let error = json!({"code": 403, "message": "no", "status": "PERMISSION_DENIED"});
         assert_eq!(body(Dialect::Gemini), json!({"error": error}));
+    }
+
+    #[test]
+    fn a_budget_says_whether_nothing_is_left_or_too_little() {
+        let limit = |most| Limit { name: "b".into(), scope: Scope::Key, window: Window::Ever, most };
+        let dollar = 1_000_000_000_000;
+        let told = |spent_picos, held| {
+            spent(&store::Refusal { limit: limit(Most::Picos(dollar)), spent: spent_picos, held, asked: 2 * dollar })
+        };
+        assert_eq!(
+            told(150_000_000, 0),
+            "this call does not fit into the budget: it could cost $2.00, and `b` allows $1.00, of which $0.00015 is \
+             spent, $0.00 held and $0.99985 left"
+        );
+        assert!(told(dollar - 1, 1).starts_with("the budget is used up: it could cost $2.00, and `b` allows $1.00"));
     }
 
     #[test]

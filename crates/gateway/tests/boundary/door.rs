@@ -36,7 +36,9 @@ async fn a_wrong_or_missing_token_is_refused_without_a_trace_of_the_call() {
     for header in
         [None, Some(("authorization", "Bearer viv_ses_wrong")), Some(("x-api-key", "")), Some(("cookie", "a"))]
     {
-        check_refused(&desk.fetch(request(header, "/v1/messages", prompt("x", false))).await, 403, "permission_error");
+        let answer = desk.fetch(request(header, "/v1/messages", prompt("x", false))).await;
+        check_refused(&answer, 403, "permission_error");
+        assert_eq!(answer.headers["x-viv-code"], "token_invalid");
     }
     assert!(desk.events().is_empty());
 }
@@ -54,7 +56,7 @@ async fn the_token_is_taken_wherever_clients_put_it() {
 async fn an_error_has_the_shape_the_caller_reads() {
     let desk = Desk::playing(HELLO);
     let openai: Value = desk.fetch(request(None, "/v1/chat/completions", "{}".into())).await.json();
-    assert!(openai["error"]["message"].is_string() && openai["error"]["code"].is_null());
+    assert!(openai["error"]["message"].is_string() && openai["error"]["code"] == "token_invalid");
     let gemini: Value = desk.fetch(request(None, "/v1beta/models/m:generateContent", "{}".into())).await.json();
     assert_eq!((&gemini["error"]["code"], &gemini["error"]["status"]), (&json!(403), &json!("PERMISSION_DENIED")));
 }
@@ -94,8 +96,6 @@ async fn models_are_listed_in_the_shape_the_caller_reads() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_told_or_untold() {
-#[tokio::test]
 async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_them() {
     let mut config = VendorConfig::new("stub", VendorKind::Anthropic, "http://127.0.0.1:9");
     config.aliases.insert("claude-fast".into(), "claude-haiku-4-5".into());
@@ -124,6 +124,8 @@ async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_th
     assert_eq!(get("/v1beta/models/claude-fast:generateContent").await.status, StatusCode::METHOD_NOT_ALLOWED);
 }
 
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_told_or_untold() {
     let desk = Desk::limited(HELLO, Limits { request_bytes: 300, ..Limits::default() });
     check_refused(&desk.post("/v1/messages", prompt(&"x".repeat(300), false)).await, 413, "request_too_large");
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
