@@ -1,6 +1,7 @@
 //! `viv gateway serve`: the gateway alone, for clients that have no sandbox. A key says who they are.
 
 mod door;
+mod place;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +13,7 @@ use protocol::Code;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::{host, upstream};
+use crate::{host, log, upstream};
 use door::Door;
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +35,7 @@ pub(crate) struct ServeArguments {
 /// Carries out `viv gateway …`.
 pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
     let GatewayCommand::Serve(arguments) = command;
+    log::start_server();
     host::take_descriptors();
     let upstream = match &arguments.upstream {
         Some(name) => upstream::named(&config, name)?,
@@ -61,6 +63,12 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
 }
 
 fn announce(address: SocketAddr, json: bool) {
+    if !address.ip().is_loopback() {
+        anstream::eprintln!(
+            "\x1b[1mwarning\x1b[0m    {address} is not a loopback address, and this is plain HTTP: keys and prompts can be read on \
+             the way\n           help: listen on 127.0.0.1, behind a proxy that speaks TLS"
+        );
+    }
     if json {
         println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
     } else {

@@ -79,6 +79,12 @@ fn create(keys: &Keys, arguments: CreateArguments, json: bool) -> Result<(), Fai
     {
         return Err(Failure::new(Code::InvalidRequest, format!("`{pattern}` is no name of a model")));
     }
+    // They stand in headers, tables and files that are read line by line.
+    let names = [Some(&arguments.account), arguments.user.as_ref()];
+    let is_none = |name: &&String| name.trim().is_empty() || name.contains(char::is_control);
+    if let Some(name) = names.into_iter().flatten().find(is_none) {
+        return Err(Failure::new(Code::InvalidRequest, format!("`{}` is no name", name.escape_debug())));
+    }
     let (token, text) = SessionToken::issue_as(KEY_PREFIX);
     let id = format!("key_{}", &Uuid::new_v4().simple().to_string()[..12]);
     keys.create(&NewKey {

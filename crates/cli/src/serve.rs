@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::policy::{Setting, choose};
-use crate::{host, task, tokens, upstream};
+use crate::{host, log, task, tokens, upstream};
 
 /// By then everything that a start makes for later is made.
 const STARTED: Duration = Duration::from_secs(1);
@@ -31,6 +31,7 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    log::start_server();
     host::take_descriptors();
     let tls = tls(&arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -49,8 +49,13 @@ struct Served {
 
 impl Served {
     fn start(place: &Path) -> Self {
-        let mut child = command(place, &["--json", "gateway", "serve", "--listen", "127.0.0.1:0"])
+        Self::on(place, "127.0.0.1:0")
+    }
+
+    fn on(place: &Path, address: &str) -> Self {
+        let mut child = command(place, &["--json", "gateway", "serve", "--listen", address])
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -62,10 +67,7 @@ impl Served {
 
     /// Status and body of a Messages call.
     fn call(&self, key: &str, model: &str) -> (u16, Value) {
-        let body = format!(r#"{{"model":"{model}","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}]}}"#);
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let head = format!("host: h\r\nx-api-key: {key}\r\nconnection: close\r\ncontent-length: {}", body.len());
-        write!(stream, "POST /v1/messages HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+        let mut stream = self.ask(key, model);
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -73,11 +75,23 @@ impl Served {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
     }
 
-    /// Asks it to leave, and waits until it has.
-    fn stop(mut self) {
+    /// Sends a Messages call.
+    fn ask(&self, key: &str, model: &str) -> TcpStream {
+        let body = format!(r#"{{"model":"{model}","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}]}}"#);
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!("host: h\r\nx-api-key: {key}\r\nconnection: close\r\ncontent-length: {}", body.len());
+        write!(stream, "POST /v1/messages HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+        stream
+    }
+
+    /// Asks it to leave, waits until it has, and returns what it said to whoever watches.
+    fn stop(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+        said
     }
 }
 
@@ -159,6 +173,94 @@ fn a_key_opens_the_gateway_until_it_is_revoked_and_its_calls_are_on_the_bill() {
         let bytes = fs::read(&file).unwrap();
         assert!(!bytes.windows(key.len()).any(|window| window == key.as_bytes()), "{}", file.display());
     }
+}
+
+#[test]
+fn a_key_is_good_at_every_gateway_of_a_data_directory() {
+    let place = place("");
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme", "--models", "*"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let gateways = [Served::start(place.path()), Served::start(place.path())];
+    for _ in 0..2 {
+        for gateway in &gateways {
+            let (status, body) = gateway.call(key, "scripted");
+            assert_eq!(status, 200, "{body}");
+        }
+    }
+    let (status, body) = gateways[1].call("viv_key_wrong", "scripted");
+    assert_eq!((status, &body["error"]["message"]), (403, &"unknown, revoked or expired key, or none at all".into()));
+    for gateway in gateways {
+        assert_eq!(gateway.stop(), "");
+    }
+    let bill = json(place.path(), &["--json", "usage", "--by", "session", "--since", "1h"]);
+    let mut calls: Vec<_> =
+        bill["rows"].as_array().unwrap().iter().map(|row| (row["name"].clone(), row["calls"].clone())).collect();
+    calls.sort_by_key(|(name, _)| name.to_string());
+    assert_eq!(calls, [(id.into(), 2.into()), (format!("{id}.2").into(), 2.into())]);
+    // The next one goes on where the first left off.
+    let served = Served::start(place.path());
+    assert_eq!(served.call(key, "scripted").0, 200);
+    served.stop();
+    assert!(!place.path().join(format!("data/trajectory/{id}.3.jsonl")).exists());
+}
+
+#[test]
+fn a_call_of_the_second_gateway_is_found_after_that_was_killed() {
+    let vendor = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"anthropic\"\nkey = \"sk-canary-0123456789\"\n";
+    let place = place(&format!("{upstream}base_url = \"http://{}\"\n", vendor.local_addr().unwrap()));
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let (first, second) = (Served::start(place.path()), Served::start(place.path()));
+    let _client = second.ask(key, "claude-sonnet-4-5");
+    let (mut asked, _) = vendor.accept().unwrap();
+    asked.read_exact(&mut [0; 4]).unwrap();
+    drop(second);
+    // Whoever starts next says so if it cannot find the record of a call; this one was asked, and nobody knows its end.
+    assert_eq!(Served::start(place.path()).stop(), "");
+    let unknown = json(place.path(), &["--json", "usage", "--unknown"]);
+    assert_eq!(
+        (unknown.as_array().unwrap().len(), &unknown[0]["session"]),
+        (1, &format!("{id}.2").into()),
+        "{unknown}"
+    );
+    assert_eq!(first.stop(), "");
+}
+
+#[test]
+fn a_key_that_cannot_be_used_now_is_an_error_that_somebody_can_see() {
+    let place = place("");
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    fs::create_dir_all(place.path().join(format!("data/trajectory/{id}.jsonl"))).unwrap();
+    let served = Served::start(place.path());
+    let (status, body) = served.call(key, "scripted");
+    assert_eq!(status, 503, "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().starts_with("the key cannot be used now: "), "{body}");
+    let said = served.stop();
+    assert!(said.contains("ERROR") && said.contains("a key cannot be used") && said.contains(id), "{said}");
+    assert!(!said.contains(key), "{said}");
+}
+
+#[test]
+fn a_name_that_no_line_can_hold_gets_no_key() {
+    let place = place("");
+    for arguments in [["--account", "two\nlines"], ["--account", " "]] {
+        let output = viv(place.path(), &[&["keys", "create"][..], &arguments].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("is no name"), "{said}");
+    }
+    let output = viv(place.path(), &["keys", "create", "--account", "acme", "--user", "a\tb"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_gateway_on_an_open_address_says_that_it_speaks_in_the_clear() {
+    let place = place("");
+    let served = Served::on(place.path(), "0.0.0.0:0");
+    let said = served.stop();
+    assert!(said.contains("warning") && said.contains("plain HTTP"), "{said}");
 }
 
 #[test]

@@ -108,12 +108,12 @@ impl Attempt {
                 self.connection.rule = rule.to_string();
                 self.deny().await;
             }
-            Refusal::Malformed(what) if self.state == State::Undecided => {
-                self.connection.rule = format!("{what} (built-in)");
+            Refusal::Malformed(_) | Refusal::TooLarge | Refusal::TooSlow if self.state == State::Undecided => {
+                self.connection.rule = format!("{} (built-in)", refusal.what());
                 self.deny().await;
             }
-            Refusal::Malformed(why) | Refusal::Unreachable(why) | Refusal::NoAnswer(why) => self.fail(why),
-            Refusal::TooLarge | Refusal::TooSlow => self.fail("the client was too slow, or said too much"),
+            Refusal::Unreachable(why) | Refusal::NoAnswer(why) => self.fail(why),
+            Refusal::Malformed(_) | Refusal::TooLarge | Refusal::TooSlow => self.fail(refusal.what()),
         }
     }
 

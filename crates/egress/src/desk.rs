@@ -16,13 +16,14 @@ use crate::{
     authority::Authority,
     client::Client,
     gate::{Gate, Question},
+    glimpse::Glimpse,
     http::{self, ForwardError, Request, Scheme, Target},
     identity::TurnSource,
     outfit::Outfit,
     pump::Cut,
     recorder::Recorder,
     refusal::Refusal,
-    socks::{self, Reply, SocksError},
+    socks::{self, Rejected, Reply, SocksError},
     source::HeadError,
     tunnel::{self, TunnelError},
 };
@@ -30,6 +31,8 @@ use crate::{
 const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// A fatal TLS alert: access denied.
 const TLS_DENIED: &[u8] = &[21, 3, 3, 0, 2, 2, 49];
+/// The first byte of TLS.
+const TLS_HANDSHAKE: u8 = 22;
 
 /// What serves the connections of one session.
 pub(crate) struct Desk {
@@ -60,8 +63,12 @@ pub(crate) async fn serve(mut stream: TcpStream, desk: &Desk) -> io::Result<()> 
     let mut client = Client::new(stream.split());
     let first = timeout(desk.gate.limits.head_timeout, client.source.has(1)).await;
     match first {
-        Ok(Ok(true)) if client.source.ahead()[0] == socks::VERSION => desk.serve_socks(client).await,
-        Ok(Ok(true)) => desk.serve_http(client).await,
+        Ok(Ok(true)) => match client.source.ahead()[0] {
+            socks::VERSION => desk.serve_socks(client).await,
+            socks::VERSION_4 => desk.refuse_socks4(client).await,
+            TLS_HANDSHAKE => desk.refuse_tls(client).await,
+            _ => desk.serve_http(client).await,
+        },
         // Nothing was asked, so nothing is answered.
         Ok(Ok(false)) | Err(_) => Ok(()),
         Ok(Err(error)) => Err(error),
@@ -73,8 +80,7 @@ impl Desk {
         &self,
         mut client: Client<R, W>,
     ) -> io::Result<()> {
-        let limits = &self.gate.limits;
-        match self.read_request(&mut client, |head| Request::parse(head, limits.header_lines)).await? {
+        match self.read_request(&mut client, None).await? {
             Some(request) if matches!(request.target, Target::Tunnel { .. }) => {
                 self.serve_connect(client, &request).await
             }
@@ -83,24 +89,52 @@ impl Desk {
         }
     }
 
-    /// Reads a head. None: there is none, or it was refused and its client told.
+    /// Reads a head, in a tunnel to `inside` that was opened, if there is one. None: there is no head, or it was refused,
+    /// which is on record, and its client told.
     pub(crate) async fn read_request<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
         client: &mut Client<R, W>,
-        parse: impl Fn(&[u8]) -> Result<Request, Refusal>,
+        inside: Option<&Endpoint>,
     ) -> io::Result<Option<Request>> {
         let limits = &self.gate.limits;
-        let refusal = match timeout(limits.head_timeout, client.source.head(limits.head_bytes)).await {
+        let parse = |head: &[u8]| match inside {
+            Some(endpoint) => Request::parse_inside(head, limits.header_lines, endpoint),
+            None => Request::parse(head, limits.header_lines),
+        };
+        let (glimpse, refusal) = match timeout(limits.head_timeout, client.source.head(limits.head_bytes)).await {
             Ok(Ok(head)) => match parse(&head) {
                 Ok(request) => return Ok(Some(request)),
-                Err(refusal) => refusal,
+                Err(refusal) => (Glimpse::of_head(&head), refusal),
             },
             Ok(Err(HeadError::Closed)) => return Ok(None),
             Ok(Err(HeadError::Io(error))) => return Err(error),
-            Ok(Err(HeadError::TooLarge(_))) => Refusal::TooLarge,
-            Err(_) => Refusal::TooSlow,
+            Ok(Err(HeadError::TooLarge(_))) => (Glimpse::of_head(client.source.ahead()), Refusal::TooLarge),
+            Err(_) => (Glimpse::of_head(client.source.ahead()), Refusal::TooSlow),
         };
+        let glimpse = inside.map_or(glimpse.clone(), |endpoint| glimpse.inside(endpoint));
+        self.glimpsed(&glimpse).refuse(&refusal).await;
         client.say(&refusal.respond(None, false)).await.map(|()| None)
+    }
+
+    /// TLS to the proxy itself: the client took it for another kind.
+    async fn refuse_tls<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        &self,
+        mut client: Client<R, W>,
+    ) -> io::Result<()> {
+        let what = "this proxy is spoken to without TLS: its address begins with http://, not https://";
+        let refusal = Refusal::Malformed(what.to_owned());
+        self.glimpsed(&Glimpse::of_protocol("TLS")).refuse(&refusal).await;
+        client.say(&refusal.respond(None, false)).await
+    }
+
+    /// SOCKS4 would have the client look names up by itself.
+    async fn refuse_socks4<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        &self,
+        mut client: Client<R, W>,
+    ) -> io::Result<()> {
+        let refusal = Refusal::Malformed("SOCKS4 is not spoken here: use SOCKS5 with names (socks5h://)".to_owned());
+        self.glimpsed(&Glimpse::of_socks4(client.source.ahead())).refuse(&refusal).await;
+        client.say(&socks::REJECTED_4).await
     }
 
     async fn serve_connect<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
@@ -133,9 +167,20 @@ impl Desk {
         let wanted = socks::wanted(&mut client.source, &mut client.sink);
         let wanted = match timeout(self.gate.limits.head_timeout, wanted).await {
             Ok(Ok(wanted)) => wanted,
-            Ok(Err(SocksError::Unsupported(reply))) => return client.say(&reply.bytes()).await,
+            Ok(Err(SocksError::Rejected(Rejected { answer, what, wanted }))) => {
+                let mut glimpse = Glimpse::of_protocol("SOCKS5");
+                if let Some(wanted) = wanted {
+                    (glimpse.host, glimpse.port) = (wanted.host, wanted.port);
+                }
+                self.glimpsed(&glimpse).refuse(&Refusal::Malformed(what.to_owned())).await;
+                return client.say(&answer).await;
+            }
             Ok(Err(SocksError::Io(error))) => return Err(error),
-            Ok(Err(SocksError::Malformed)) | Err(_) => return Ok(()),
+            Ok(Err(SocksError::Closed)) => return Ok(()),
+            Err(_) => {
+                self.glimpsed(&Glimpse::of_protocol("SOCKS5")).refuse(&Refusal::TooSlow).await;
+                return Ok(());
+            }
         };
         let question = self.gate.as_wide_as_allowed(&Question::tunnel(&wanted.host, wanted.port));
         let mut attempt = self.attempt(&question, "SOCKS5");
@@ -158,6 +203,16 @@ impl Desk {
         match &request.target {
             Target::Resource { path, .. } => (question, attempt.with_path(path)),
             Target::Tunnel { .. } => (question, attempt),
+        }
+    }
+
+    /// The attempt that something seems to be which is no request.
+    fn glimpsed(&self, glimpse: &Glimpse) -> Attempt {
+        let to = (glimpse.host.as_str(), glimpse.port);
+        let attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, &glimpse.method);
+        match &glimpse.path {
+            Some(path) => attempt.with_path(path),
+            None => attempt,
         }
     }
 
@@ -273,7 +328,7 @@ pub(crate) async fn refuse_tunnel<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     attempt.refuse(refusal).await;
     match client.source.ahead().first() {
-        Some(22) => client.say(TLS_DENIED).await,
+        Some(&TLS_HANDSHAKE) => client.say(TLS_DENIED).await,
         Some(byte) if byte.is_ascii_uppercase() => client.say(&refusal.respond(Some(attempt.to()), false)).await,
         _ => Ok(()),
     }

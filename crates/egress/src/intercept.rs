@@ -19,7 +19,6 @@ use crate::{
     authority::Authority,
     client::Client,
     desk::{Desk, refuse_tunnel},
-    http::Request,
     refusal::Refusal,
     tunnel::{TunnelError, first_hello},
 };
@@ -51,8 +50,7 @@ impl Desk {
         };
         // From here on each request is an attempt of its own; that the tunnel stood is none.
         let mut client = Client::new(tokio::io::split(stream));
-        let parse = |head: &[u8]| Request::parse_inside(head, limits.header_lines, endpoint);
-        match self.read_request(&mut client, parse).await? {
+        match self.read_request(&mut client, Some(endpoint)).await? {
             Some(request) => self.serve_resource(client, &request).await,
             None => Ok(()),
         }

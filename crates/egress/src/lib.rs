@@ -13,6 +13,7 @@ mod credential;
 mod desk;
 mod environment;
 mod gate;
+mod glimpse;
 mod http;
 mod identity;
 mod inject;

@@ -59,14 +59,23 @@ impl Refusal {
         }
     }
 
+    /// What is wrong with a request, as far as it is the request's fault.
+    pub(crate) fn what(&self) -> &str {
+        match self {
+            Self::Denied { rule, .. } => &rule.text,
+            Self::Malformed(what) | Self::Unreachable(what) | Self::NoAnswer(what) => what,
+            Self::TooLarge => "the head of the request is too large",
+            Self::TooSlow => "the head of the request took too long",
+        }
+    }
+
     /// What happened, in one sentence; `to` is what was asked for, where that is known.
     fn sentence(&self, to: Option<(&str, u16)>) -> String {
         let to = to.map_or_else(|| "the request".to_owned(), |(host, port)| format!("`{host}` port {port}"));
         match self {
             Self::Denied { .. } => format!("{to} is not allowed by the policy of this sandbox"),
             Self::Malformed(what) => format!("{to} was not understood: {what}"),
-            Self::TooLarge => "the head of the request is too large".to_owned(),
-            Self::TooSlow => "the head of the request took too long".to_owned(),
+            Self::TooLarge | Self::TooSlow => self.what().to_owned(),
             Self::Unreachable(why) | Self::NoAnswer(why) => format!("{to} is allowed but cannot be reached: {why}"),
         }
     }

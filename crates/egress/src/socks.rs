@@ -13,6 +13,10 @@ use crate::{refusal::Refusal, source::Source};
 
 /// The first byte of every message.
 pub(crate) const VERSION: u8 = 5;
+/// That of the version before.
+pub(crate) const VERSION_4: u8 = 4;
+/// What a client of that version takes for a no.
+pub(crate) const REJECTED_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 const NO_PASSWORD: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
@@ -52,15 +56,32 @@ impl Reply {
 /// Why a client is not served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocksError {
-    /// It does not speak SOCKS5, or not all of it came.
-    #[error("no SOCKS5 greeting or request")]
-    Malformed,
-    /// It wants something that is not done here.
-    #[error("SOCKS5 {0:?}")]
-    Unsupported(Reply),
+    /// It closed before it had said what it wants.
+    #[error("the connection was closed in the middle of a SOCKS5 request")]
+    Closed,
+    /// It wants something that is not done here, and is still to be told.
+    #[error("{}", .0.what)]
+    Rejected(Rejected),
     /// It went away.
     #[error("cannot speak SOCKS5")]
     Io(#[from] io::Error),
+}
+
+/// A client that is told no.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    /// The last thing that is said to it.
+    pub(crate) answer: Vec<u8>,
+    /// What is wrong.
+    pub(crate) what: &'static str,
+    /// What it asked for, where that is known.
+    pub(crate) wanted: Option<Wanted>,
+}
+
+impl SocksError {
+    fn rejected(answer: &[u8], what: &'static str) -> Self {
+        Self::Rejected(Rejected { answer: answer.to_vec(), what, wanted: None })
+    }
 }
 
 /// Greets a client and reads what it wants.
@@ -70,14 +91,13 @@ pub(crate) async fn wanted(
 ) -> Result<Wanted, SocksError> {
     let greeting = exactly(source, 2).await?;
     let methods = exactly(source, greeting[1].into()).await?;
-    if greeting[0] != VERSION || !methods.contains(&NO_PASSWORD) {
-        sink.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(SocksError::Malformed);
+    if !methods.contains(&NO_PASSWORD) {
+        return Err(SocksError::rejected(&[VERSION, NO_METHOD], "SOCKS5 is spoken without a password here"));
     }
     sink.write_all(&[VERSION, NO_PASSWORD]).await?;
     let request = exactly(source, 4).await?;
     if request[0] != VERSION || request[2] != 0 {
-        return Err(SocksError::Malformed);
+        return Err(SocksError::rejected(&[], "no SOCKS5 request follows the greeting"));
     }
     let host = match request[3] {
         1 => Ipv4Addr::from(<[u8; 4]>::try_from(exactly(source, 4).await?).unwrap_or_default()).to_string(),
@@ -87,19 +107,23 @@ pub(crate) async fn wanted(
             // Bytes that are no text make a name no policy can allow, which is then told like any other.
             String::from_utf8_lossy(&exactly(source, length.into()).await?).into_owned()
         }
-        _ => return Err(SocksError::Unsupported(Reply::AddressNotSupported)),
+        _ => {
+            return Err(SocksError::rejected(&Reply::AddressNotSupported.bytes(), "no such kind of address in SOCKS5"));
+        }
     };
     let port = exactly(source, 2).await?;
+    let wanted = Wanted { host, port: u16::from_be_bytes([port[0], port[1]]) };
     // BIND and UDP ASSOCIATE would be ways in and out that nobody looks at.
     if request[1] != CONNECT {
-        return Err(SocksError::Unsupported(Reply::CommandNotSupported));
+        let (answer, what) = (Reply::CommandNotSupported.bytes().to_vec(), "of SOCKS5 only CONNECT is served");
+        return Err(SocksError::Rejected(Rejected { answer, what, wanted: Some(wanted) }));
     }
-    Ok(Wanted { host, port: u16::from_be_bytes([port[0], port[1]]) })
+    Ok(wanted)
 }
 
 async fn exactly(source: &mut Source<impl AsyncRead + Unpin>, count: usize) -> Result<Vec<u8>, SocksError> {
     if !source.has(count).await? {
-        return Err(SocksError::Malformed);
+        return Err(SocksError::Closed);
     }
     Ok(source.take(count))
 }
@@ -126,11 +150,16 @@ mod tests {
 
     #[tokio::test]
     async fn passwords_and_other_commands_are_not_taken() {
-        assert_eq!(ask(b"\x05\x01\x02").await.1, [5, 0xff]);
+        let rejected = |asked: (Result<Wanted, SocksError>, Vec<u8>)| match asked.0 {
+            Err(SocksError::Rejected(rejected)) => rejected,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(rejected(ask(b"\x05\x01\x02").await).answer, [5, 0xff]);
         for command in [b"\x02", b"\x03", b"\x00"] {
             let bytes = [b"\x05\x01\x00\x05", &command[..], b"\x00\x03\x01a\x00\x50"].concat();
-            let refused = ask(&bytes).await.0;
-            assert!(matches!(refused, Err(SocksError::Unsupported(Reply::CommandNotSupported))));
+            let rejected = rejected(ask(&bytes).await);
+            assert_eq!(rejected.answer, Reply::CommandNotSupported.bytes());
+            assert_eq!(rejected.wanted, Some(Wanted { host: "a".into(), port: 80 }));
         }
     }
 

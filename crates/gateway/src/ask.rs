@@ -3,11 +3,10 @@
 //!
 //! Parsed beside the bytes, which are forwarded as they came.
 
-use std::borrow::Cow;
-
-use serde::Deserialize;
+mod fields;
 
 use crate::{endpoint::Endpoint, price::Bound, reach::Reach, refusal::Refusal};
+use fields::Fields;
 
 /// What a vendor adds to a prompt: its own words about tools, and marks between messages.
 const ADDED_TOKENS: u64 = 4_096;
@@ -22,49 +21,21 @@ pub(crate) struct Ask {
     pub(crate) bound: Bound,
 }
 
-// A second `model` or `stream` is an error here: two parsers must never read two different requests.
-#[derive(Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(default)]
-    stream: Option<bool>,
-    #[serde(default)]
-    max_tokens: Option<f64>,
-    #[serde(default)]
-    max_completion_tokens: Option<f64>,
-    #[serde(default)]
-    max_output_tokens: Option<f64>,
-    #[serde(default)]
-    n: Option<f64>,
-    #[serde(default, rename = "generationConfig", alias = "generation_config")]
-    generation: Option<Generation>,
-}
-
-#[derive(Default, Deserialize)]
-struct Generation {
-    #[serde(default, rename = "maxOutputTokens", alias = "max_output_tokens")]
-    max_output_tokens: Option<f64>,
-    #[serde(default, rename = "candidateCount", alias = "candidate_count")]
-    candidates: Option<f64>,
-}
-
 impl Ask {
     /// Reads a call to `endpoint`.
     pub(crate) fn read(endpoint: Endpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
-        let fields: Fields<'_> =
-            serde_json::from_slice(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
+        let fields: Fields = serde_json::from_slice(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
         let bound = fields.bound(body);
         if let Some((model, endpoint)) = Endpoint::in_gemini_path(path) {
             return Ok(Self { model: model.to_owned(), stream: endpoint == Endpoint::StreamGenerateContent, bound });
         }
         let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
         let model = fields.model.ok_or_else(|| Refusal::BodyInvalid("it names no `model`".to_owned()))?;
-        Ok(Self { model: model.into_owned(), stream, bound })
+        Ok(Self { model, stream, bound })
     }
 }
 
-impl Fields<'_> {
+impl Fields {
     fn bound(&self, body: &[u8]) -> Bound {
         let Reach { beyond, hour_cache } = Reach::of(body);
         let bytes = (body.len() as u64).saturating_add(ADDED_TOKENS);
@@ -110,7 +81,17 @@ mod tests {
 
     #[test]
     fn what_two_parsers_could_read_differently_is_refused() {
-        for body in ["", "[]", "{}", r#"{"model":1}"#, r#"{"model":"a","model":"b"}"#, r#"{"model":"a"} x"#] {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            "null",
+            r#"["claude-a",true,5]"#,
+            r#"{"model":"a","Model":"b"}"#,
+            r#"{"model":1}"#,
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a"} x"#,
+        ] {
             assert_eq!(read(body), None, "`{body}` was accepted");
         }
     }

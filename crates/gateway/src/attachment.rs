@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    identity::{Identity, Limits},
+    identity::{Identity, Limits, NotAdmitted},
     lanes::Lanes,
     service::{self, Desk},
     tasks::Tasks,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Knows whom a token belongs to. Must compare in a time that tells nothing about the token.
-pub type Admit = Arc<dyn Fn(&str) -> Option<Arc<Identity>> + Send + Sync>;
+pub type Admit = Arc<dyn Fn(&str) -> Result<Arc<Identity>, NotAdmitted> + Send + Sync>;
 
 /// How long a connection may idle, or take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);

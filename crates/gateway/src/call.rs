@@ -19,6 +19,7 @@ use crate::{
     endpoint::Endpoint,
     headers,
     identity::Identity,
+    query,
     record::{CallRecord, Ending, describe},
     refusal::{Refusal, ResponseBody},
     tasks::Tasks,
@@ -91,7 +92,7 @@ impl Caller {
             path_and_query: parts
                 .uri
                 .path_and_query()
-                .map_or_else(|| "/".to_owned(), |path| without_key(path.as_str())),
+                .map_or_else(|| "/".to_owned(), |path| query::without_credentials(path.as_str())),
             headers: headers::outward(&parts.headers),
             body,
             model: ask.model.clone(),
@@ -177,25 +178,5 @@ impl Drop for CallUnderWay {
             // Its answer is dropped, too, and drains by itself.
             self.tasks.spawn(async move { drop(call.await) });
         }
-    }
-}
-
-/// The path without a `key` in its query: some clients put their token there.
-fn without_key(path_and_query: &str) -> String {
-    let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
-    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
-    if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_in_the_query_goes_no_further() {
-        assert_eq!(without_key("/v1/messages?beta=true"), "/v1/messages?beta=true");
-        assert_eq!(without_key("/v1/messages"), "/v1/messages");
-        assert_eq!(without_key("/m:generateContent?key=secret"), "/m:generateContent");
-        assert_eq!(without_key("/m?alt=sse&key=secret&x=1"), "/m?alt=sse&x=1");
     }
 }

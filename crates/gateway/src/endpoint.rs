@@ -101,13 +101,21 @@ impl Endpoint {
     }
 }
 
+/// The model that a path of the list of models names, as it is written there.
+pub(crate) fn in_models_path(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/"))?;
+    (!rest.is_empty()).then_some(rest)
+}
+
 /// What a request line asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A sign of life: `HEAD /`, `HEAD /api/hello`.
     Hello,
-    /// `GET /v1/models`
+    /// `GET /v1/models`, `GET /v1beta/models`
     Models,
+    /// `GET /v1/models/{model}`, `GET /v1beta/models/{model}`
+    Model,
     /// A call to a model.
     Call(Endpoint),
     /// `GET /v1/responses`: a client asks for a WebSocket; it falls back to `POST` when told no.
@@ -123,15 +131,16 @@ impl Route {
     pub(crate) fn of(method: &Method, path: &str) -> Self {
         let (route, allowed) = match path {
             "/" | "/api/hello" => (Self::Hello, Method::HEAD),
-            "/v1/models" => (Self::Models, Method::GET),
+            "/v1/models" | "/v1beta/models" => (Self::Models, Method::GET),
             "/v1/messages" => (Self::Call(Endpoint::Messages), Method::POST),
             "/v1/messages/count_tokens" => (Self::Call(Endpoint::CountTokens), Method::POST),
             "/v1/chat/completions" => (Self::Call(Endpoint::ChatCompletions), Method::POST),
             "/v1/responses" if *method == Method::GET => return Self::WebSocket,
             "/v1/responses" => (Self::Call(Endpoint::Responses), Method::POST),
-            _ => match Endpoint::in_gemini_path(path) {
-                Some((_, endpoint)) => (Self::Call(endpoint), Method::POST),
-                None => return Self::Unknown,
+            _ => match (Endpoint::in_gemini_path(path), in_models_path(path)) {
+                (Some((_, endpoint)), _) => (Self::Call(endpoint), Method::POST),
+                (None, Some(_)) if *method == Method::GET => (Self::Model, Method::GET),
+                (None, _) => return Self::Unknown,
             },
         };
         if *method == allowed { route } else { Self::WrongMethod }

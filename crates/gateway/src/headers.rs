@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, header};
 pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("x-litellm-call-id");
 
 const CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "x-goog-api-key", "cookie", "api-key"];
-/// `accept-encoding` goes too: a compressed answer could not be metered on its way.
+/// `accept-encoding` goes too: a compressed answer could not be metered on its way, so none is asked for.
 const OF_THE_CONNECTION: [&str; 10] = [
     "connection",
     "keep-alive",
@@ -22,16 +22,8 @@ const OF_THE_CONNECTION: [&str; 10] = [
     "expect",
     "accept-encoding",
 ];
-const ANSWER: [&str; 8] = [
-    "content-type",
-    "content-encoding",
-    "retry-after",
-    "retry-after-ms",
-    "request-id",
-    "x-request-id",
-    "x-should-retry",
-    "cf-ray",
-];
+const ANSWER: [&str; 7] =
+    ["content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "x-should-retry", "cf-ray"];
 const ANSWER_FAMILIES: [&str; 4] = ["anthropic-", "openai-", "x-ratelimit-", "x-goog-"];
 
 /// The headers of a request that may leave.

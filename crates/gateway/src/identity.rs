@@ -46,6 +46,20 @@ pub struct Identity {
     pub limits: Limits,
 }
 
+/// Why whoever shows a token is not served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    /// The listener is that of a session, and the token is not its own.
+    #[error("this listener belongs to another session, or the token is missing")]
+    OtherSession,
+    /// It is no key, or none that is good any more.
+    #[error("unknown, revoked or expired key, or none at all")]
+    KeyInvalid,
+    /// It may be good, and cannot be used now.
+    #[error("the key cannot be used now: {0}")]
+    Unavailable(String),
+}
+
 /// The turn that is running now: set by the session, read by the gateway at the start of each call.
 #[derive(Debug, Clone, Default)]
 pub struct CurrentTurn(Arc<Mutex<Option<TurnId>>>);

@@ -10,6 +10,7 @@ mod ask;
 mod attachment;
 mod bodies;
 mod call;
+mod coding;
 mod conceal;
 mod endpoint;
 mod headers;
@@ -17,10 +18,12 @@ mod identity;
 mod keep;
 mod lanes;
 mod meter;
+mod models;
 mod outcome;
 mod price;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
+mod query;
 mod reach;
 mod reconcile;
 mod record;
@@ -50,7 +53,7 @@ use till::Till;
 pub use attachment::{Admit, Attachment};
 pub use bodies::{BodyStore, MemoryBodies};
 pub use endpoint::{Dialect, Endpoint};
-pub use identity::{CurrentTurn, Identity, Limits};
+pub use identity::{CurrentTurn, Identity, Limits, NotAdmitted};
 pub use keep::{Keep, Redaction};
 pub use price::{Bound, Origin, Price, PriceTableError, Prices, Rates};
 pub use reconcile::Reconciled;
@@ -109,7 +112,10 @@ impl Gateway {
     pub fn attach(&self, listener: std::net::TcpListener, identity: Identity) -> io::Result<Attachment> {
         let limits = identity.limits.clone();
         let identity = Arc::new(identity);
-        self.serve(listener, limits, Arc::new(move |token| identity.token.admits(token).then(|| identity.clone())))
+        let admit = move |token: &str| {
+            if identity.token.admits(token) { Ok(identity.clone()) } else { Err(NotAdmitted::OtherSession) }
+        };
+        self.serve(listener, limits, Arc::new(admit))
     }
 
     /// Serves `listener` for everybody whom `admit` knows by a token, until the attachment is closed or dropped.

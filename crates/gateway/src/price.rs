@@ -145,6 +145,8 @@ pub struct Prices {
     origin: Origin,
     /// Models whose price the configuration named.
     named: BTreeSet<String>,
+    /// Whose models they are, as far as the table says.
+    vendors: BTreeMap<String, String>,
 }
 
 /// Where a price table comes from.
@@ -176,6 +178,13 @@ impl Prices {
     /// Whether the price of `model` was named in the configuration.
     pub fn is_named(&self, model: &str) -> bool {
         self.named.contains(model)
+    }
+
+    /// The models of `vendor` that have a price, and those whose price the configuration named, whoever has them.
+    pub(crate) fn models_of(&self, vendor: &str) -> impl Iterator<Item = &str> {
+        let is_theirs =
+            move |model: &&str| self.is_named(model) || self.vendors.get(*model).is_some_and(|theirs| theirs == vendor);
+        self.by_model.keys().map(String::as_str).filter(is_theirs)
     }
 
     /// Where the table that is built in comes from.

@@ -13,7 +13,7 @@ use protocol::Code;
 use serde_json::{Value, json};
 use store::{JournalError, LedgerError, Most, Window};
 
-use crate::{endpoint::Dialect, tee::Tee, upstream::UpstreamFailure};
+use crate::{endpoint::Dialect, identity::NotAdmitted, tee::Tee, upstream::UpstreamFailure};
 
 /// What a session's listener answers with: words of ours, or an upstream's bytes.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
@@ -21,8 +21,8 @@ pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
 /// Why a request got no answer of a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("this listener belongs to another session, or the token is missing")]
-    TokenInvalid,
+    #[error(transparent)]
+    NotAdmitted(NotAdmitted),
     #[error("the model gateway has no `{method} {path}`")]
     RouteNotFound { method: Method, path: String },
     #[error("the model gateway does not take `{method}` on `{path}`")]
@@ -33,6 +33,10 @@ pub(crate) enum Refusal {
     BodyTooLarge { limit: usize },
     #[error("the request body did not arrive whole")]
     BodyCut,
+    #[error(
+        "the request body is encoded with `{0}`, which is not taken here; send it plain, or with gzip, deflate or zstd"
+    )]
+    BodyEncoded(String),
     #[error("the request body cannot be read: {0}")]
     BodyInvalid(String),
     #[error("{}", spent(.0))]
@@ -43,6 +47,8 @@ pub(crate) enum Refusal {
     ModelDenied { model: String, rule: RuleRef },
     #[error("the model `{0}` has no known price; name one in the configuration to use it")]
     PriceUnknown(String),
+    #[error("there is no model `{0}` here that this caller may use; `GET /v1/models` lists those there are")]
+    ModelUnknown(String),
     #[error("the session has ended")]
     SessionEnded,
     #[error("the call could not be recorded, so it was not made")]
@@ -80,24 +86,29 @@ impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             // A request that is not in a recording never will be: of all statuses, agents give up soonest at this one.
-            Self::TokenInvalid
+            Self::NotAdmitted(NotAdmitted::OtherSession | NotAdmitted::KeyInvalid)
             | Self::SessionEnded
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
-            Self::RouteNotFound { .. } => StatusCode::NOT_FOUND,
+            Self::RouteNotFound { .. } | Self::ModelUnknown(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyEncoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyCut
             | Self::BodyInvalid(_)
             | Self::PriceUnknown(_)
-            | Self::Upstream(UpstreamFailure::Unsupported { .. } | UpstreamFailure::Untranslatable(_)) => {
-                StatusCode::BAD_REQUEST
-            }
+            | Self::Upstream(
+                UpstreamFailure::Unsupported { .. }
+                | UpstreamFailure::Untranslatable(_)
+                | UpstreamFailure::Unsendable(_),
+            ) => StatusCode::BAD_REQUEST,
             // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
             Self::BudgetSpent(refusal) if refusal.limit.window == Window::Minute => StatusCode::TOO_MANY_REQUESTS,
             Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,
-            Self::NotRecorded | Self::NotHeld => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotAdmitted(NotAdmitted::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
@@ -112,6 +123,8 @@ impl Refusal {
         match self {
             Self::BudgetSpent(_) | Self::TooDear(_) => Some(Code::BudgetExceeded),
             Self::ModelDenied { .. } => Some(Code::PolicyDenied),
+            Self::PriceUnknown(_) => Some(Code::PriceUnknown),
+            Self::NotAdmitted(NotAdmitted::OtherSession | NotAdmitted::KeyInvalid) => Some(Code::TokenInvalid),
             Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(Code::ReplayMiss),
             _ => None,
         }
@@ -140,13 +153,15 @@ fn spent(refusal: &store::Refusal) -> String {
     let store::Refusal { limit, spent, held, asked } = refusal;
     let name = &limit.name;
     match limit.most {
-        Most::Picos(most) => format!(
-            "the budget is used up: `{name}` allows {}; {} spent, {} held, and this call may cost {}",
-            dollars(most),
-            dollars(*spent),
-            dollars(*held),
-            dollars(*asked)
-        ),
+        Most::Picos(most) => {
+            let left = most.saturating_sub(spent.saturating_add(*held));
+            let (most, spent, held, asked) = (dollars(most), dollars(*spent), dollars(*held), dollars(*asked));
+            let what = if left == 0 { "the budget is used up" } else { "this call does not fit into the budget" };
+            format!(
+                "{what}: it could cost {asked}, and `{name}` allows {most}, of which {spent} is spent, {held} held and {} left",
+                dollars(left)
+            )
+        }
         Most::Requests(most) => format!("the model requests are used up: `{name}` allows {most}"),
     }
 }
@@ -191,7 +206,7 @@ pub(crate) fn error_event(dialect: Dialect, message: &str) -> Bytes {
 
 pub(crate) fn anthropic_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        400 | 405 => "invalid_request_error",
+        400 | 405 | 415 => "invalid_request_error",
         401 => "authentication_error",
         402 => "billing_error",
         403 => "permission_error",
@@ -216,7 +231,7 @@ fn openai_type(status: StatusCode) -> &'static str {
 
 fn gemini_status(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        400 | 405 | 413 => "INVALID_ARGUMENT",
+        400 | 405 | 413 | 415 => "INVALID_ARGUMENT",
         401 => "UNAUTHENTICATED",
         402 | 429 => "RESOURCE_EXHAUSTED",
         403 => "PERMISSION_DENIED",
@@ -229,6 +244,8 @@ fn gemini_status(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use store::{Limit, Scope};
+
     use super::*;
 
     #[test]
@@ -240,6 +257,21 @@ mod tests {
         assert_eq!(body(Dialect::Openai), json!({"error": error}));
         let error = json!({"code": 403, "message": "no", "status": "PERMISSION_DENIED"});
         assert_eq!(body(Dialect::Gemini), json!({"error": error}));
+    }
+
+    #[test]
+    fn a_budget_says_whether_nothing_is_left_or_too_little() {
+        let limit = |most| Limit { name: "b".into(), scope: Scope::Key, window: Window::Ever, most };
+        let dollar = 1_000_000_000_000;
+        let told = |spent_picos, held| {
+            spent(&store::Refusal { limit: limit(Most::Picos(dollar)), spent: spent_picos, held, asked: 2 * dollar })
+        };
+        assert_eq!(
+            told(150_000_000, 0),
+            "this call does not fit into the budget: it could cost $2.00, and `b` allows $1.00, of which $0.00015 is \
+             spent, $0.00 held and $0.99985 left"
+        );
+        assert!(told(dollar - 1, 1).starts_with("the budget is used up: it could cost $2.00, and `b` allows $1.00"));
     }
 
     #[test]

@@ -3,18 +3,20 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
 
 use crate::{
     attachment::Admit,
     call::Caller,
-    endpoint::{Dialect, Route},
+    coding::{Coding, UnpackError},
+    endpoint::{Dialect, Route, in_models_path},
     headers,
-    identity::Limits,
+    identity::{Limits, NotAdmitted},
+    models,
+    query::percent_decoded,
     refusal::{Refusal, ResponseBody, whole},
     tasks::Tasks,
     till::Till,
@@ -32,8 +34,16 @@ pub(crate) struct Desk {
 impl Desk {
     /// Whoever sent a request, if it shows a token that opens something here.
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        let identity = headers::tokens(headers).find_map(|token| (self.admit)(token)).ok_or(Refusal::TokenInvalid)?;
-        Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() })
+        // No token is empty: with that one it is asked how somebody without any is refused here.
+        let mut refused = None;
+        for token in headers::tokens(headers).chain([""]) {
+            match (self.admit)(token) {
+                Ok(identity) => return Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() }),
+                // Whoever shows a token is told about that one.
+                Err(why) => _ = refused.get_or_insert(why),
+            }
+        }
+        Err(Refusal::NotAdmitted(refused.unwrap_or(NotAdmitted::OtherSession)))
     }
 }
 
@@ -63,10 +73,22 @@ async fn answer(
         Route::Hello | Route::Unknown => Err(Refusal::RouteNotFound { method, path }),
         Route::WrongMethod => Err(Refusal::MethodNotAllowed { method, path }),
         Route::WebSocket => Err(Refusal::NoWebSocket),
-        Route::Models => Ok(whole(StatusCode::OK, &models(dialect, &caller.identity.upstream.models()))),
+        Route::Models => {
+            let names = models::named_by(&caller.identity, &desk.till.prices);
+            Ok(whole(StatusCode::OK, &models::list(dialect, &names)))
+        }
+        Route::Model => {
+            let name = in_models_path(&path).map(percent_decoded).unwrap_or_default();
+            let names = models::named_by(&caller.identity, &desk.till.prices);
+            let name = names.into_iter().find(|known| *known == name).ok_or(Refusal::ModelUnknown(name))?;
+            Ok(whole(StatusCode::OK, &models::one(dialect, &name)))
+        }
         Route::Call(endpoint) => {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            let coding = Coding::of(&parts.headers).map_err(Refusal::BodyEncoded)?;
             let body = read_body(body, desk.limits.request_bytes).await?;
+            let body = unpack(coding, body, desk.limits.request_bytes).await?;
+            parts.headers.remove(header::CONTENT_ENCODING);
             caller.call(endpoint, &parts, body).await
         }
     }
@@ -84,26 +106,14 @@ async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
     }
 }
 
-fn models(dialect: Dialect, names: &[String]) -> Value {
-    match dialect {
-        Dialect::Anthropic => {
-            let data: Vec<Value> = names
-                .iter()
-                .map(|name| json!({"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}))
-                .collect();
-            json!({"data": data, "has_more": false, "first_id": names.first(), "last_id": names.last()})
-        }
-        Dialect::Openai => {
-            let data: Vec<Value> = names
-                .iter()
-                .map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": "vivarium"}))
-                .collect();
-            json!({"object": "list", "data": data})
-        }
-        Dialect::Gemini => {
-            let models: Vec<Value> =
-                names.iter().map(|name| json!({"name": format!("models/{name}"), "displayName": name})).collect();
-            json!({"models": models})
-        }
+/// The body in plain bytes. The limit is for these, too: what is small when packed need not be so when opened.
+async fn unpack(coding: Option<Coding>, body: Bytes, limit: usize) -> Result<Bytes, Refusal> {
+    let Some(coding) = coding else { return Ok(body) };
+    // This takes a while, and others are served on this thread.
+    let opened = tokio::task::spawn_blocking(move || coding.unpack(body, limit)).await;
+    match opened {
+        Ok(Ok(body)) => body.ok_or(Refusal::BodyTooLarge { limit }),
+        Ok(Err(UnpackError::Broken(coding))) => Err(Refusal::BodyInvalid(format!("it is not {}", coding.name()))),
+        Ok(Err(UnpackError::Cut)) | Err(_) => Err(Refusal::BodyCut),
     }
 }

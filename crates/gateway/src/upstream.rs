@@ -17,8 +17,12 @@ use crate::endpoint::Endpoint;
 pub trait Upstream: Send + Sync {
     /// Its name in the configuration and in the records.
     fn name(&self) -> &str;
-    /// The models it is known to have.
+    /// The models that were named for it: aliases, and what else it is known to have.
     fn models(&self) -> Vec<String>;
+    /// Whose models it has beside these, in the words of the price table.
+    fn vendor(&self) -> Option<&'static str> {
+        None
+    }
     /// The name under which it knows `model`: what is asked of it, and what is paid for.
     fn resolve(&self, model: &str) -> String {
         model.to_owned()
@@ -48,7 +52,7 @@ pub struct UpstreamRequest {
     pub path_and_query: String,
     /// Headers that may leave: no credentials, no cookies, nothing hop-by-hop.
     pub headers: HeaderMap,
-    /// The body, byte for byte.
+    /// The body, byte for byte; what came compressed is plain here.
     pub body: Bytes,
     /// The model asked for.
     pub model: String,
@@ -88,7 +92,11 @@ impl UpstreamFailure {
     pub(crate) fn may_have_been_served(&self) -> bool {
         !matches!(
             self,
-            Self::Unreachable { .. } | Self::Unsupported { .. } | Self::Untranslatable(_) | Self::NotRecorded(_)
+            Self::Unreachable { .. }
+                | Self::Unsupported { .. }
+                | Self::Untranslatable(_)
+                | Self::Unsendable(_)
+                | Self::NotRecorded(_)
         )
     }
 }
@@ -114,6 +122,9 @@ pub enum UpstreamFailure {
     /// The request cannot be put into the upstream's words.
     #[error("the request cannot be translated for its upstream: {0}")]
     Untranslatable(String),
+    /// The request cannot be made ready for the upstream, so it never left.
+    #[error("the request cannot be sent: {0}")]
+    Unsendable(String),
     /// A recording holds no answer to this request.
     #[error("{0}")]
     NotRecorded(String),
@@ -126,6 +137,9 @@ pub enum UpstreamFailure {
     /// What came is no answer.
     #[error("the upstream's answer makes no sense: {0}")]
     Garbage(String),
+    /// The answer is compressed in a way nobody asked for.
+    #[error("the upstream's answer is encoded with `{0}`, which it was not asked for and which cannot be read here")]
+    Encoded(String),
     /// The answer, or one event of it, is longer than we take.
     #[error("the upstream's answer is longer than {limit} bytes")]
     TooLong {

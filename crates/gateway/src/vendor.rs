@@ -13,11 +13,12 @@ use serde_json::json;
 use secret::Veil;
 
 use crate::{
+    coding::Coding,
     endpoint::Endpoint,
     splice,
     translate::{Translation, estimate_tokens},
     upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
-    wire::{Client, Connector, Origin, RequestHead},
+    wire::{Answer, Client, Connector, Origin, RequestHead},
 };
 
 pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
@@ -72,10 +73,10 @@ impl Vendor {
             host: &self.host,
             headers: &request.headers,
         };
-        let answer = self.client.send(head, request.body).await?;
-        let hide_usage = hide_usage && answer.status.is_success();
-        let (headers, frames) = self.cover(answer.headers, answer.frames);
-        Ok(UpstreamAnswer { status: answer.status, headers, frames, hide_usage })
+        let Answer { status, mut headers, frames } = self.client.send(head, request.body).await?;
+        let frames = unpack(status, &mut headers, frames)?;
+        let (headers, frames) = self.cover(headers, frames);
+        Ok(UpstreamAnswer { status, headers, frames, hide_usage: hide_usage && status.is_success() })
     }
 
     fn rename_model(&self, request: &mut UpstreamRequest) -> Result<(), UpstreamFailure> {
@@ -96,6 +97,8 @@ impl Vendor {
         for (name, value) in &self.credentials {
             request.headers.insert(name.clone(), value.clone());
         }
+        // To say nothing would mean that any coding is welcome.
+        request.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if self.config.kind == VendorKind::Litellm {
             let metadata = json!({
                 "run_id": request.run,
@@ -104,7 +107,8 @@ impl Vendor {
                 "session_id": request.session.as_str(),
                 "user_id": request.user,
             });
-            let invalid = |_| UpstreamFailure::Garbage("an account's name cannot stand in a header".to_owned());
+            let invalid =
+                |_| UpstreamFailure::Unsendable("the name of its account cannot stand in a header".to_owned());
             let account = HeaderValue::try_from(&*request.account).map_err(invalid)?;
             let metadata = HeaderValue::try_from(metadata.to_string()).map_err(invalid)?;
             request.headers.insert("x-litellm-end-user-id", account);
@@ -152,6 +156,11 @@ impl Upstream for Vendor {
         self.config.aliases.keys().chain(&self.config.model).cloned().collect()
     }
 
+    fn vendor(&self) -> Option<&'static str> {
+        // One model that answers for every name is the only one there is.
+        if self.config.model.is_some() { None } else { self.config.kind.vendor() }
+    }
+
     fn resolve(&self, model: &str) -> String {
         let alias = self.config.aliases.get(model).or(self.config.model.as_ref());
         alias.cloned().unwrap_or_else(|| model.to_owned())
@@ -189,6 +198,25 @@ fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure>
     Ok(hide)
 }
 
+/// The body in plain bytes, however it came; the headers say so from then on.
+fn unpack(status: StatusCode, headers: &mut HeaderMap, frames: Frames) -> Result<Frames, UpstreamFailure> {
+    let frames = match Coding::of(headers) {
+        Ok(None) => frames,
+        Ok(Some(coding)) => {
+            headers.remove(header::CONTENT_LENGTH);
+            coding.unpack_frames(frames)
+        }
+        Err(coding) if status.is_success() => return Err(UpstreamFailure::Encoded(coding)),
+        // A refusal costs nothing, also where nobody can read why: its status must stay known.
+        Err(coding) => {
+            headers.remove(header::CONTENT_LENGTH);
+            Box::pin(stream::once(async { Err(UpstreamFailure::Encoded(coding)) }))
+        }
+    };
+    headers.remove(header::CONTENT_ENCODING);
+    Ok(frames)
+}
+
 /// A count of tokens for a client whose upstream cannot count: our own estimate.
 fn counted(bytes: usize) -> UpstreamAnswer {
     let body = Bytes::from(json!({"input_tokens": estimate_tokens(bytes)}).to_string());
@@ -206,7 +234,7 @@ fn join(base: &str, path_and_query: &str) -> String {
 }
 
 fn not_json(error: serde_json::Error) -> UpstreamFailure {
-    UpstreamFailure::Garbage(format!("the request cannot be changed for it: {error}"))
+    UpstreamFailure::Unsendable(format!("it cannot be changed for its upstream: {error}"))
 }
 
 #[cfg(test)]

@@ -11,6 +11,6 @@ mod head;
 
 pub(crate) use connect::{Connector, Origin};
 pub use connect::{system_roots, trust};
-pub(crate) use exchange::Client;
 pub use exchange::Timeouts;
+pub(crate) use exchange::{Answer, Client};
 pub(crate) use head::RequestHead;

@@ -132,6 +132,101 @@ fn nothing_passes_the_built_in_ceiling() {
     assert!(!session.decide(&net("203.0.113.7", 443)).is_allowed());
 }
 
+/// Addresses of model vendors, of those who pass calls on to them, and of agents with a server of their own.
+const VENDORS: &[&str] = &[
+    "anthropic.com",
+    "api.anthropic.com",
+    "claude.ai",
+    "www.claude.ai",
+    "openai.com",
+    "eu.api.openai.com",
+    "chatgpt.com",
+    "ab.chatgpt.com",
+    "mine.openai.azure.com",
+    "mine.openai.azure.us",
+    "x.cognitiveservices.azure.com",
+    "eastus.api.cognitive.microsoft.com",
+    "m.eastus.models.ai.azure.com",
+    "models.inference.ai.azure.com",
+    "generativelanguage.googleapis.com",
+    "aiplatform.googleapis.com",
+    "us-central1-aiplatform.googleapis.com",
+    "aiplatform.us.rep.googleapis.com",
+    "us-central1-aiplatform.mtls.googleapis.com",
+    "cloudcode-pa.googleapis.com",
+    "daily-cloudcode-pa.sandbox.googleapis.com",
+    "bedrock-runtime.us-east-1.amazonaws.com",
+    "bedrock-runtime-fips.us-east-1.amazonaws.com",
+    "bedrock-runtime.us-east-1.api.aws",
+    "vpce-1.bedrock-runtime.us-east-1.vpce.amazonaws.com",
+    "q.us-east-1.amazonaws.com",
+    "mistral.ai",
+    "codestral.mistral.ai",
+    "api.x.ai",
+    "eu-west-1.api.x.ai",
+    "api.deepseek.com",
+    "api.moonshot.cn",
+    "coding-intl.dashscope.aliyuncs.com",
+    "dashscope.aliyuncs.com",
+    "api.z.ai",
+    "open.bigmodel.cn",
+    "api.minimax.io",
+    "ark.cn-beijing.volces.com",
+    "hunyuan.tencentcloudapi.com",
+    "hunyuan.ap-guangzhou.tencentcloudapi.com",
+    "api.hunyuan.cloud.tencent.com",
+    "qianfan.baidubce.com",
+    "api.groq.com",
+    "api.cerebras.ai",
+    "api.sambanova.ai",
+    "integrate.api.nvidia.com",
+    "api.together.xyz",
+    "api.together.ai",
+    "api.replicate.com",
+    "api.deepinfra.com",
+    "router.huggingface.co",
+    "api-inference.huggingface.co",
+    "openrouter.ai",
+    "ai-gateway.vercel.sh",
+    "gateway.ai.cloudflare.com",
+    "models.github.ai",
+    "api.githubcopilot.com",
+    "api.individual.githubcopilot.com",
+    "opencode.ai",
+    "ampcode.com",
+    "api2.cursor.sh",
+];
+
+/// Hosts beside them that have nothing to do with models, or serve files and no answers.
+const NEIGHBOURS: &[&str] = &[
+    "storage.googleapis.com",
+    "s3.us-east-1.amazonaws.com",
+    "sqs.us-east-1.amazonaws.com",
+    "huggingface.co",
+    "cdn-lfs.huggingface.co",
+    "github.com",
+    "api.github.com",
+    "raw.githubusercontent.com",
+    "blob.core.windows.net",
+    "vercel.com",
+    "notopenai.com",
+    "myanthropic.com",
+    "mirrors.aliyuncs.com",
+    "baidubce.com",
+];
+
+#[test]
+fn model_vendors_are_out_of_reach_and_their_neighbours_are_not() {
+    let session = session("net:\n  enabled: true\n  allowlist: [\"*:*\"]\n");
+    for host in VENDORS {
+        let decision = session.decide(&net(host, 443));
+        assert_eq!((decision.allowed, decision.rule.file.as_str()), (Verdict::Deny, "built-in"), "{host}");
+    }
+    for host in NEIGHBOURS {
+        assert!(session.decide(&net(host, 443)).is_allowed(), "{host}");
+    }
+}
+
 #[test]
 fn resolved_addresses_are_filtered() {
     let session = session(POLICY);

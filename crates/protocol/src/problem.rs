@@ -108,6 +108,8 @@ codes! {
     UpstreamError = "upstream_error", 502, 7;
     /// The budget is used up.
     BudgetExceeded = "budget_exceeded", 402, 8;
+    /// The model has no price, so nothing is asked of it.
+    PriceUnknown = "price_unknown", 400, 2;
     /// A recording holds no answer to a request of its replay.
     ReplayMiss = "replay_miss", 403, 9;
     /// A replay did not do what the recorded session did.

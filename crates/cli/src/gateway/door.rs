@@ -1,22 +1,24 @@
 //! Whom a key belongs to.
 //!
 //! Keys are looked up at every call, so one that was revoked opens nothing from then on. What is kept between
-//! calls is who a key stands for, for as long as its record says the same, and the record of its calls, which one
-//! process may write.
+//! calls is who a key stands for, for as long as its record says the same, and the record of its calls, which this
+//! process alone writes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::gateway::{CurrentTurn, Identity, Limits, SessionToken, Upstream};
+use ::gateway::{CurrentTurn, Identity, Limits, NotAdmitted, SessionToken, Upstream};
 use ::policy::{Base, Ceiling, Effective, Source};
 use protocol::{Code, SessionId};
 use store::{Bodies, DataDir, FileJournal, Journal, KeyRecord, Keys, Limit, Most, Scope, SystemClock, Window};
 
+use super::place::Place;
 use crate::failure::Failure;
 
 /// Knows everybody who has a key.
 pub(super) struct Door {
     directory: DataDir,
+    place: Place,
     keys: Keys,
     upstream: Arc<dyn Upstream>,
     ceiling: Ceiling,
@@ -29,38 +31,40 @@ pub(super) struct Door {
 
 impl Door {
     pub(super) fn open(directory: DataDir, upstream: Arc<dyn Upstream>, limits: Limits) -> Result<Self, Failure> {
+        let place = Place::take(&directory)?;
         let keys = Keys::open(&directory, Arc::new(SystemClock))?;
         let ceiling = Ceiling::built_in().map_err(|error| Failure::of(Code::Internal, &error))?;
         let bodies = Bodies::new(&directory).compressed(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
-        Ok(Self { directory, keys, upstream, ceiling, limits, bodies, journals, known })
+        Ok(Self { directory, place, keys, upstream, ceiling, limits, bodies, journals, known })
     }
 
-    /// Whoever `token` belongs to; nobody while that cannot be found out.
-    pub(super) fn admit(&self, token: &str) -> Option<Arc<Identity>> {
+    /// Whoever `token` belongs to.
+    pub(super) fn admit(&self, token: &str) -> Result<Arc<Identity>, NotAdmitted> {
         let shown = SessionToken::of(token);
-        let key = self.keys.find(&shown.digest());
-        let key = key.inspect_err(|error| tracing::error!(%error, "cannot read the keys")).ok()??;
-        if !SessionToken::of_digest(key.digest).admits(token) {
-            return None;
-        }
+        let key = self.keys.find(&shown.digest()).map_err(|error| {
+            tracing::error!(%error, "cannot read the keys");
+            NotAdmitted::Unavailable("the keys cannot be read".to_owned())
+        })?;
+        let key = key.filter(|key| SessionToken::of_digest(key.digest).admits(token)).ok_or(NotAdmitted::KeyInvalid)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((record, identity)) = known.get(&key.id)
             && *record == key
         {
-            return Some(identity.clone());
+            return Ok(identity.clone());
         }
         let id = key.id.clone();
-        let identity = self.identity(key.clone());
-        let identity = identity.inspect_err(|error| tracing::error!(%error, key = id, "a key cannot be used")).ok()?;
+        let identity = self.identity(key.clone()).map_err(|error| {
+            tracing::error!(%error, key = id, "a key cannot be used");
+            NotAdmitted::Unavailable(error.to_string())
+        })?;
         let identity = Arc::new(identity);
         known.insert(id, (key, identity.clone()));
-        Some(identity)
+        Ok(identity)
     }
 
     fn identity(&self, key: KeyRecord) -> Result<Identity, Failure> {
-        let invalid = |error: &dyn std::error::Error| Failure::of(Code::Internal, error);
-        let session = SessionId::new(key.id.clone()).map_err(|error| invalid(&error))?;
+        let session = self.place.record_of(&key.id)?;
         Ok(Identity {
             token: SessionToken::of_digest(key.digest),
             journal: self.journal(&session)?,

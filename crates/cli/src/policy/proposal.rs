@@ -43,7 +43,8 @@ pub(crate) struct Before {
 /// What a session was refused, host by host.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    hosts: BTreeMap<(String, u16), Host>,
+    /// Apart from the others: what the proxy refused by its form, which no rule of a policy is about.
+    hosts: BTreeMap<(String, u16, bool), Host>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +56,8 @@ struct Host {
 impl Refused {
     /// Takes one record of a refusal.
     pub(crate) fn add(&mut self, connection: &Connection) {
-        let host = self.hosts.entry((connection.host.clone(), connection.port)).or_default();
+        let ill_formed = connection.rule.ends_with("(built-in)");
+        let host = self.hosts.entry((connection.host.clone(), connection.port, ill_formed)).or_default();
         let request = (connection.method.clone().unwrap_or_default(), connection.path.clone());
         *host.requests.entry(request).or_default() += connection.count.unwrap_or(1);
         host.rule.clone_from(&connection.rule);
@@ -64,7 +66,7 @@ impl Refused {
     /// What would allow it, as far as `ceiling` lets anything.
     pub(crate) fn proposals(&self, ceiling: &Ceiling) -> Vec<Proposed> {
         let mut all = Vec::new();
-        for ((host, port), refused) in &self.hosts {
+        for ((host, port, ill_formed), refused) in &self.hosts {
             let seen = refused.requests.keys().all(|(_, path)| path.is_some());
             let narrow = seen && refused.requests.len() <= REQUESTS;
             let groups: Vec<Vec<_>> = if narrow {
@@ -83,11 +85,13 @@ impl Refused {
                     _ => Action::Net { host: host.clone(), port: *port },
                 };
                 // A path that no rule may name is allowed by the host alone, or not at all.
-                let entry = one.into_iter().chain([whole]).find(|entry| allows(ceiling, entry, &action));
+                let mut entries = one.into_iter().chain([whole]).filter(|_| !ill_formed);
+                let entry = entries.find(|entry| allows(ceiling, entry, &action));
                 let requests = group.iter().map(|((method, path), _)| shown(method, path.as_deref())).collect();
                 let count = group.iter().map(|(_, count)| **count).sum();
                 let last = || refused.rule.clone();
-                let rule = if entry.is_some() { last() } else { lasting(ceiling, &action).unwrap_or_else(last) };
+                let lasting = || lasting(ceiling, &action).filter(|_| !ill_formed).unwrap_or_else(last);
+                let rule = if entry.is_some() { last() } else { lasting() };
                 all.push(Proposed { entry, host: host.clone(), port: *port, requests, count, rule });
             }
         }

@@ -14,4 +14,5 @@ mod passing;
 mod raw;
 mod requests_by_rule;
 mod support;
+mod unreadable;
 mod world;

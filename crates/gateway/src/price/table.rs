@@ -25,6 +25,7 @@ struct Table {
 
 #[derive(Deserialize)]
 struct Row {
+    vendor: String,
     #[serde(flatten)]
     rates: Rates,
     #[serde(default)]
@@ -35,9 +36,10 @@ struct Row {
 /// Reads a table.
 pub(super) fn parse(text: &str) -> Result<Prices, PriceTableError> {
     let table: Table = serde_json::from_str(text)?;
+    let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
     let origin = Origin { source: table.source, taken: table.taken };
-    Ok(Prices { by_model, version: hex(&Sha256::digest(text)), origin, named: BTreeSet::new() })
+    Ok(Prices { by_model, version: hex(&Sha256::digest(text)), origin, named: BTreeSet::new(), vendors })
 }
 
 /// The version of a table in which one price was named.
@@ -71,6 +73,15 @@ mod tests {
         assert!(prices.of("gpt-5").is_some() && prices.of("gemini-2.5-pro").is_some());
         assert_eq!(prices.of("claude-nobody-knows"), None);
         assert_eq!(prices.version().len(), 64);
+    }
+
+    #[test]
+    fn a_vendor_has_its_own_models_and_those_the_configuration_names() {
+        let prices = parse(BUILT_IN).unwrap().with("my-model", Price::FREE);
+        let has = |vendor: &str, model: &str| prices.models_of(vendor).any(|name| name == model);
+        assert!(has("anthropic", "claude-sonnet-4-5") && !has("anthropic", "gpt-5"));
+        assert!(has("openai", "gpt-5") && has("gemini", "gemini-2.5-pro"));
+        assert!(has("anthropic", "my-model") && has("nobody", "my-model"));
     }
 
     #[test]

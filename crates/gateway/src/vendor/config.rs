@@ -24,6 +24,16 @@ pub enum VendorKind {
 }
 
 impl VendorKind {
+    /// Whose models it has, in the words of the price table; none: whatever its server was given.
+    pub(super) fn vendor(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("anthropic"),
+            Self::Openai => Some("openai"),
+            Self::Gemini => Some("gemini"),
+            Self::OpenaiCompatible | Self::Litellm => None,
+        }
+    }
+
     /// Whether it takes such a call in the words it came in.
     pub fn takes(self, endpoint: Endpoint) -> bool {
         use Endpoint::{ChatCompletions, CountTokens, GenerateContent, Messages, Responses, StreamGenerateContent};

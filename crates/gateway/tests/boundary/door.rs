@@ -1,10 +1,13 @@
 //! What a session's listener refuses, and in whose words.
 
+use std::sync::Arc;
+
 use crate::support::{Answer, Desk, prompt};
 use bytes::Bytes;
-use gateway::Limits;
+use gateway::{Limits, Prices, Vendor, VendorConfig, VendorKind};
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
+use policy::{Base, Ceiling, Source};
 use serde_json::{Value, json};
 use store::{Limit, Most, Scope, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +36,9 @@ async fn a_wrong_or_missing_token_is_refused_without_a_trace_of_the_call() {
     for header in
         [None, Some(("authorization", "Bearer viv_ses_wrong")), Some(("x-api-key", "")), Some(("cookie", "a"))]
     {
-        check_refused(&desk.fetch(request(header, "/v1/messages", prompt("x", false))).await, 403, "permission_error");
+        let answer = desk.fetch(request(header, "/v1/messages", prompt("x", false))).await;
+        check_refused(&answer, 403, "permission_error");
+        assert_eq!(answer.headers["x-viv-code"], "token_invalid");
     }
     assert!(desk.events().is_empty());
 }
@@ -51,7 +56,7 @@ async fn the_token_is_taken_wherever_clients_put_it() {
 async fn an_error_has_the_shape_the_caller_reads() {
     let desk = Desk::playing(HELLO);
     let openai: Value = desk.fetch(request(None, "/v1/chat/completions", "{}".into())).await.json();
-    assert!(openai["error"]["message"].is_string() && openai["error"]["code"].is_null());
+    assert!(openai["error"]["message"].is_string() && openai["error"]["code"] == "token_invalid");
     let gemini: Value = desk.fetch(request(None, "/v1beta/models/m:generateContent", "{}".into())).await.json();
     assert_eq!((&gemini["error"]["code"], &gemini["error"]["status"]), (&json!(403), &json!("PERMISSION_DENIED")));
 }
@@ -88,6 +93,35 @@ async fn models_are_listed_in_the_shape_the_caller_reads() {
     let mut request = desk.request(Method::GET, "/v1/models", "");
     request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
     assert_eq!(desk.fetch(request).await.json()["first_id"], "scripted");
+}
+
+#[tokio::test]
+async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_them() {
+    let mut config = VendorConfig::new("stub", VendorKind::Anthropic, "http://127.0.0.1:9");
+    config.aliases.insert("claude-fast".into(), "claude-haiku-4-5".into());
+    config.aliases.insert("claude-lost".into(), "claude-nobody-knows".into());
+    let base =
+        Base::read(&Source::new("p", "version: 1\nmodels:\n  allow: [\"claude-*-4-5\", \"claude-fast\", gpt-5]\n"));
+    let policy = policy::effective(&Ceiling::built_in().unwrap(), &base.unwrap(), &[]);
+    let upstream = Arc::new(Vendor::new(config).unwrap());
+    let desk = Desk::with(upstream, Prices::built_in().unwrap(), |identity| identity.policy = Some(Arc::new(policy)));
+    let get = async |path: &str| desk.fetch(desk.request(Method::GET, path, "")).await;
+    let listed = get("/v1/models").await.json();
+    let names: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!(names[0], "claude-fast");
+    assert!(names.contains(&"claude-sonnet-4-5") && names.contains(&"claude-haiku-4-5"), "{names:?}");
+    // No other vendor's, none without a price, and none that the policy does not name.
+    assert!(names[1..].iter().all(|name| name.starts_with("claude-") && name.ends_with("-4-5")), "{names:?}");
+    let gemini = get("/v1beta/models").await.json();
+    assert_eq!(gemini["models"][0]["name"], "models/claude-fast");
+    assert_eq!(get("/v1/models/claude-fast").await.json()["id"], "claude-fast");
+    assert_eq!(get("/v1/models/claude%2Dfast").await.json()["id"], "claude-fast");
+    assert_eq!(get("/v1beta/models/claude-fast").await.json()["displayName"], "claude-fast");
+    for path in ["/v1/models/gpt-5", "/v1/models/claude-lost", "/v1beta/models/x", "/v1/models/"] {
+        assert_eq!(get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(get("/v1beta/models/claude-fast:generateContent").await.status, StatusCode::METHOD_NOT_ALLOWED);
 }
 
 #[tokio::test]

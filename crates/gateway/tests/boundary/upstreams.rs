@@ -30,11 +30,14 @@ pub(crate) fn desk(config: VendorConfig) -> Desk {
 }
 
 pub(crate) fn limited(config: VendorConfig, limits: Limits) -> Desk {
+    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices(), limits)
+}
+
+fn prices() -> Prices {
     let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, cache_read: 300_000, ..Rates::default() });
-    let prices = ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
+    ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
-        .fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices, limits)
+        .fold(Prices::default(), |prices, model| prices.with(model, price.clone()))
 }
 
 #[tokio::test]
@@ -55,7 +58,8 @@ async fn a_call_passes_byte_for_byte_and_is_charged() {
     assert_eq!(received.header("x-api-key"), Some(KEY));
     assert_eq!(received.header("anthropic-beta"), Some("a-1,b-2"));
     assert_eq!(received.header("host"), Some(vendor.address.to_string().as_str()));
-    for absent in ["authorization", "cookie", "accept-encoding", "x-should-retry"] {
+    assert_eq!(received.header("accept-encoding"), Some("identity"));
+    for absent in ["authorization", "cookie", "x-should-retry"] {
         assert_eq!(received.header(absent), None, "{absent}");
     }
     let call = desk.event("llm.call").await;
@@ -218,6 +222,43 @@ async fn a_gemini_call_names_its_model_in_the_path() {
     let request = desk.event("gemini_request").await;
     assert_eq!((&request["model"], &request["stream"]), (&json!("fast"), &json!(true)));
     assert_eq!(desk.event("llm.call").await["usage"]["output_tokens"], 3);
+}
+
+#[tokio::test]
+async fn a_credential_in_the_query_reaches_no_vendor() {
+    let vendor = StubVendor::saying(whole("200 OK", "application/json", "{}")).await;
+    let desk = desk(config(VendorKind::Gemini, &vendor));
+    let path = "/v1beta/models/gemini-test:generateContent";
+    desk.post(&format!("{path}?%6bey=A&a=%6b&access_token=B&API_KEY=C"), r#"{"contents":[]}"#).await;
+    assert_eq!(vendor.received()[0].line(), format!("POST {path}?a=%6b HTTP/1.1"));
+    assert_eq!(desk.event("gemini_request").await["path"], format!("POST {path}?a=%6b"));
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_sent_holds_nothing() {
+    let vendor = StubVendor::saying("").await;
+    let refused = |answer: crate::support::Answer| {
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
+        assert_eq!(answer.headers["x-should-retry"], "false");
+    };
+    let openai = desk(config(VendorKind::Openai, &vendor));
+    for body in [
+        r#"["gpt-test",true,5]"#,
+        "null",
+        r#"{"model":"gpt-test","Model":"their-model","messages":[]}"#,
+        r#"{"model":"gpt-test","stream":true,"stream_options":5,"messages":[]}"#,
+    ] {
+        refused(openai.post("/v1/chat/completions", body).await);
+    }
+    let upstream = Arc::new(Vendor::new(config(VendorKind::Litellm, &vendor)).unwrap());
+    let litellm = Desk::with(upstream, prices(), |identity| identity.account = "two\nlines".into());
+    refused(litellm.post("/v1/chat/completions", r#"{"model":"gpt-test","messages":[]}"#).await);
+    for desk in [openai, litellm] {
+        let books = desk.close().await;
+        assert!(books.unknowns().is_empty());
+        assert_eq!(books.bill().held_picos, 0);
+    }
+    assert!(vendor.received().is_empty());
 }
 
 #[tokio::test]

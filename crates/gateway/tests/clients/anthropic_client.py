@@ -14,6 +14,14 @@ def served(url: str, token: str) -> None:
     assert message.usage.output_tokens == 4, message
     with client.messages.stream(**QUESTION) as stream:
         assert stream.get_final_text() == "hi"
+    assert "claude-test" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("claude-test").id == "claude-test"
+    try:
+        client.models.retrieve("claude-nobody-knows")
+    except anthropic.NotFoundError as error:
+        assert "claude-nobody-knows" in error.body["error"]["message"], error.body
+    else:
+        raise AssertionError("a model nobody knows was found")
 
 
 def refused(url: str, token: str) -> None:

@@ -20,6 +20,8 @@ def served(url: str, token: str) -> None:
     assert client.models.generate_content(**QUESTION).text == "hi"
     pieces = client.models.generate_content_stream(**QUESTION)
     assert "".join(piece.text or "" for piece in pieces) == "hi"
+    assert "models/gemini-test" in [model.name for model in client.models.list()]
+    assert client.models.get(model="gemini-test").name == "models/gemini-test"
 
 
 def refused(url: str, token: str) -> None:

@@ -17,6 +17,8 @@ def served(url: str, token: str) -> None:
     # The gateway asked for the usage; this client did not, so it does not see it.
     assert all(chunk.usage is None for chunk in chunks), chunks
     assert client.responses.create(**RESPONSE).output_text == "hi"
+    assert "gpt-test" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("gpt-test").id == "gpt-test"
 
 
 def refused(url: str, token: str) -> None:

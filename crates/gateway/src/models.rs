@@ -1,0 +1,52 @@
+//! The models a caller may name, in the words of its API.
+//!
+//! What is listed would be served: the policy allows it, and it has a price or needs none.
+
+use policy::Action;
+use serde_json::{Value, json};
+
+use crate::{endpoint::Dialect, identity::Identity, price::Prices};
+
+/// The models that `identity` may name: those named for its upstream first, then its vendor's own.
+pub(crate) fn named_by(identity: &Identity, prices: &Prices) -> Vec<String> {
+    let upstream = &identity.upstream;
+    let mut names = upstream.models();
+    if let Some(vendor) = upstream.vendor() {
+        let of_vendor: Vec<&str> = prices.models_of(vendor).filter(|model| !is_in(&names, model)).collect();
+        names.extend(of_vendor.into_iter().map(str::to_owned));
+    }
+    let is_allowed = |model: &str| {
+        identity.policy.as_ref().is_none_or(|policy| policy.decide(&Action::Model(model.to_owned())).is_allowed())
+    };
+    let is_served = |model: &str| upstream.is_free() || prices.of(&upstream.resolve(model)).is_some();
+    names.retain(|model| is_allowed(model) && is_served(model));
+    names
+}
+
+fn is_in(names: &[String], model: &str) -> bool {
+    names.iter().any(|name| name == model)
+}
+
+/// The list of models.
+pub(crate) fn list(dialect: Dialect, names: &[String]) -> Value {
+    let models: Vec<Value> = names.iter().map(|name| one(dialect, name)).collect();
+    match dialect {
+        Dialect::Anthropic => {
+            json!({"data": models, "has_more": false, "first_id": names.first(), "last_id": names.last()})
+        }
+        Dialect::Openai => json!({"object": "list", "data": models}),
+        Dialect::Gemini => json!({"models": models}),
+    }
+}
+
+/// One model.
+pub(crate) fn one(dialect: Dialect, name: &str) -> Value {
+    match dialect {
+        Dialect::Anthropic => {
+            json!({"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"})
+        }
+        Dialect::Openai => json!({"id": name, "object": "model", "created": 0, "owned_by": "vivarium"}),
+        Dialect::Gemini => json!({"name": format!("models/{name}"), "displayName": name,
+            "supportedGenerationMethods": ["generateContent", "streamGenerateContent"]}),
+    }
+}
