@@ -107,9 +107,9 @@ impl Caller {
     }
 
     async fn send(&self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
-        let (endpoint, seat) = (request.endpoint, self.tasks.seat());
+        let (endpoint, place) = (request.endpoint, self.tasks.seat());
         let hold = self.hold(&ask, &request).await?;
-        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), seat, hold, ask, &request).await?;
+        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), place, hold, ask, &request).await?;
         let sent = tokio::select! {
             biased;
             () = self.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),

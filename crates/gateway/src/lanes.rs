@@ -26,7 +26,7 @@ const MOST_LANES: usize = 4;
 /// The lanes of a gateway, started when the first listener comes. Dropped, they end, and with them what they serve.
 pub(crate) struct Lanes {
     ledger: Arc<dyn Ledger>,
-    lanes: Mutex<Vec<(Lane, Life)>>,
+    started: Mutex<Vec<(Lane, Life)>>,
     next: AtomicUsize,
 }
 
@@ -43,12 +43,12 @@ struct Life(#[expect(dead_code, reason = "nothing is ever sent")] oneshot::Sende
 impl Lanes {
     /// Lanes whose calls are held and charged in `ledger`.
     pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger, lanes: Mutex::default(), next: AtomicUsize::new(0) }
+        Self { ledger, started: Mutex::default(), next: AtomicUsize::new(0) }
     }
 
     /// The lane of the next connection.
     pub(crate) fn next(&self) -> io::Result<Lane> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.is_empty() {
             let processors = thread::available_parallelism().map_or(1, usize::from);
             *lanes = (0..processors.min(MOST_LANES)).map(|_| Lane::start(&self.ledger)).collect::<io::Result<_>>()?;
