@@ -55,7 +55,11 @@ pub(crate) async fn carry_out(
         ..CreateSession::default()
     };
     let policy = Arc::new(choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?);
-    let front = Front::open(&config, policy.clone(), spawner).await?;
+    let front = if arguments.policy.is_some() || !arguments.narrow.is_empty() {
+        Front::here(&config, policy.clone(), spawner).await?
+    } else {
+        Front::open(&config, policy.clone(), spawner).await?
+    };
     let output = if json { Output::Json } else { Output::Text };
     let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
     conversation.announce();

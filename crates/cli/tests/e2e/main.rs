@@ -22,6 +22,7 @@ mod exec;
 mod forbidden;
 mod help;
 mod machine;
+mod policies;
 mod reconnect;
 mod refusals;
 mod replay;
