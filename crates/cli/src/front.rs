@@ -50,8 +50,9 @@ impl Front {
     /// This process, also where a server answers: its sessions are under its own policy, not under `policy`.
     pub(crate) async fn here(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
+        let options = Options { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options: host::options(config) }))
+        Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options }))
     }
 
     /// Makes a session.
@@ -99,14 +100,14 @@ impl Front {
         &self,
         id: &SessionId,
         question: &QuestionId,
-        answer: Option<String>,
+        answers: Option<Vec<Vec<String>>>,
     ) -> Result<(), Failure> {
-        match (self, answer) {
-            (Self::Here(here), Some(answer)) => {
-                Ok(here.reachable.sessions.reply_question(id, question, vec![vec![answer]]).await?)
+        match (self, answers) {
+            (Self::Here(here), Some(answers)) => {
+                Ok(here.reachable.sessions.reply_question(id, question, answers).await?)
             }
             (Self::Here(here), None) => Ok(here.reachable.sessions.reject_question(id, question).await?),
-            (Self::There(client), answer) => client.answer(id, question, answer).await,
+            (Self::There(client), answers) => client.answer(id, question, answers).await,
         }
     }
 

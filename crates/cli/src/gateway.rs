@@ -35,6 +35,7 @@ pub(crate) struct ServeArguments {
 pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
     let GatewayCommand::Serve(arguments) = command;
     host::take_descriptors();
+    let config = config.with_env_file(None)?;
     let upstream = match &arguments.upstream {
         Some(name) => upstream::named(&config, name)?,
         None => upstream::chosen(&config)?,

@@ -1,10 +1,12 @@
 //! A task of prompts: an agent is told one thing after another, then what it wrote is read.
 
 use std::path::Path;
+use std::time::Duration;
 
 use protocol::{Code, SessionId};
 use sandbox::SavedChanges;
 use session::{AgentClient, AgentResponse, Conversation, Failure as TurnFailure, GoalError, Permissions, Sessions};
+use tokio::time::Instant;
 
 use super::document::TaskFile;
 use super::report::Report;
@@ -27,6 +29,12 @@ pub(super) async fn carry_out(
     if let Some(model) = &scene.request.model {
         terms = terms.model(model);
     }
+    if let Some(upstream) = &scene.request.upstream {
+        terms = terms.upstream(upstream);
+    }
+    if let Some(mode) = &scene.request.permission_mode {
+        terms = terms.permission_mode(mode);
+    }
     if let Some(directory) = &scene.request.directory {
         terms = terms.workspace(directory);
     }
@@ -37,10 +45,13 @@ pub(super) async fn carry_out(
         terms = terms.skills(skills.clone());
     }
     let longest = scene.policy.limits().timeout;
-    let conversation = terms.timeout(file.timeout.unwrap_or(longest).min(longest)).open().await.map_err(not_reached)?;
+    let limit = file.timeout.unwrap_or(longest).min(longest);
+    // One for all prompts, and for the start of the agent.
+    let time = Time { limit, deadline: Instant::now() + limit };
+    let conversation = terms.open().await.map_err(not_reached)?;
     report.begin(conversation.id());
     let (outcome, stop) = tokio::select! {
-        outcome = talk(file, &conversation, report) => (outcome, None),
+        outcome = talk(file, &conversation, time, report) => (outcome, None),
         stop = stop => (Ok(true), Some(stop)),
     };
     let id = conversation.id().clone();
@@ -68,11 +79,12 @@ pub(super) async fn carry_out(
 }
 
 /// Says every prompt; false when somebody stopped it from another terminal.
-async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report) -> Result<bool, Failure> {
+async fn talk(file: &TaskFile, conversation: &Conversation, time: Time, report: &mut Report) -> Result<bool, Failure> {
     for prompt in &file.prompts {
         report.says(&prompt.text);
-        let response: AgentResponse = match conversation.ask(prompt.text.as_str()).await {
+        let response: AgentResponse = match conversation.ask_within(prompt.text.as_str(), time.left()).await {
             Err(GoalError::Failed { failure: TurnFailure::Interrupted, .. }) => return Ok(false),
+            Err(GoalError::Failed { failure: TurnFailure::TimedOut(_), .. }) => return Err(time.is_over()),
             answered => answered.map_err(not_reached)?,
         };
         report.answered(&response);
@@ -81,6 +93,24 @@ async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report)
         }
     }
     Ok(true)
+}
+
+/// The time that all prompts have together.
+#[derive(Clone, Copy)]
+struct Time {
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Time {
+    fn left(self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn is_over(self) -> Failure {
+        let what = format!("the task was not done in {:?}", self.limit);
+        Failure::new(Code::Timeout, what).help("viv sessions events @last")
+    }
 }
 
 fn not_reached(error: GoalError) -> Failure {

@@ -33,4 +33,5 @@ mod tasks;
 mod tls;
 mod traffic;
 mod tty;
+mod upstreams;
 mod users;
