@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::policy::WorkspaceMode;
+use ::policy::{Effective, WorkspaceMode};
 use jail::Spawner;
 use protocol::Code;
 use sandbox::{DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox, SandboxError, SandboxSpec, Streams};
 use serde_json::json;
 
-use self::record::{Facts, Record};
+use self::record::{Facts, Record, Told};
 use self::terminal::RawTerminal;
 use self::way_out::{Way, WayOut};
 use crate::args::ExecArguments;
@@ -80,16 +80,8 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let env = environment(&arguments, &way)?;
     let backend = backend::choose(config, &Arc::new(spawner))?;
     let sandbox = backend.create(spec).await?;
-    let facts = Facts {
-        session: new_session_id()?,
-        command: arguments.command.clone(),
-        workspace: shown,
-        sandbox: sandbox.id().to_owned(),
-        backend: backend.name().to_owned(),
-        keys: sandbox.effective(),
-        policy: Arc::clone(&policy),
-    };
-    let record = Arc::new(Record::new(config.data_dir.clone(), facts));
+    let record =
+        Arc::new(Record::new(config.data_dir.clone(), facts(&arguments, shown, backend.name(), &*sandbox, &policy)?));
     let way_out = WayOut::open(&way, &*sandbox, &policy, &record)?;
     let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
     let exec = ExecSpec {
@@ -111,25 +103,49 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
         way_out.close().await;
     }
     let ended = outcome.as_ref().ok().and_then(|result| result.as_ref().ok());
-    let wall = ended.map_or(0, |result| u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX));
-    let told = record.end(ended.map_or(-1, |result| i32::from(exit_number(result))), wall)?;
+    let told = record.end(ended.map_or(-1, |result| i32::from(exit_number(result))), ended.map_or(0, wall_micros))?;
     let result = match outcome {
         Ok(result) => result.map_err(|error| not_started(&error))?,
         Err(signal) => return Ok(signal.exit_code()),
     };
-    if result.exit.out_of_memory && !json {
-        let limit = limits.memory_bytes;
-        anstream::eprintln!(
-            "viv: the command was killed: it needed more than its {limit} bytes of memory (proc.memory)"
-        );
-    }
     if json {
         let denied = told.iter().flat_map(|told| &told.denied);
         println!("{}", report(&arguments.command, &result, &denied.map(record::as_json).collect::<Vec<_>>()));
-    } else if let Some(sentence) = told.as_ref().and_then(record::sentence) {
-        anstream::eprintln!("viv: {sentence}");
+    } else {
+        tell(&result, told.as_ref(), limits.memory_bytes);
     }
     Ok(exit_code(&result))
+}
+
+/// What the record of the command begins with, if there will be one.
+fn facts(
+    arguments: &ExecArguments,
+    workspace: Option<PathBuf>,
+    backend: &str,
+    sandbox: &dyn Sandbox,
+    policy: &Arc<Effective>,
+) -> Result<Facts, Failure> {
+    Ok(Facts {
+        session: new_session_id()?,
+        command: arguments.command.clone(),
+        workspace,
+        sandbox: sandbox.id().to_owned(),
+        backend: backend.to_owned(),
+        keys: sandbox.effective(),
+        policy: Arc::clone(policy),
+    })
+}
+
+/// What a person should know beside what the command said itself.
+fn tell(result: &ExecResult, told: Option<&Told>, memory_bytes: u64) {
+    if result.exit.out_of_memory {
+        anstream::eprintln!(
+            "viv: the command was killed: it needed more than its {memory_bytes} bytes of memory (proc.memory)"
+        );
+    }
+    if let Some(sentence) = told.and_then(record::sentence) {
+        anstream::eprintln!("viv: {sentence}");
+    }
 }
 
 fn not_started(error: &SandboxError) -> Failure {
@@ -217,6 +233,10 @@ fn exit_number(result: &ExecResult) -> u8 {
     u8::try_from(number & 0xff).unwrap_or(VIV_FAILED)
 }
 
+fn wall_micros(result: &ExecResult) -> u64 {
+    u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn report(command: &[String], result: &ExecResult, denials: &[serde_json::Value]) -> serde_json::Value {
     json!({
         "command": command,
@@ -224,7 +244,7 @@ fn report(command: &[String], result: &ExecResult, denials: &[serde_json::Value]
         "signal": result.exit.signal,
         "timed_out": result.timed_out,
         "out_of_memory": result.exit.out_of_memory,
-        "wall_micros": u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX),
+        "wall_micros": wall_micros(result),
         "cpu_micros": result.exit.cpu_micros,
         "peak_rss_bytes": result.exit.peak_rss_bytes,
         "truncated": result.truncated,

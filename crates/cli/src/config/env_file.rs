@@ -102,9 +102,9 @@ mod tests {
         let environment =
             |names: &'static [&str]| move |name: &str| names.contains(&name).then(|| format!("of {name}"));
         let both = environment(&["BASE_URL", "MODEL_NAME"]);
-        let found = of_environment(&both).unwrap();
+        let found = of_environment(both).unwrap();
         assert_eq!((found.section.base_url.as_deref(), found.section.key.is_none()), (Some("of BASE_URL"), true));
-        assert_eq!(missing_variable(&both), None);
+        assert_eq!(missing_variable(both), None);
         for (names, missing) in [(&["BASE_URL", "API_KEY"][..], "MODEL_NAME"), (&["MODEL_NAME"], "BASE_URL")] {
             assert!(of_environment(environment(names)).is_none());
             assert_eq!(missing_variable(environment(names)), Some(missing));

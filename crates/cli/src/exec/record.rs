@@ -92,7 +92,7 @@ impl Record {
     /// What every session of commands begins with.
     fn opening(&self) -> [EventBody; 3] {
         let Facts { session, sandbox, backend, keys, policy, .. } = &self.facts;
-        let sentences = ::policy::explain(policy).into_iter().map(|sentence| PolicySentence {
+        let sentences = ::policy::explain(policy).iter().map(|sentence| PolicySentence {
             text: sentence.text.clone(),
             layer: sentence.layer.to_string(),
             rule: sentence.rule.location(),

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use protocol::{Code, SessionId};
 use sandbox::SavedChanges;
-use session::{AgentClient, AgentResponse, Conversation, Failure as TurnFailure, GoalError, Permissions, Sessions};
+use session::{
+    AgentClient, AgentResponse, Conversation, ConversationBuilder, Failure as TurnFailure, GoalError, Permissions,
+    Sessions,
+};
 use tokio::time::Instant;
 
 use super::document::TaskFile;
@@ -24,26 +27,7 @@ pub(super) async fn carry_out(
     stop: impl Future<Output = Stop>,
 ) -> Result<Outcome, Failure> {
     let client = AgentClient::over(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
-    // A task names what may be done in its policy; nobody is there to ask.
-    let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
-    if let Some(model) = &scene.request.model {
-        terms = terms.model(model);
-    }
-    if let Some(upstream) = &scene.request.upstream {
-        terms = terms.upstream(upstream);
-    }
-    if let Some(mode) = &scene.request.permission_mode {
-        terms = terms.permission_mode(mode);
-    }
-    if let Some(directory) = &scene.request.directory {
-        terms = terms.workspace(directory);
-    }
-    if let Some(servers) = &scene.request.mcp {
-        terms = terms.mcp(servers.clone());
-    }
-    if let Some(skills) = &scene.request.skills {
-        terms = terms.skills(skills.clone());
-    }
+    let terms = terms(&client, id, file, scene);
     let longest = scene.policy.limits().timeout;
     let limit = file.timeout.unwrap_or(longest).min(longest);
     // One for all prompts, and for the start of the agent.
@@ -76,6 +60,31 @@ pub(super) async fn carry_out(
         }
     }
     Ok(Outcome::Done)
+}
+
+/// On which terms the agent works.
+fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) -> ConversationBuilder {
+    // A task names what may be done in its policy; nobody is there to ask.
+    let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
+    if let Some(model) = &scene.request.model {
+        terms = terms.model(model);
+    }
+    if let Some(upstream) = &scene.request.upstream {
+        terms = terms.upstream(upstream);
+    }
+    if let Some(mode) = &scene.request.permission_mode {
+        terms = terms.permission_mode(mode);
+    }
+    if let Some(directory) = &scene.request.directory {
+        terms = terms.workspace(directory);
+    }
+    if let Some(servers) = &scene.request.mcp {
+        terms = terms.mcp(servers.clone());
+    }
+    if let Some(skills) = &scene.request.skills {
+        terms = terms.skills(skills.clone());
+    }
+    terms
 }
 
 /// Says every prompt; false when somebody stopped it from another terminal.
