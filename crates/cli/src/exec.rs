@@ -99,9 +99,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     };
     drop(terminal);
     sandbox.destroy().await?;
-    if let Some(way_out) = way_out {
-        way_out.close().await;
-    }
+    WayOut::close(way_out).await;
     let ended = outcome.as_ref().ok().and_then(|result| result.as_ref().ok());
     let told = record.end(ended.map_or(-1, |result| i32::from(exit_number(result))), ended.map_or(0, wall_micros))?;
     let result = match outcome {

@@ -69,8 +69,10 @@ impl WayOut {
         Ok(Some(Self { attachment }))
     }
 
-    /// Ends it; everything that was tried is on record then.
-    pub(super) async fn close(self) {
-        self.attachment.close().await;
+    /// Ends it, where there is one; everything that was tried is on record then.
+    pub(super) async fn close(open: Option<Self>) {
+        if let Some(Self { attachment }) = open {
+            attachment.close().await;
+        }
     }
 }
