@@ -52,6 +52,8 @@ impl Api {
             accounts: Accounts::default(),
             egress: session::way_out(Vec::new()),
             timing: Timing::default(),
+            project: None,
+            upstreams: session::Upstreams::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {

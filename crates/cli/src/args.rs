@@ -109,9 +109,15 @@ pub(crate) struct RunArguments {
     /// Which model
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// One of the configured upstreams, for this session
+    #[arg(long, value_name = "NAME", conflicts_with = "env_file")]
+    pub(crate) upstream: Option<String>,
     /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the configured one
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Option<PathBuf>,
+    /// Its permission mode; one that the agent cannot keep is refused
+    #[arg(long, value_name = "MODE", value_parser = ["default", "plan", "acceptEdits", "bypass"])]
+    pub(crate) mode: Option<String>,
     /// A policy file or a preset; what `viv policy explain` says when not given
     #[arg(long, value_name = "FILE|PRESET")]
     pub(crate) policy: Option<String>,

@@ -65,12 +65,12 @@ impl Client {
         &self,
         id: &SessionId,
         question: &QuestionId,
-        answer: Option<String>,
+        answers: Option<Vec<Vec<String>>>,
     ) -> Result<(), Failure> {
         let path = format!("/v1/sessions/{id}/questions/{question}");
-        match answer {
-            Some(answer) => {
-                let body = json!({"answers": [[answer]]});
+        match answers {
+            Some(answers) => {
+                let body = json!({"answers": answers});
                 self.call(Method::POST, &format!("{path}/reply"), Some(body)).await.map(drop)
             }
             None => self.call(Method::POST, &format!("{path}/reject"), Some(json!({}))).await.map(drop),

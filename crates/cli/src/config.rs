@@ -17,6 +17,7 @@ use crate::backend::BackendName;
 use crate::failure::Failure;
 
 pub(crate) use credentials::{Credential, Form, Provider};
+pub(crate) use env_file::EnvUpstream;
 pub(crate) use file::{
     BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, Kind, PriceSection, SandboxSection,
     UpstreamSection,
@@ -31,8 +32,8 @@ pub(crate) struct Config {
     pub(crate) organisation_policy: PathBuf,
     /// What the file says.
     pub(crate) file: ConfigFile,
-    /// The upstream of an `--env-file`: in place of the configured one, for this process alone.
-    pub(crate) env_upstream: Option<UpstreamSection>,
+    /// The upstream of an `--env-file` or of the environment: in place of the configured one, for this process alone.
+    pub(crate) env_upstream: Option<EnvUpstream>,
     /// The sandbox that was asked for on the command line.
     pub(crate) backend: Option<BackendName>,
     /// Where sockets of this user's own services are.
@@ -61,11 +62,12 @@ impl Config {
         self
     }
 
-    /// The same with the upstream of a `.env` file.
+    /// The same with the upstream of a `.env` file, else with that of the environment, where it names one.
     pub(crate) fn with_env_file(mut self, path: Option<&Path>) -> Result<Self, Failure> {
-        if let Some(path) = path {
-            self.env_upstream = Some(env_file::read(path)?);
-        }
+        self.env_upstream = match path {
+            Some(path) => Some(env_file::read(path)?),
+            None => env_file::of_environment(|name| std::env::var(name).ok()),
+        };
         Ok(self)
     }
 
@@ -119,6 +121,11 @@ impl Config {
             _ => Err(self.wrong(&at("key"), "one of key, key_file, key_command and key_env is enough")),
         }
     }
+}
+
+/// The variable that keeps the environment from naming an upstream, where it names half of one.
+pub(crate) fn missing_variable() -> Option<&'static str> {
+    env_file::missing_variable(|name| std::env::var(name).ok())
 }
 
 /// What is to be logged.

@@ -3,27 +3,30 @@
 //! 125 means that viv itself failed, 126 that the command cannot be executed, 127 that it is not there.
 
 mod input;
+mod record;
 mod terminal;
 mod way_out;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::policy::WorkspaceMode;
+use ::policy::{Effective, WorkspaceMode};
 use jail::Spawner;
 use protocol::Code;
 use sandbox::{DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox, SandboxError, SandboxSpec, Streams};
 use serde_json::json;
 
+use self::record::{Facts, Record, Told};
 use self::terminal::RawTerminal;
 use self::way_out::{Way, WayOut};
 use crate::args::ExecArguments;
 use crate::backend;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::name::new_session_id;
 use crate::outlet::Outlet;
 use crate::policy::{Setting, choose};
 use crate::signals::Signals;
@@ -56,10 +59,12 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let mut signals = Signals::listen()?;
     let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
-    let policy = Arc::new(choose(&Setting::of(config, json), arguments.policy.as_deref(), &arguments.narrow)?);
+    let setting = Setting::of(config, json).in_project(workspace.as_deref());
+    let policy = Arc::new(choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?);
     // It is needed to the end, and a thousand small things that nobody has to take apart then.
     std::mem::forget(Arc::clone(&policy));
     let way = Way::of(config, &policy)?;
+    let shown = workspace.clone();
     let spec = SandboxSpec {
         id: format!("exec-{}", std::process::id()),
         workspace,
@@ -73,8 +78,11 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     }
     let limits = policy.limits();
     let env = environment(&arguments, &way)?;
-    let sandbox = backend::choose(config, &Arc::new(spawner))?.create(spec).await?;
-    let way_out = WayOut::open(&way, &*sandbox, &policy)?;
+    let backend = backend::choose(config, &Arc::new(spawner))?;
+    let sandbox = backend.create(spec).await?;
+    let record =
+        Arc::new(Record::new(config.data_dir.clone(), facts(&arguments, shown, backend.name(), &*sandbox, &policy)?));
+    let way_out = WayOut::open(&way, &*sandbox, &policy, &record)?;
     let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
     let exec = ExecSpec {
         command: arguments.command.clone(),
@@ -91,18 +99,51 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     };
     drop(terminal);
     sandbox.destroy().await?;
+    WayOut::close(way_out).await;
+    let ended = outcome.as_ref().ok().and_then(|result| result.as_ref().ok());
+    let told = record.end(ended.map_or(-1, |result| i32::from(exit_number(result))), ended.map_or(0, wall_micros))?;
     let result = match outcome {
         Ok(result) => result.map_err(|error| not_started(&error))?,
         Err(signal) => return Ok(signal.exit_code()),
     };
     if json {
-        let denials = match way_out {
-            Some(way_out) => way_out.close().await?,
-            None => Vec::new(),
-        };
-        println!("{}", report(&arguments.command, &result, &denials));
+        let denied = told.iter().flat_map(|told| &told.denied);
+        println!("{}", report(&arguments.command, &result, &denied.map(record::as_json).collect::<Vec<_>>()));
+    } else {
+        tell(&result, told.as_ref(), limits.memory_bytes);
     }
     Ok(exit_code(&result))
+}
+
+/// What the record of the command begins with, if there will be one.
+fn facts(
+    arguments: &ExecArguments,
+    workspace: Option<PathBuf>,
+    backend: &str,
+    sandbox: &dyn Sandbox,
+    policy: &Arc<Effective>,
+) -> Result<Facts, Failure> {
+    Ok(Facts {
+        session: new_session_id()?,
+        command: arguments.command.clone(),
+        workspace,
+        sandbox: sandbox.id().to_owned(),
+        backend: backend.to_owned(),
+        keys: sandbox.effective(),
+        policy: Arc::clone(policy),
+    })
+}
+
+/// What a person should know beside what the command said itself.
+fn tell(result: &ExecResult, told: Option<&Told>, memory_bytes: u64) {
+    if result.exit.out_of_memory {
+        anstream::eprintln!(
+            "viv: the command was killed: it needed more than its {memory_bytes} bytes of memory (proc.memory)"
+        );
+    }
+    if let Some(sentence) = told.and_then(record::sentence) {
+        anstream::eprintln!("viv: {sentence}");
+    }
 }
 
 fn not_started(error: &SandboxError) -> Failure {
@@ -128,6 +169,10 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
             .because(&error)
             .help("viv exec --workspace .:overlay -- ls")
     })?;
+    if directory == Path::new("/") {
+        let what = "the root of the host cannot be a workspace: a sandbox would be shown everything there is";
+        return Err(Failure::new(Code::InvalidRequest, what).help("viv exec --workspace . -- ls"));
+    }
     Ok((Some(directory), mode))
 }
 
@@ -174,12 +219,20 @@ fn filter(mut outlet: Outlet) -> Filter {
 }
 
 fn exit_code(result: &ExecResult) -> ExitCode {
+    ExitCode::from(exit_number(result))
+}
+
+fn exit_number(result: &ExecResult) -> u8 {
     if result.timed_out {
-        return ExitCode::from(TIMED_OUT);
+        return TIMED_OUT;
     }
     let Exit { code, signal, .. } = result.exit;
     let number = code.or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(i32::from(VIV_FAILED));
-    ExitCode::from(u8::try_from(number & 0xff).unwrap_or(VIV_FAILED))
+    u8::try_from(number & 0xff).unwrap_or(VIV_FAILED)
+}
+
+fn wall_micros(result: &ExecResult) -> u64 {
+    u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn report(command: &[String], result: &ExecResult, denials: &[serde_json::Value]) -> serde_json::Value {
@@ -188,7 +241,8 @@ fn report(command: &[String], result: &ExecResult, denials: &[serde_json::Value]
         "exit_code": result.exit.code,
         "signal": result.exit.signal,
         "timed_out": result.timed_out,
-        "wall_micros": u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX),
+        "out_of_memory": result.exit.out_of_memory,
+        "wall_micros": wall_micros(result),
         "cpu_micros": result.exit.cpu_micros,
         "peak_rss_bytes": result.exit.peak_rss_bytes,
         "truncated": result.truncated,

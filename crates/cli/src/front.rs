@@ -37,18 +37,22 @@ pub(crate) struct Hosted {
 impl Front {
     /// The server if one answers, else this process.
     pub(crate) async fn open(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
-        let directory = host::data_dir(config)?;
         // A server knows nothing of this person's `--env-file`, and has its own sandbox.
-        let client = if config.env_upstream.is_some() || config.backend.is_some() {
-            None
-        } else {
-            Client::connect(&directory).await
-        };
-        if let Some(client) = client {
+        if config.env_upstream.is_none()
+            && config.backend.is_none()
+            && let Some(client) = Client::connect(&host::data_dir(config)?).await
+        {
             return Ok(Self::There(client));
         }
+        Self::here(config, policy, spawner).await
+    }
+
+    /// This process, also where a server answers: its sessions are under its own policy, not under `policy`.
+    pub(crate) async fn here(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
+        let directory = host::data_dir(config)?;
+        let options = Options { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options: host::options(config) }))
+        Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options }))
     }
 
     /// Makes a session.
@@ -96,14 +100,14 @@ impl Front {
         &self,
         id: &SessionId,
         question: &QuestionId,
-        answer: Option<String>,
+        answers: Option<Vec<Vec<String>>>,
     ) -> Result<(), Failure> {
-        match (self, answer) {
-            (Self::Here(here), Some(answer)) => {
-                Ok(here.reachable.sessions.reply_question(id, question, vec![vec![answer]]).await?)
+        match (self, answers) {
+            (Self::Here(here), Some(answers)) => {
+                Ok(here.reachable.sessions.reply_question(id, question, answers).await?)
             }
             (Self::Here(here), None) => Ok(here.reachable.sessions.reject_question(id, question).await?),
-            (Self::There(client), answer) => client.answer(id, question, answer).await,
+            (Self::There(client), answers) => client.answer(id, question, answers).await,
         }
     }
 

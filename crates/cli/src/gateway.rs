@@ -37,6 +37,7 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     let GatewayCommand::Serve(arguments) = command;
     log::start_server();
     host::take_descriptors();
+    let config = config.with_env_file(None)?;
     let upstream = match &arguments.upstream {
         Some(name) => upstream::named(&config, name)?,
         None => upstream::chosen(&config)?,

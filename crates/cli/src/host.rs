@@ -87,7 +87,7 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
 }
 
 fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let setting = policy::Setting::of(config, json);
+    let setting = policy::Setting::of(config, json).in_project(None);
     match &command {
         PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) => {
             return sessions::explain(session, config, json);
@@ -163,6 +163,8 @@ async fn open(
         policy,
         accounts: accounts(config)?,
         timing: Timing::default(),
+        project: Some(policy::project(config)),
+        upstreams: upstream::nameable(config),
     };
     let sessions = setup.open()?;
     // What a host that was killed left behind is put in order by whoever comes next.

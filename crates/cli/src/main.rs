@@ -25,6 +25,7 @@ mod money;
 mod name;
 mod outlet;
 mod perms;
+mod person;
 mod policy;
 mod reachable;
 mod replay;

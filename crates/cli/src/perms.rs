@@ -34,8 +34,9 @@ pub(crate) enum PermsCommand {
     Answer {
         /// ID or SESSION/ID, as `viv perms ls` shows it
         id: String,
-        /// The answer
-        answer: String,
+        /// The answer; one for each thing that is asked
+        #[arg(required = true, value_name = "ANSWER")]
+        answers: Vec<String>,
     },
 }
 
@@ -87,9 +88,10 @@ pub(crate) async fn carry_out(command: PermsCommand, config: Config, json: bool)
             one if one.is_permission() => one.tell("reply", Some(json!({"reply": "reject"}))).await?,
             one => one.tell("reject", None).await?,
         },
-        PermsCommand::Answer { id, answer } => {
+        PermsCommand::Answer { id, answers } => {
             let one = find(&all, &id)?;
-            only(one, false, &id)?.tell("reply", Some(json!({"answers": [[answer]]}))).await?;
+            let answers: Vec<[&String; 1]> = answers.iter().map(|answer| [answer]).collect();
+            only(one, false, &id)?.tell("reply", Some(json!({"answers": answers}))).await?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -60,7 +60,9 @@ pub(crate) async fn carry_out(
     let normal = upstream::normal(&config)?;
     let tape = Arc::new(load(&directory, &recording, &normal)?);
     install(&config, &recording)?;
-    let policy = choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?;
+    let workspace = arguments.workspace.as_deref().or(recording.directory.as_deref());
+    let setting = Setting::of(&config, json).in_project(workspace);
+    let policy = choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?;
     let stage = Stage {
         upstream: tape.clone(),
         policy: Arc::new(policy),

@@ -22,9 +22,11 @@ use crate::equipment;
 use crate::failure::Failure;
 use crate::front::{Follow, Front};
 use crate::name::new_session_id;
+use crate::person;
 use crate::policy::{Setting, choose};
 use crate::signals::{Signals, Stop};
 use crate::timeline::Timeline;
+use crate::upstream::Notice;
 
 /// Carries out `viv run`.
 pub(crate) async fn carry_out(
@@ -49,16 +51,28 @@ pub(crate) async fn carry_out(
         agent: wanted.agent.id().to_owned(),
         agent_version: wanted.version,
         model: arguments.model,
+        upstream: arguments.upstream.clone(),
+        permission_mode: arguments.mode,
         directory: Some(workspace.to_string_lossy().into_owned()),
         mcp: arguments.mcp.as_deref().map(equipment::mcp).transpose()?,
         skills: equipment::skills(&arguments.skills)?,
         ..CreateSession::default()
     };
-    let policy = Arc::new(choose(&Setting::of(&config, json), arguments.policy.as_deref(), &arguments.narrow)?);
-    let front = Front::open(&config, policy.clone(), spawner).await?;
+    let setting = Setting::of(&config, json).in_project(Some(&workspace));
+    let policy = Arc::new(choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?);
+    let front = if arguments.policy.is_some() || !arguments.narrow.is_empty() {
+        Front::here(&config, policy.clone(), spawner).await?
+    } else {
+        Front::open(&config, policy.clone(), spawner).await?
+    };
     let output = if json { Output::Json } else { Output::Text };
     let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
-    conversation.announce();
+    let agent = &conversation.session.agent;
+    let notice = match &front {
+        Front::Here(_) => Notice::here(&config, arguments.upstream.as_deref(), agent),
+        Front::There(_) => Notice::there(arguments.upstream.as_deref()),
+    };
+    conversation.announce(&notice);
     let outcome = conversation.turn(&prompt, &mut signals).await;
     let ended = conversation.end(&outcome).await;
     front.close().await;
@@ -156,8 +170,12 @@ impl<'a> Conversation<'a> {
         self.session.name.as_deref().unwrap_or(self.session.session_id.as_str())
     }
 
-    fn announce(&self) {
-        anstream::eprintln!("\x1b[1msession\x1b[0m {} · agent {}", self.name(), self.session.agent);
+    fn announce(&self, notice: &Notice) {
+        let (name, agent, model) = (self.name(), &self.session.agent, &notice.model);
+        anstream::eprintln!("\x1b[1msession\x1b[0m {name} · agent {agent} · model: {model}");
+        for hint in &notice.hints {
+            anstream::eprintln!("  {hint}");
+        }
     }
 
     fn farewell(&self) {
@@ -244,23 +262,19 @@ impl<'a> Conversation<'a> {
         let reply = match self.permissions {
             Permissions::Allow => PermissionReply::Once,
             Permissions::Deny => PermissionReply::Reject,
-            Permissions::Ask => match ask("allow? [y]es once · [a]lways · [n]o: ").await.as_str() {
-                "y" | "yes" => PermissionReply::Once,
-                "a" | "always" => PermissionReply::Always,
-                _ => PermissionReply::Reject,
-            },
+            Permissions::Ask => person::permission().await,
         };
         self.front.reply(self.id(), &permission.permission_id, reply).await
     }
 
     async fn answer(&self, question: &Question) -> Result<(), Failure> {
-        let answer = match self.permissions {
-            Permissions::Ask => Some(ask("answer: ").await).filter(|answer| !answer.is_empty()),
-            // Nobody is there to ask; the first choice is what the agent thought most likely.
-            Permissions::Allow => question.options.first().cloned(),
+        let answers = match self.permissions {
+            Permissions::Ask => person::answers(question).await,
+            // Nobody is there to ask.
+            Permissions::Allow => person::first_options(question),
             Permissions::Deny => None,
         };
-        self.front.answer(self.id(), &question.question_id, answer).await
+        self.front.answer(self.id(), &question.question_id, answers).await
     }
 }
 
@@ -275,15 +289,4 @@ fn outcome_of(ended: &SessionEnded) -> TurnOutcome {
 /// Whether somebody must answer; what was allowed for the rest of the session is answered already.
 pub(crate) fn is_open(permission: &Permission) -> bool {
     permission.metadata.as_ref().is_none_or(|metadata| metadata["granted_by"].is_null())
-}
-
-/// Asks the person at the terminal; an empty answer when there is none.
-pub(crate) async fn ask(question: &'static str) -> String {
-    let read = tokio::task::spawn_blocking(move || {
-        anstream::eprint!("{:>22}\x1b[33m{question}\x1b[0m", "");
-        let mut line = String::new();
-        let _ = std::io::stdin().read_line(&mut line);
-        line.trim().to_lowercase()
-    });
-    read.await.unwrap_or_default()
 }

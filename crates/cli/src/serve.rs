@@ -33,6 +33,7 @@ pub(crate) async fn carry_out(
 ) -> Result<ExitCode, Failure> {
     log::start_server();
     host::take_descriptors();
+    let config = config.with_env_file(None)?;
     let tls = tls(&arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;

@@ -1,25 +1,39 @@
 //! The model behind the gateway, made from the configuration.
+//!
+//! What was named on the command line comes first, then the environment, then `viv.toml`, then the built-in model.
+
+mod notice;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use gateway::{Normal, Replay, Script, Scripted, Timeouts, Upstream, Vendor, VendorConfig, VendorKind};
 use protocol::Code;
+use session::Upstreams;
 use store::{SessionIndex, SystemClock};
 
-use crate::config::{Config, ContentWord, Kind, UpstreamSection};
+use crate::config::{Config, ContentWord, EnvUpstream, Kind, UpstreamSection};
 use crate::failure::Failure;
 use crate::host;
 
+pub(crate) use notice::Notice;
+
 /// The upstream that sessions talk to: of the `--env-file`, else the configured one, else the built-in model.
 pub(crate) fn chosen(config: &Config) -> Result<Arc<dyn Upstream>, Failure> {
-    if let Some(section) = &config.env_upstream {
-        return of_section(config, "env-file", section);
+    if let Some(EnvUpstream { name, section }) = &config.env_upstream {
+        return of_section(config, name, section);
     }
     match &config.file.model.upstream {
         Some(name) => named(config, name),
         None => Ok(Arc::new(scripted(config, config.file.model.script.as_deref())?)),
     }
+}
+
+/// Those that a session can name: the configured ones.
+pub(crate) fn nameable(config: &Config) -> Upstreams {
+    let known = config.clone();
+    let names = config.file.upstreams.keys().cloned().collect();
+    Upstreams::new(names, move |name| named(&known, name).map_err(|failure| failure.to_string()))
 }
 
 /// The upstream of this name.

@@ -25,9 +25,9 @@ pub use fact::{
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 pub use payload::{
-    AgentUnparsed, ErrorData, Grant, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus, Question,
-    QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn, TurnOutcome,
-    TurnPhase,
+    AgentUnparsed, Asked, ErrorData, Grant, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus,
+    Question, QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn,
+    TurnOutcome, TurnPhase,
 };
 pub use problem::{Code, Problem};
 pub use session::{Attachment, CreateSession, SessionInfo};

@@ -232,6 +232,36 @@ pub struct Question {
     pub metadata: Option<Value>,
 }
 
+/// One of the things that a request asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What is asked.
+    pub prompt: String,
+    /// Answers to choose from.
+    pub options: Vec<String>,
+    /// Whether more than one of them may be chosen.
+    pub several: bool,
+}
+
+impl Question {
+    /// Each thing it asks, in the order in which the answers are given. Tools of several agents ask a few at once: then
+    /// the first is in the fields, and all of them are in the metadata.
+    pub fn asked(&self) -> Vec<Asked> {
+        let list = self.metadata.as_ref().and_then(|metadata| metadata["questions"].as_array());
+        let read = |asked: &Value| {
+            let options = asked["options"].as_array().into_iter().flatten();
+            let labels = options.filter_map(|option| option["label"].as_str().or(option.as_str()));
+            let prompt = asked["question"].as_str().unwrap_or(&self.prompt).to_owned();
+            let several = asked["multiSelect"].as_bool().unwrap_or(false);
+            Asked { prompt, options: labels.map(str::to_owned).collect(), several }
+        };
+        match list.filter(|list| !list.is_empty()) {
+            Some(list) => list.iter().map(read).collect(),
+            None => vec![Asked { prompt: self.prompt.clone(), options: self.options.clone(), several: false }],
+        }
+    }
+}
+
 /// Where a question stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

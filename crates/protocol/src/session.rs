@@ -23,6 +23,9 @@ pub struct CreateSession {
     /// Which model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Which of the host's upstreams its model calls go to; the host's usual one when absent. Ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
     /// Variant of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,

@@ -43,7 +43,7 @@ pub use port::{
 };
 pub use review::{
     Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
-    Stamp, UnsavedReason, apply, denying, discard, finish, render_diff, render_stat, undo,
+    Stamp, UnsavedReason, apply, denying, discard, finish, quoted, render_diff, render_stat, undo,
 };
 pub use terminal::WindowSize;
 pub use unconfined::Unconfined;

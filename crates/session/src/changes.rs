@@ -30,7 +30,9 @@ impl Sessions {
     /// Brings what a session changed to its workspace: what is at or below `paths`, or all. All of that or nothing.
     pub async fn apply(&self, id: &SessionId, paths: Vec<PathBuf>) -> Result<Applied, SessionError> {
         self.at_rest(id)?;
-        let (directory, policy) = (self.host.shelf.changes(id), self.host.policy.clone());
+        let workspace = self.host.shelf.index.get(id)?.info.directory;
+        let (directory, policy) =
+            (self.host.shelf.changes(id), self.host.policy_in(workspace.as_deref().map(Path::new))?);
         blocking(move || {
             let Some(mut saved) = open(&directory)? else { return Ok(Applied { changes: Vec::new() }) };
             let workspace = saved.workspace().to_owned();

@@ -71,36 +71,42 @@ use terms::Terms;
 /// Claude on a repository, heard while it works, against a server of one's own:
 ///
 /// ```no_run
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use gateway::{Vendor, VendorConfig, VendorKind};
 /// use secret::Secret;
 /// use session::{AgentClient, Failure, GoalError, Permissions};
 ///
-/// let mut vendor = VendorConfig::new("mine", VendorKind::OpenaiCompatible, "https://models.example.com/v1");
-/// vendor.key = Some(Secret::new("the key stays outside the sandbox".to_owned()));
-/// let client = AgentClient::builder()
-///     .agent("claude")
-///     .data_dir("/home/you/.local/share/viv")
-///     .upstream(Arc::new(Vendor::new(vendor)?))
-///     .build()?;
-/// let outcome = client
-///     .goal("Make the tests pass.")
-///     .workspace("/home/you/project")
-///     .model("claude-sonnet-4-5")
-///     .permissions(Permissions::Allow)
-///     .timeout(Duration::from_secs(600))
-///     .retries(2)
-///     .on_event(|event| println!("{}", event.draft.body.kind()))
-///     .run()
-///     .await;
-/// match outcome {
-///     Ok(response) => println!("{} · changed {:?}", response.text, response.changes.modified),
-///     Err(GoalError::Failed { failure: Failure::TimedOut(limit), .. }) => eprintln!("not done in {limit:?}"),
-///     Err(error) => return Err(error.into()),
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let mut vendor = VendorConfig::new("mine", VendorKind::OpenaiCompatible, "https://models.example.com/v1");
+///     vendor.key = Some(Secret::new("the key stays outside the sandbox".to_owned()));
+///     // Before there is a runtime, whose threads would keep the sandbox's spawner from being forked.
+///     let client = AgentClient::builder()
+///         .agent("claude")
+///         .data_dir("/home/you/.local/share/viv")
+///         .upstream(Arc::new(Vendor::new(vendor)?))
+///         .build()?;
+///     tokio::runtime::Runtime::new()?.block_on(fix(client))
 /// }
-/// # Ok(()) }
+///
+/// async fn fix(client: AgentClient) -> Result<(), Box<dyn std::error::Error>> {
+///     let outcome = client
+///         .goal("Make the tests pass.")
+///         .workspace("/home/you/project")
+///         .model("claude-sonnet-4-5")
+///         .permissions(Permissions::Allow)
+///         .timeout(Duration::from_secs(600))
+///         .retries(2)
+///         .on_event(|event| println!("{}", event.draft.body.kind()))
+///         .run()
+///         .await;
+///     match outcome {
+///         Ok(response) => println!("{} · changed {:?}", response.text, response.changes.modified),
+///         Err(GoalError::Failed { failure: Failure::TimedOut(limit), .. }) => eprintln!("not done in {limit:?}"),
+///         Err(error) => return Err(error.into()),
+///     }
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone)]
 pub struct AgentClient {
@@ -154,6 +160,7 @@ impl AgentClient {
         let request = CreateSession {
             agent: self.inner.agent.clone(),
             model: terms.model.clone(),
+            upstream: terms.upstream.clone(),
             permission_mode: terms.permission_mode.clone(),
             mcp: terms.mcp.clone(),
             skills: terms.skills.clone(),

@@ -102,6 +102,11 @@ fn attach_models(
 ) -> Result<Option<gateway::Attachment>, SessionError> {
     let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
     let options = &plan.options;
+    let upstream = match (&options.replay, &plan.upstream) {
+        (Some(rerun), _) => rerun.upstream.clone(),
+        (None, Some(name)) => host.upstreams.find(name)?,
+        (None, None) => host.upstream.clone(),
+    };
     let identity = Identity {
         session: plan.id.clone(),
         token: SessionToken::of(token),
@@ -114,7 +119,7 @@ fn attach_models(
         journal: recorder.journal().clone(),
         bodies: host.shelf.bodies(host.limits.compress),
         turn: recorder.turn.clone(),
-        upstream: options.replay.as_ref().map_or(&host.upstream, |rerun| &rerun.upstream).clone(),
+        upstream,
         policy: Some(plan.policy.clone()),
         budgets: budgets(&plan.policy),
         limits: host.limits.clone(),

@@ -91,6 +91,9 @@ pub enum SessionError {
     /// The workspace is named in a way that could mean two places.
     #[error("directory `{}` is not an absolute path", .0.display())]
     DirectoryNotAbsolute(PathBuf),
+    /// What a sandbox is shown of the host would be everything.
+    #[error("the root of the host cannot be a workspace")]
+    DirectoryIsRoot,
     /// The workspace is not there, or is no directory.
     #[error("directory `{}` cannot be opened", path.display())]
     Directory {
@@ -136,6 +139,31 @@ pub enum SessionError {
     /// A session never goes on under rules it was not made under.
     #[error("session `{0}` was made under another policy than the one in force now")]
     PolicyChanged(SessionId),
+    /// The policy file of the session's directory is there, and cannot be read.
+    #[error("the policy file `{}` cannot be read", path.display())]
+    ProjectPolicy {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The host has no upstream of that name.
+    #[error("there is no upstream `{name}`; there are: {}", listed(known))]
+    UnknownUpstream {
+        /// As the client named it.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// The host has it, and cannot use it.
+    #[error("the upstream `{name}` cannot be used: {why}")]
+    UpstreamUnusable {
+        /// The upstream.
+        name: String,
+        /// What stands against it.
+        why: String,
+    },
     /// A rule that is none.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -185,6 +213,9 @@ impl SessionError {
             Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
             Self::NotSupported { .. }
             | Self::DirectoryNotAbsolute(_)
+            | Self::DirectoryIsRoot
+            | Self::ProjectPolicy { .. }
+            | Self::UnknownUpstream { .. }
             | Self::Directory { .. }
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
@@ -192,6 +223,7 @@ impl SessionError {
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(error) => error.code(),
+            Self::UpstreamUnusable { .. } => Code::ConfigInvalid,
             Self::PolicyChanged(_) => Code::PolicyWideningDenied,
             Self::Policy(error) => error.code(),
             Self::Widening(error) => error.code(),
@@ -239,6 +271,10 @@ impl SessionError {
             _ => Map::new(),
         }
     }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 fn in_version(version: Option<&str>) -> String {

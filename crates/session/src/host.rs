@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,7 @@ use crate::drift::DriftCounts;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
-use crate::{Everything, SessionError, Timing};
+use crate::{Everything, Project, SessionError, Timing, Upstreams};
 
 /// What all sessions of a process share.
 pub(crate) struct Host {
@@ -28,6 +29,8 @@ pub(crate) struct Host {
     pub(crate) limits: Limits,
     pub(crate) policy: Arc<policy::Effective>,
     pub(crate) timing: Timing,
+    project: Option<Project>,
+    pub(crate) upstreams: Upstreams,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) drift: DriftCounts,
     pub(crate) tasks: TaskTracker,
@@ -47,6 +50,8 @@ impl Host {
             limits: parts.limits,
             policy: parts.policy,
             timing: parts.timing,
+            project: parts.project,
+            upstreams: parts.upstreams,
             shelf: Arc::new(shelf),
             drift: DriftCounts::default(),
             tasks: TaskTracker::new(),
@@ -65,6 +70,14 @@ impl Host {
         match &*everything {
             Some(everything) => Ok(everything.clone()),
             None => Ok(everything.insert(Arc::new(open(self.shelf.clone())?)).clone()),
+        }
+    }
+
+    /// What a session in `directory` may do when nobody chose another policy for it.
+    pub(crate) fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<policy::Effective>, SessionError> {
+        match (&self.project, directory) {
+            (Some(Project(narrow)), Some(directory)) => narrow(&self.policy, directory),
+            _ => Ok(self.policy.clone()),
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) agent_mode: Option<String>,
     pub(crate) permission_mode: Option<String>,
     pub(crate) model: Option<String>,
+    /// The upstream it named; the host's usual one when there is none.
+    pub(crate) upstream: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) options: Options,
@@ -72,6 +74,9 @@ pub(crate) struct Metadata {
     pub(crate) agent_mode: Option<String>,
     pub(crate) permission_mode: Option<String>,
     pub(crate) model: Option<String>,
+    /// The upstream it named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream: Option<String>,
     /// Digest of the policy it was made under: it never goes on under another.
     pub(crate) policy: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,7 +150,13 @@ impl Plan {
         refuse_unkept(&request)?;
         let permission_mode = permission_mode(&request)?;
         let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
-        let policy = options.policy.clone().unwrap_or_else(|| host.policy.clone());
+        let policy = match &options.policy {
+            Some(policy) => policy.clone(),
+            None => host.policy_in(directory.as_deref())?,
+        };
+        if let Some(name) = &request.upstream {
+            host.upstreams.find(name)?;
+        }
         Ok(Self {
             policy_digest: policy.digest().to_owned(),
             policy,
@@ -155,6 +166,7 @@ impl Plan {
             agent_mode: request.agent_mode,
             permission_mode,
             model: request.model,
+            upstream: request.upstream,
             title: request.title,
             directory,
             options,
@@ -211,6 +223,12 @@ impl Plan {
         let info = &record.info;
         let metadata = started.metadata.clone().unwrap_or_default();
         let metadata: Metadata = serde_json::from_value(metadata).unwrap_or_default();
+        let directory = info.directory.clone().map(PathBuf::from);
+        // Where the directory says what cannot be used, that is not what the session was made under.
+        let (policy, policy_digest) = match host.policy_in(directory.as_deref()) {
+            Ok(policy) => (policy, metadata.policy),
+            Err(_) => (host.policy.clone(), String::new()),
+        };
         Self {
             id: info.session_id.clone(),
             agent: info.agent.clone(),
@@ -218,10 +236,11 @@ impl Plan {
             agent_mode: metadata.agent_mode,
             permission_mode: metadata.permission_mode,
             model: info.model.clone(),
+            upstream: metadata.upstream,
             title: info.title.clone(),
-            directory: info.directory.clone().map(PathBuf::from),
-            policy: host.policy.clone(),
-            policy_digest: metadata.policy,
+            policy,
+            directory,
+            policy_digest,
             options: Options {
                 policy: None,
                 account: metadata.account,
@@ -298,6 +317,7 @@ impl Plan {
             agent_mode: self.agent_mode.clone(),
             permission_mode: self.permission_mode.clone(),
             model: self.model.clone(),
+            upstream: self.upstream.clone(),
             policy: self.policy_digest.clone(),
             account: self.options.account.clone(),
             user: self.options.user.clone(),
@@ -344,6 +364,9 @@ fn workspace(path: &Path) -> Result<PathBuf, SessionError> {
     }
     let failed = |source| SessionError::Directory { path: path.to_owned(), source };
     let canonical = path.canonicalize().map_err(failed)?;
+    if canonical == Path::new("/") {
+        return Err(SessionError::DirectoryIsRoot);
+    }
     match canonical.metadata() {
         Ok(metadata) if metadata.is_dir() => Ok(canonical),
         Ok(_) => Err(failed(std::io::ErrorKind::NotADirectory.into())),

@@ -28,7 +28,7 @@ use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Drift, Message, Options, SessionError, Timing};
+use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -55,6 +55,10 @@ pub struct Parts {
     pub policy: Arc<Effective>,
     /// How long a session waits for what.
     pub timing: Timing,
+    /// What the directory of a session makes of that policy; nothing when there is none.
+    pub project: Option<Project>,
+    /// Models that a session can name in place of that one.
+    pub upstreams: Upstreams,
 }
 
 /// Every session of a data directory. Cheap to clone: all clones are the same.

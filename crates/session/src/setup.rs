@@ -13,7 +13,7 @@ use rustls_pki_types::CertificateDer;
 use sandbox::Backend;
 use store::{DataDir, Durability, Limit, SqliteLedger, SystemClock};
 
-use crate::{Parts, Roster, SessionError, Sessions, Timing};
+use crate::{Parts, Project, Roster, SessionError, Sessions, Timing, Upstreams};
 
 /// What calls cost, what they must fit into, and what their entries survive.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,10 @@ pub struct Setup {
     pub egress: Egress,
     /// How long a session waits for what.
     pub timing: Timing,
+    /// What the directory of a session makes of that policy; nothing when there is none.
+    pub project: Option<Project>,
+    /// Models that a session can name in place of that one.
+    pub upstreams: Upstreams,
 }
 
 /// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
@@ -87,6 +91,8 @@ impl Setup {
             limits,
             policy: self.policy,
             timing: self.timing,
+            project: self.project,
+            upstreams: self.upstreams,
         })
     }
 }

@@ -12,7 +12,7 @@ use protocol::{
 };
 use sandbox::JailBackend;
 use serde_json::Value;
-use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
+use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing, Upstreams};
 use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
@@ -125,6 +125,8 @@ fn sessions(
         policy,
         egress: egress::Egress::default(),
         timing,
+        project: None,
+        upstreams: Upstreams::default(),
     })
     .unwrap();
     (sessions, ledger)

@@ -46,16 +46,26 @@ fn as_json(root: &Path) -> String {
 }
 
 fn as_table(root: &Path) -> String {
-    let row = |name: &str, default: &str, installed: &str| format!("{name:<10} {default:<12} {installed}\n");
-    let mut rows = vec![format!("\x1b[1m{}\x1b[0m", row("AGENT", "DEFAULT", "INSTALLED"))];
+    let row = |name: &str, default: &str, installed: &str, can: &str| {
+        format!("{name:<10} {default:<12} {installed:<14} {can}").trim_end().to_owned() + "\n"
+    };
+    let mut rows = vec![format!("\x1b[1m{}\x1b[0m", row("AGENT", "DEFAULT", "INSTALLED", "CAN"))];
     rows.extend(::agents::all().map(|agent| match agent.package() {
-        None => row(agent.id(), "", "part of viv"),
+        None => row(agent.id(), "", "part of viv", &abilities(agent.id())),
         Some(package) => {
             let versions = versions(root, agent);
             let installed = if versions.is_empty() { "on first use".to_owned() } else { versions.join(", ") };
-            row(agent.id(), package.version, &installed)
+            row(agent.id(), package.version, &installed, &abilities(agent.id()))
         }
     }));
-    rows.extend(UNSUPPORTED.iter().map(|known| row(known.id, "", &format!("not supported: {}", known.reason))));
+    rows.extend(UNSUPPORTED.iter().map(|known| row(known.id, "", "not supported", known.reason)));
     rows.concat()
+}
+
+/// What an agent can do, told by what it cannot: that is the shorter list.
+fn abilities(agent: &str) -> String {
+    let all = serde_json::to_value(Capabilities::of(agent)).unwrap_or_default();
+    let lacking = all.as_object().into_iter().flatten().filter(|(_, can)| **can == json!(false));
+    let lacking: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
+    if lacking.is_empty() { "everything".to_owned() } else { format!("all but {}", lacking.join(", ")) }
 }

@@ -1,6 +1,7 @@
-//! A `.env` file: `BASE_URL`, `API_KEY` and `MODEL_NAME` of a server that takes chat completions.
+//! `BASE_URL`, `API_KEY` and `MODEL_NAME` of a server that takes chat completions: in a `.env` file, or in the environment.
 //!
-//! Such a file is shared with other programs, so names that mean nothing here are left alone.
+//! Both are shared with other programs, so names that mean nothing here are left alone, and an environment that has only
+//! one of the two that are needed names no server.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +11,48 @@ use secret::Secret;
 use super::file::{Kind, UpstreamSection};
 use crate::failure::Failure;
 
+/// An upstream that stands in no configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct EnvUpstream {
+    /// What records call it.
+    pub(crate) name: &'static str,
+    /// Where it is.
+    pub(crate) section: UpstreamSection,
+}
+
 /// Reads the upstream that `path` describes.
-pub(crate) fn read(path: &Path) -> Result<UpstreamSection, Failure> {
+pub(super) fn read(path: &Path) -> Result<EnvUpstream, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::new(Code::ConfigInvalid, format!("cannot read `{}`", path.display())).because(&error)
     })?;
     let base_url = value(&text, "BASE_URL").ok_or_else(|| missing(path, "BASE_URL"))?;
     let model = value(&text, "MODEL_NAME").ok_or_else(|| missing(path, "MODEL_NAME"))?;
-    Ok(UpstreamSection {
+    let section = section(base_url, model, value(&text, "API_KEY"));
+    Ok(EnvUpstream { name: "env-file", section })
+}
+
+/// The upstream that the environment describes, if it does.
+pub(super) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Option<EnvUpstream> {
+    let set = |name| variable(name).filter(|value| !value.trim().is_empty());
+    let section = section(set("BASE_URL")?, set("MODEL_NAME")?, set("API_KEY"));
+    Some(EnvUpstream { name: "environment", section })
+}
+
+/// Which variable is missing where the other one is there.
+pub(super) fn missing_variable(variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    let set = |name| variable(name).is_some_and(|value| !value.trim().is_empty());
+    match (set("BASE_URL"), set("MODEL_NAME")) {
+        (true, false) => Some("MODEL_NAME"),
+        (false, true) => Some("BASE_URL"),
+        _ => None,
+    }
+}
+
+fn section(base_url: String, model: String, key: Option<String>) -> UpstreamSection {
+    UpstreamSection {
         kind: Kind::OpenaiCompatible,
         base_url: Some(base_url),
-        key: value(&text, "API_KEY").map(Secret::new),
+        key: key.map(Secret::new),
         key_file: None,
         key_command: None,
         key_env: None,
@@ -34,7 +66,7 @@ pub(crate) fn read(path: &Path) -> Result<UpstreamSection, Failure> {
         connect_timeout: None,
         first_byte_timeout: None,
         idle_timeout: None,
-    })
+    }
 }
 
 fn missing(path: &Path, name: &str) -> Failure {
@@ -64,6 +96,21 @@ fn unquoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_names_a_server_or_says_what_is_missing() {
+        let environment =
+            |names: &'static [&str]| move |name: &str| names.contains(&name).then(|| format!("of {name}"));
+        let both = environment(&["BASE_URL", "MODEL_NAME"]);
+        let found = of_environment(both).unwrap();
+        assert_eq!((found.section.base_url.as_deref(), found.section.key.is_none()), (Some("of BASE_URL"), true));
+        assert_eq!(missing_variable(both), None);
+        for (names, missing) in [(&["BASE_URL", "API_KEY"][..], "MODEL_NAME"), (&["MODEL_NAME"], "BASE_URL")] {
+            assert!(of_environment(environment(names)).is_none());
+            assert_eq!(missing_variable(environment(names)), Some(missing));
+        }
+        assert_eq!(missing_variable(environment(&["API_KEY"])), None);
+    }
 
     #[test]
     fn values_are_read_as_shells_write_them() {

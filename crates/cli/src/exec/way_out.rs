@@ -1,4 +1,4 @@
-//! The egress proxy of one command, and what it refused.
+//! The egress proxy of one command.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use ::policy::Effective;
 use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
-use protocol::{Code, EventBody, SessionId};
+use protocol::Code;
 use sandbox::{EGRESS_PORT, Port, Sandbox};
-use serde_json::{Value, json};
-use store::{Journal, MemoryJournal, SystemClock};
 
+use super::record::Record;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::world;
@@ -45,18 +44,20 @@ impl Way {
 /// The way out of a sandbox for as long as its command runs.
 pub(super) struct WayOut {
     attachment: Attachment,
-    journal: Arc<MemoryJournal>,
 }
 
 impl WayOut {
-    /// Serves the proxy's port inside, where a backend has one.
-    pub(super) fn open(way: &Way, sandbox: &dyn Sandbox, policy: &Effective) -> Result<Option<Self>, Failure> {
+    /// Serves the proxy's port inside, where a backend has one. What is tried goes into `record`.
+    pub(super) fn open(
+        way: &Way,
+        sandbox: &dyn Sandbox,
+        policy: &Effective,
+        record: &Arc<Record>,
+    ) -> Result<Option<Self>, Failure> {
         let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
-        let session = SessionId::new(sandbox.id()).map_err(|error| Failure::of(Code::Internal, &error))?;
-        let journal = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
         let identity = Identity {
-            session,
-            journal: journal.clone(),
+            session: record.session().clone(),
+            journal: record.clone(),
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
             outfit: way.outfit.clone(),
@@ -65,21 +66,13 @@ impl WayOut {
         };
         let attached = way.egress.attach(listener, identity);
         let attachment = attached.map_err(|error| Failure::of(Code::ProxyBindError, &error))?;
-        Ok(Some(Self { attachment, journal }))
+        Ok(Some(Self { attachment }))
     }
 
-    /// Ends it; what it refused, in order.
-    pub(super) async fn close(self) -> Result<Vec<Value>, Failure> {
-        self.attachment.close().await;
-        let events = self.journal.after(0, usize::MAX).map_err(|error| Failure::of(Code::Internal, &error))?;
-        let denied = events.into_iter().filter_map(|event| match event.draft.body {
-            EventBody::EgressDenied(connection) => Some(json!({
-                "host": connection.host,
-                "port": connection.port,
-                "rule": connection.rule,
-            })),
-            _ => None,
-        });
-        Ok(denied.collect())
+    /// Ends it, where there is one; everything that was tried is on record then.
+    pub(super) async fn close(open: Option<Self>) {
+        if let Some(Self { attachment }) = open {
+            attachment.close().await;
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::policy::{
     Base, Ceiling, Effective, GrantContext, Narrowing, Preset, Source, Trust, TrustedFiles, effective, resolve,
@@ -68,17 +69,44 @@ pub(super) fn chosen(name: &str, setting: &Setting) -> Result<Effective, Failure
     Ok(effective(&ceiling(setting)?, &base(name)?, &[]))
 }
 
+/// The same in a project, whose file narrows it as long as nobody trusts it.
+pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<Effective, Failure> {
+    let policy = chosen(name, setting)?;
+    match project_file(setting)? {
+        // Whoever names the project's file has chosen it: it is the base, and narrows nothing beside itself.
+        Some((path, _)) if fs::canonicalize(name).is_ok_and(|named| named == path) => Ok(policy),
+        Some((path, source)) if trust_in(setting, &path, &source)? != Trust::Trusted => {
+            Ok(policy.narrowed(&[Narrowing::read(&source)?])?)
+        }
+        _ => Ok(policy),
+    }
+}
+
+/// What the project's file leaves of a policy that somebody else chose, whoever trusts the file: it is wider in nothing.
+pub(crate) fn narrowed_by_project(policy: &Arc<Effective>, setting: &Setting) -> Result<Arc<Effective>, Failure> {
+    let Some((path, source)) = project_file(setting)? else { return Ok(policy.clone()) };
+    let narrowing = Narrowing::read(&source)?;
+    Ok(Arc::new(match trust_in(setting, &path, &source)? {
+        // It was written as a base, and asks for what this one may not have.
+        Trust::Trusted => policy.met(&narrowing),
+        _ => policy.narrowed(&[narrowing])?,
+    }))
+}
+
+fn trust_in(setting: &Setting, path: &Path, source: &Source) -> Result<Trust, Failure> {
+    let trusted: TrustedFiles = trust::stored(&setting.data_dir)?;
+    Ok(trusted.check(path, source.text().as_bytes()))
+}
+
 /// What a session in this workspace may do when nothing is chosen, and how the project's file was taken.
 pub(super) fn unchosen(setting: &Setting) -> Result<(Effective, String), Failure> {
     let ceiling = ceiling(setting)?;
-    let path = setting.workspace.join(PROJECT_FILE);
-    let Some((path, source)) = project_file(&path)? else {
+    let Some((path, source)) = project_file(setting)? else {
         let base = Base::preset(DEFAULT_PRESET)?;
         let note = format!("no {PROJECT_FILE} here: the preset `{DEFAULT_PRESET}`");
         return Ok((effective(&ceiling, &base, &[]), note));
     };
-    let trusted: TrustedFiles = trust::stored(&setting.data_dir)?;
-    if trusted.check(&path, source.text().as_bytes()) == Trust::Trusted {
+    if trust_in(setting, &path, &source)? == Trust::Trusted {
         let note = format!("{PROJECT_FILE}, which you trusted");
         return Ok((effective(&ceiling, &Base::read(&source)?, &[]), note));
     }
@@ -90,7 +118,9 @@ pub(super) fn unchosen(setting: &Setting) -> Result<(Effective, String), Failure
 }
 
 /// The project's file under its real path, if there is one.
-fn project_file(path: &Path) -> Result<Option<(PathBuf, Source)>, Failure> {
+fn project_file(setting: &Setting) -> Result<Option<(PathBuf, Source)>, Failure> {
+    let Some(workspace) = &setting.workspace else { return Ok(None) };
+    let path = &workspace.join(PROJECT_FILE);
     match fs::canonicalize(path) {
         Ok(real) => {
             let text = read_untrusted(&real).map_err(|source| Failure::Read { path: real.clone(), source })?;

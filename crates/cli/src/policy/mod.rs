@@ -14,11 +14,13 @@ mod test;
 mod trust;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ::policy::{Effective, Narrowing};
 use clap::Subcommand;
+use session::{Project, SessionError};
 
 use crate::config::Config;
 
@@ -103,34 +105,56 @@ pub(crate) struct Setting {
     pub(crate) data_dir: PathBuf,
     /// The organisation's rules, if the file exists.
     pub(crate) organisation_file: PathBuf,
-    /// Where a project's own policy is looked for.
-    pub(crate) workspace: PathBuf,
+    /// Where a project's own policy is looked for; nowhere when there is none.
+    pub(crate) workspace: Option<PathBuf>,
     /// Seconds since 1970.
     pub(crate) now_unix_secs: u64,
 }
 
 impl Setting {
-    /// As configured; the workspace is the current directory.
+    /// As configured, for what belongs to no project.
     pub(crate) fn of(config: &Config, json: bool) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             json,
             data_dir: config.data_dir.clone(),
             organisation_file: config.organisation_policy.clone(),
-            workspace: PathBuf::from("."),
+            workspace: None,
             now_unix_secs: now.map_or(0, |since| since.as_secs()),
         }
     }
+
+    /// The same for the project in `workspace`; without one, the current directory is the project.
+    pub(crate) fn in_project(mut self, workspace: Option<&Path>) -> Self {
+        self.workspace = Some(workspace.unwrap_or(Path::new(".")).to_owned());
+        self
+    }
 }
 
-/// The policy of one run: what was named, else what holds in this directory; then narrowed.
+/// The policy of one run: what was named, else what holds in this project; then narrowed.
 pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) -> Result<Effective, Failure> {
     let above = match named {
-        Some(name) => load::chosen(name, setting)?,
+        Some(name) => load::chosen_in_project(name, setting)?,
         None => load::unchosen(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| Narrowing::assign(argument)).collect::<Result<Vec<_>, _>>()?;
     Ok(above.narrowed(&narrowings)?)
+}
+
+/// What a session's own directory makes of the policy of a host, for sessions that nobody chose a policy for.
+pub(crate) fn project(config: &Config) -> Project {
+    let config = config.clone();
+    Project(Arc::new(move |policy: &Arc<Effective>, directory: &Path| {
+        let setting = Setting::of(&config, false).in_project(Some(directory));
+        load::narrowed_by_project(policy, &setting).map_err(|failure| match failure {
+            Failure::Read { path, source } | Failure::Trust { path, source } => {
+                SessionError::ProjectPolicy { path, source }
+            }
+            Failure::Invalid(error) => error.into(),
+            Failure::Widening(error) => error.into(),
+            other => SessionError::ProjectPolicy { path: directory.to_owned(), source: std::io::Error::other(other) },
+        })
+    }))
 }
 
 /// Runs one command. `out` gets data, `people` gets words.

@@ -3,11 +3,12 @@
 use ::policy::Effective;
 use protocol::{Code, SessionInfo, TurnOutcome};
 
-use super::{Ending, ask};
+use super::Ending;
 use crate::args::OnFinish;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::person;
 use crate::sessions::{apply, diff};
 
 /// A diff of so many lines is shown when a session is over.
@@ -77,7 +78,7 @@ impl Left<'_> {
         if !self.tell()? {
             return Ok(Settled::Kept);
         }
-        match ask("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
+        match person::choice("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
             "a" | "apply" => self.apply(),
             "d" | "discard" => self.discard(),
             _ => Ok(Settled::Kept),

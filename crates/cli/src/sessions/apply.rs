@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ::policy::Effective;
 use protocol::{Code, SessionInfo};
-use sandbox::{Applied, ApplyError, ChangeKind, apply, denying, finish, undo};
+use sandbox::{Applied, ApplyError, ChangeKind, apply, denying, finish, quoted, undo};
 
 use super::diff;
 use crate::config::Config;
@@ -37,8 +37,7 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
         Step::Apply { paths, policy } => {
             let mut saved = diff::open(config, &session.session_id)?;
             let workspace = saved.workspace().to_owned();
-            let mut setting = Setting::of(config, json);
-            setting.workspace.clone_from(&workspace);
+            let setting = Setting::of(config, json).in_project(Some(&workspace));
             let policy = choose(&setting, policy.as_deref(), &[])?;
             let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
             let chosen = (!paths.is_empty()).then_some(&paths[..]);
@@ -71,6 +70,7 @@ fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
     Failure::of(error.code(), error).help(help)
 }
 
+/// What was done, a line a path; names are the agent's, and may not command a terminal.
 fn render(applied: &Applied) -> String {
     let mut text = String::new();
     for change in &applied.changes {
@@ -79,7 +79,22 @@ fn render(applied: &Applied) -> String {
             ChangeKind::Added => 'A',
             ChangeKind::Modified => 'M',
         };
-        let _ = writeln!(text, "{mark} {}", change.path.display());
+        let _ = writeln!(text, "{mark} {}", quoted(&change.path));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox::SavedChange;
+
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        let (path, kind) = ("a\x1b]52;c;x\x07b".into(), ChangeKind::Added);
+        let change = SavedChange { path, kind, entry: None, base: None, conflict: false };
+        let text = render(&Applied { changes: vec![change] });
+        assert_eq!(text, "A \"a\\033]52;c;x\\007b\"\n");
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hyper::Method;
-use protocol::{Code, Event, EventBody, PermissionReply, SessionId};
+use protocol::{Code, Event, EventBody, SessionId};
 use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
@@ -15,8 +15,9 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::person;
 use crate::policy::{GrantArgs, NarrowArgs};
-use crate::run::{ask, is_open};
+use crate::run::is_open;
 use crate::signals::Signals;
 use crate::table::{print, print_json};
 use crate::timeline::Timeline;
@@ -101,16 +102,10 @@ async fn follow(client: &Client, id: &SessionId, after: u64, json: bool) -> Resu
 async fn answer(client: &Client, id: &SessionId, event: &Event) -> Result<(), Failure> {
     let told = match &event.draft.body {
         EventBody::PermissionRequested(asked) if is_open(asked) => {
-            let reply = match ask("allow? [y]es once · [a]lways · [n]o: ").await.as_str() {
-                "y" | "yes" => PermissionReply::Once,
-                "a" | "always" => PermissionReply::Always,
-                _ => PermissionReply::Reject,
-            };
-            client.reply(id, &asked.permission_id, reply).await
+            client.reply(id, &asked.permission_id, person::permission().await).await
         }
         EventBody::QuestionRequested(asked) => {
-            let answer = Some(ask("answer: ").await).filter(|answer| !answer.is_empty());
-            client.answer(id, &asked.question_id, answer).await
+            client.answer(id, &asked.question_id, person::answers(asked).await).await
         }
         _ => Ok(()),
     };

@@ -31,6 +31,12 @@ pub(super) struct TaskFile {
     /// Which model; the `MODEL_NAME` of the env file when absent.
     #[serde(default)]
     pub(super) model: Option<String>,
+    /// One of the configured upstreams.
+    #[serde(default)]
+    pub(super) upstream: Option<String>,
+    /// The permission mode of the agent, for `prompts`.
+    #[serde(default)]
+    pub(super) permission_mode: Option<String>,
     /// A file with BASE_URL, API_KEY and MODEL_NAME, relative to this one.
     #[serde(default)]
     pub(super) env_file: Option<PathBuf>,
@@ -231,6 +237,12 @@ fn check(file: &TaskFile) -> Result<(), String> {
     if !file.prompts.is_empty() && file.agent.is_none() {
         return Err("`prompts` need an `agent`".to_owned());
     }
+    if file.upstream.is_some() && file.env_file.is_some() {
+        return Err("a task has either an `upstream` or an `env_file`".to_owned());
+    }
+    if file.permission_mode.is_some() && file.prompts.is_empty() {
+        return Err("`permission_mode` is for `prompts`: commands start agents with arguments of their own".to_owned());
+    }
     if file.commands.iter().any(|command| command.run.is_empty()) {
         return Err("a command without a word cannot be run".to_owned());
     }
@@ -291,6 +303,8 @@ mod tests {
         refused(SMALL, &["commands=[]"], "either");
         refused(SMALL, &["commands=[{run: []}]"], "without a word");
         refused(SMALL, &["commands=[]", "prompts=[{text: hi}]"], "need an `agent`");
+        refused(SMALL, &["upstream=a", "env_file=.env"], "either an `upstream`");
+        refused(SMALL, &["permission_mode=plan"], "is for `prompts`");
         refused(SMALL, &["no-value"], "KEY=VALUE");
     }
 

@@ -28,7 +28,7 @@ use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
 use crate::name::new_session_id;
-use crate::policy::{Setting, choose};
+use crate::policy::{Setting, choose, load};
 use crate::reachable::Reachable;
 use crate::signals::{Signals, Stop};
 
@@ -95,7 +95,9 @@ impl Scene {
             agents::install_on_first_use(config, wanted)?;
         }
         let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
-        let policy = Arc::new(choose(&Setting::of(config, json), named.as_deref(), &[])?);
+        let workspace = file.workspace.as_ref().map(|path| folder.join(path));
+        let setting = Setting::of(config, json).in_project(workspace.as_deref());
+        let policy = Arc::new(choose(&setting, named.as_deref(), &[])?);
         Self::under(file, folder, config, wanted, policy)
     }
 
@@ -106,6 +108,12 @@ impl Scene {
             return Err(Failure::new(Code::InvalidRequest, what).help("viv task FILE"));
         }
         let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
+        let policy = match &file.workspace {
+            Some(workspace) => {
+                load::narrowed_by_project(&policy, &Setting::of(config, true).in_project(Some(workspace)))?
+            }
+            None => policy,
+        };
         Self::under(file, Path::new("/"), config, wanted, policy)
     }
 
@@ -123,12 +131,18 @@ impl Scene {
                     .because(&error)
             })
         });
+        // An env file of the command line takes the place of what the task says.
+        let upstream =
+            file.upstream.clone().filter(|_| config.env_upstream.as_ref().is_none_or(|env| env.name != "env-file"));
         let directory = workspace.transpose()?.map(|path| path.to_string_lossy().into_owned());
-        let model = config.env_upstream.as_ref().and_then(|upstream| upstream.model.clone());
+        let found = config.env_upstream.as_ref().filter(|_| upstream.is_none());
+        let model = found.and_then(|upstream| upstream.section.model.clone());
         let request = CreateSession {
             agent: wanted.as_ref().map(|wanted| wanted.agent.id().to_owned()).unwrap_or_default(),
             agent_version: wanted.and_then(|wanted| wanted.version),
             model: file.model.clone().or(model),
+            upstream,
+            permission_mode: file.permission_mode.clone(),
             directory,
             title: Some(file.name.clone()),
             mcp: file.mcp.clone(),
@@ -137,7 +151,11 @@ impl Scene {
         };
         Ok(Self {
             request,
-            options: Options { task_name: Some(file.name.clone()), ..host::options(config) },
+            options: Options {
+                task_name: Some(file.name.clone()),
+                policy: Some(policy.clone()),
+                ..host::options(config)
+            },
             policy,
             backend: file.sandbox.backend,
             sandbox: SandboxSection {

@@ -1,10 +1,15 @@
 //! A task of prompts: an agent is told one thing after another, then what it wrote is read.
 
 use std::path::Path;
+use std::time::Duration;
 
 use protocol::{Code, SessionId};
 use sandbox::SavedChanges;
-use session::{AgentClient, AgentResponse, Conversation, Failure as TurnFailure, GoalError, Permissions, Sessions};
+use session::{
+    AgentClient, AgentResponse, Conversation, ConversationBuilder, Failure as TurnFailure, GoalError, Permissions,
+    Sessions,
+};
+use tokio::time::Instant;
 
 use super::document::TaskFile;
 use super::report::Report;
@@ -22,25 +27,15 @@ pub(super) async fn carry_out(
     stop: impl Future<Output = Stop>,
 ) -> Result<Outcome, Failure> {
     let client = AgentClient::over(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
-    // A task names what may be done in its policy; nobody is there to ask.
-    let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
-    if let Some(model) = &scene.request.model {
-        terms = terms.model(model);
-    }
-    if let Some(directory) = &scene.request.directory {
-        terms = terms.workspace(directory);
-    }
-    if let Some(servers) = &scene.request.mcp {
-        terms = terms.mcp(servers.clone());
-    }
-    if let Some(skills) = &scene.request.skills {
-        terms = terms.skills(skills.clone());
-    }
+    let terms = terms(&client, id, file, scene);
     let longest = scene.policy.limits().timeout;
-    let conversation = terms.timeout(file.timeout.unwrap_or(longest).min(longest)).open().await.map_err(not_reached)?;
+    let limit = file.timeout.unwrap_or(longest).min(longest);
+    // One for all prompts, and for the start of the agent.
+    let time = Time { limit, deadline: Instant::now() + limit };
+    let conversation = terms.open().await.map_err(not_reached)?;
     report.begin(conversation.id());
     let (outcome, stop) = tokio::select! {
-        outcome = talk(file, &conversation, report) => (outcome, None),
+        outcome = talk(file, &conversation, time, report) => (outcome, None),
         stop = stop => (Ok(true), Some(stop)),
     };
     let id = conversation.id().clone();
@@ -67,12 +62,38 @@ pub(super) async fn carry_out(
     Ok(Outcome::Done)
 }
 
+/// On which terms the agent works.
+fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) -> ConversationBuilder {
+    // A task names what may be done in its policy; nobody is there to ask.
+    let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
+    if let Some(model) = &scene.request.model {
+        terms = terms.model(model);
+    }
+    if let Some(upstream) = &scene.request.upstream {
+        terms = terms.upstream(upstream);
+    }
+    if let Some(mode) = &scene.request.permission_mode {
+        terms = terms.permission_mode(mode);
+    }
+    if let Some(directory) = &scene.request.directory {
+        terms = terms.workspace(directory);
+    }
+    if let Some(servers) = &scene.request.mcp {
+        terms = terms.mcp(servers.clone());
+    }
+    if let Some(skills) = &scene.request.skills {
+        terms = terms.skills(skills.clone());
+    }
+    terms
+}
+
 /// Says every prompt; false when somebody stopped it from another terminal.
-async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report) -> Result<bool, Failure> {
+async fn talk(file: &TaskFile, conversation: &Conversation, time: Time, report: &mut Report) -> Result<bool, Failure> {
     for prompt in &file.prompts {
         report.says(&prompt.text);
-        let response: AgentResponse = match conversation.ask(prompt.text.as_str()).await {
+        let response: AgentResponse = match conversation.ask_within(prompt.text.as_str(), time.left()).await {
             Err(GoalError::Failed { failure: TurnFailure::Interrupted, .. }) => return Ok(false),
+            Err(GoalError::Failed { failure: TurnFailure::TimedOut(_), .. }) => return Err(time.is_over()),
             answered => answered.map_err(not_reached)?,
         };
         report.answered(&response);
@@ -81,6 +102,24 @@ async fn talk(file: &TaskFile, conversation: &Conversation, report: &mut Report)
         }
     }
     Ok(true)
+}
+
+/// The time that all prompts have together.
+#[derive(Clone, Copy)]
+struct Time {
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Time {
+    fn left(self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn is_over(self) -> Failure {
+        let what = format!("the task was not done in {:?}", self.limit);
+        Failure::new(Code::Timeout, what).help("viv sessions events @last")
+    }
 }
 
 fn not_reached(error: GoalError) -> Failure {

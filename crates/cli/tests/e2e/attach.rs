@@ -39,10 +39,10 @@ fn a_person_watches_and_answers_what_is_asked() {
     say(&client, "/question Which colour?");
     terminal.until("answer: ");
     assert!(terminal.shown.contains("Which colour?"), "{}", terminal.shown);
-    terminal.type_line("blue");
+    terminal.type_line("Deep Blue");
     eventually("the question is resolved", || !recorded(&client, "question.resolved").is_empty());
     let answered = &recorded(&client, "question.resolved")[0];
-    assert_eq!((&answered["status"], &answered["answers"]), (&json!("answered"), &json!([["blue"]])));
+    assert_eq!((&answered["status"], &answered["answers"]), (&json!("answered"), &json!([["Deep Blue"]])));
 
     // No is the answer to everything that is not yes.
     say(&client, "/run echo refused");

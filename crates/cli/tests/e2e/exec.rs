@@ -189,3 +189,58 @@ fn a_command_that_says_nothing_for_too_long_is_ended() {
     let report = place.run(&["--json", "exec", "--idle-timeout", "300ms", "--", "sleep", "1000"]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&report.out).unwrap()["timed_out"], true);
 }
+
+#[test]
+fn a_command_that_is_killed_for_memory_says_so() {
+    let place = Place::new();
+    let (less, eat) = (["--narrow", "proc.memory=64MiB"], ["tail", "/dev/zero"]);
+    let ran = check(&place, &less, &eat, 137);
+    assert!(ran.people.contains("killed") && ran.people.contains("proc.memory"), "{}", ran.people);
+    let told = place.run(&[&["--json", "exec"], &less[..], &["--"], &eat[..]].concat());
+    let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&told["out_of_memory"], &told["signal"]), (&true.into(), &9.into()), "{told}");
+}
+
+#[test]
+fn the_root_of_the_host_is_no_workspace() {
+    let place = Place::new();
+    let ran = check(&place, &["--workspace", "/"], &["ls"], 125);
+    assert!(ran.people.contains("the root of the host cannot be a workspace"), "{}", ran.people);
+    let ran = place.run(&["run", "--workspace", "/", "mock", "/echo hello"]);
+    assert!(ran.code == 2 && ran.people.contains("the root of the host cannot be a workspace"), "{}", ran.people);
+}
+
+/// Asks the proxy for a host, as a program would, `$1` times.
+const REACH: &str = r#"
+for _ in $(seq "$1"); do
+    exec 3<>/dev/tcp/127.0.0.1/18081
+    printf 'CONNECT files.example.com:443 HTTP/1.1\r\nhost: files.example.com:443\r\n\r\n' >&3
+    read -r _ status _ <&3
+    echo "$status"
+done"#;
+
+#[test]
+fn what_a_command_is_refused_can_be_read_afterwards() {
+    let place = Place::new();
+    let ran = check(&place, &[], &["bash", "-c", REACH, "reach", "3"], 0);
+    assert_eq!(ran.out, "403\n403\n403\n", "{}", ran.people);
+    let sentence = ran.people.lines().last().unwrap();
+    let command = sentence.strip_prefix("viv: 3 connections refused: viv ").unwrap();
+    let logged = place.run(&command.split(' ').collect::<Vec<_>>());
+    assert!(logged.code == 0 && logged.out.contains("files.example.com:443"), "{logged:?}");
+    assert_eq!(place.run(&["policy", "log", "@last"]).out, logged.out);
+    let listed = place.run(&["--json", "sessions", "ls"]).out;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let session = &listed[0];
+    assert_eq!((&session["agent"], &session["ended"]), (&"none".into(), &true.into()), "{listed}");
+    let told = place.run(&["policy", "explain", "--session", "@last"]);
+    assert!(told.out.contains("kept by the jail backend:"), "{told:?}");
+}
+
+#[test]
+fn a_command_that_reaches_for_nothing_leaves_no_record() {
+    let place = Place::new();
+    check(&place, &[], &["true"], 0);
+    let kept = std::fs::read_dir(place.data().join("trajectory")).map_or(0, Iterator::count);
+    assert_eq!((kept, place.data().join("viv.db").exists()), (0, false));
+}

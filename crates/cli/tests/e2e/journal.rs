@@ -4,7 +4,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use protocol::{Event, EventBody, SessionEndReason, SessionId};
+use serde_json::Value;
 use store::{JournalReader, Verified};
+
+use crate::place::Place;
 
 /// Where the journal of `session` is.
 pub(crate) fn path(data: &Path, session: &str) -> PathBuf {
@@ -42,6 +45,15 @@ impl Look {
         let file = std::fs::metadata(path).unwrap();
         Self { inode: file.ino(), bytes: file.len(), verified: store::verify(path).unwrap() }
     }
+}
+
+/// What stands on record of type `kind` in the last session of `place`.
+#[track_caller]
+pub(crate) fn of_kind(place: &Place, kind: &str) -> Vec<Value> {
+    let told = place.run(&["--json", "sessions", "events", "@last"]);
+    assert_eq!(told.code, 0, "{}", told.people);
+    let events = told.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["type"] == kind).map(|event| event["data"].clone()).collect()
 }
 
 /// The last that happened in `session` is that somebody ended it.

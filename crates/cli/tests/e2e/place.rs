@@ -36,6 +36,9 @@ impl Place {
         let mut command = Command::new(program());
         command.arg("--data-dir").arg(self.data()).args(arguments);
         command.current_dir(self.directory.path()).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
+        for name in ["BASE_URL", "API_KEY", "MODEL_NAME"] {
+            command.env_remove(name);
+        }
         command
     }
 

@@ -63,6 +63,49 @@ fn a_signal_is_heard_while_a_person_is_asked() {
 }
 
 #[test]
+fn an_answer_is_what_was_typed_or_the_option_that_was_meant() {
+    for (typed, meant) in [("Deep Blue", "Deep Blue"), ("2", "blue"), ("RED", "red")] {
+        let place = Place::new();
+        let mut terminal = Terminal::start(place.viv(&["run", "mock", "/question Which colour?"]));
+        terminal.until("answer: ");
+        assert!(terminal.shown.contains("1 red · 2 blue"), "{}", terminal.shown);
+        terminal.type_line(typed);
+        let (status, shown) = terminal.finish();
+        assert_eq!(status.code(), Some(0), "{shown}");
+        let answers: Vec<serde_json::Value> = journal::of_kind(&place, "question.resolved");
+        assert_eq!(answers[0]["answers"], serde_json::json!([[meant]]), "{typed}");
+    }
+}
+
+#[test]
+fn a_mode_that_the_agent_cannot_keep_is_refused() {
+    let place = Place::new();
+    let planned = place.run(&["run", "--workspace", "workspace", "--mode", "plan", "mock", "/echo hello"]);
+    assert_eq!(planned.code, 0, "{}", planned.people);
+    let shown = place.run(&["--json", "sessions", "show", "@last"]).out;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["permissionMode"], "plan", "{shown}");
+    assert_eq!(place.run(&["run", "--mode", "dream", "mock", "/echo hello"]).code, 2);
+}
+
+#[test]
+fn the_line_of_the_session_names_the_model() {
+    let place = Place::new();
+    let named = |command: &mut std::process::Command| {
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let run = ["run", "--workspace", "workspace", "mock", "/echo hello"];
+    let plain = named(&mut place.viv(&run));
+    assert!(plain.contains("agent mock · model: built-in script, no real model\n"), "{plain}");
+    let half = named(place.viv(&run).env("BASE_URL", "http://127.0.0.1:9/v1"));
+    assert!(half.contains("MODEL_NAME is not set"), "{half}");
+    let whole =
+        named(place.viv(&run).env("BASE_URL", "http://127.0.0.1:9/v1").env("MODEL_NAME", "m").env("API_KEY", "sk-1"));
+    assert!(whole.contains("model: m at http://127.0.0.1:9/v1 (environment)") && !whole.contains("sk-1"), "{whole}");
+}
+
+#[test]
 fn a_session_of_another_process_can_be_stopped() {
     let place = Place::new();
     let (mut child, session) = running(&place, "/hang");

@@ -122,3 +122,21 @@ fn an_entrypoint_runs_beside_the_commands_and_ends_with_them() {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert_eq!(ran.report["commands"][0]["stdout"], "up\n");
 }
+
+#[test]
+fn the_time_of_a_task_is_one_for_all_its_prompts() {
+    // Either alone fits; together they do not.
+    let text = "{version: 1, name: slow, agent: mock, timeout: 2s, prompts: [{text: /slow 15}, {text: /slow 15}]}";
+    let ran = task(&Place::new(), text, &[]);
+    check(&ran, "timeout", 124);
+    assert!(ran.report["failure"]["message"].as_str().unwrap().contains("not done in 2s"), "{ran:#?}");
+}
+
+#[test]
+fn a_mode_of_an_agent_is_kept_or_refused() {
+    let text = "{version: 1, name: planned, agent: mock, permission_mode: plan, prompts: [{text: /echo hello}]}";
+    let place = Place::new();
+    assert_eq!(task(&place, text, &[]).code, Some(0));
+    let ran = task(&place, text, &["--set", "permission_mode=dream"]);
+    check(&ran, "mode_not_supported", 2);
+}

@@ -33,7 +33,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 /// The path as a person sees it: quoted like git does when it holds bytes that could move a cursor.
-pub(crate) fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let plain = |text: &&str| text.chars().all(|sign| is_plain(sign) && !matches!(sign, '"' | '\\'));
     if let Some(text) = path.to_str().filter(plain) {
         return text.to_owned();

@@ -11,7 +11,7 @@ use sandbox::{
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
-use crate::{Accounts, Options, SessionError, Setup, Timing, way_out};
+use crate::{Accounts, Options, SessionError, Setup, Timing, Upstreams, way_out};
 
 /// Where agents run.
 #[derive(Clone, Default)]
@@ -171,7 +171,18 @@ impl AgentClientBuilder {
         };
         let (mock_program, timing) = (self.mock_program, self.timing);
         let egress = way_out(Vec::new());
-        let setup = Setup { data_dir, mock_program, backend, upstream, policy, accounts, egress, timing };
+        let setup = Setup {
+            data_dir,
+            mock_program,
+            backend,
+            upstream,
+            policy,
+            accounts,
+            egress,
+            timing,
+            project: None,
+            upstreams: Upstreams::default(),
+        };
         let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
         Ok(AgentClient { inner: Arc::new(inner) })
     }

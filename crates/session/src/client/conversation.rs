@@ -67,11 +67,25 @@ impl Conversation {
         self.stream(text).await?.finish().await
     }
 
+    /// The same, with another limit for this turn than the terms say.
+    pub async fn ask_within(
+        &self,
+        text: impl Into<String>,
+        limit: std::time::Duration,
+    ) -> Result<AgentResponse, GoalError> {
+        let terms = Terms { timeout: Some(limit), ..self.terms.clone() };
+        self.read(text.into(), terms).await?.finish().await
+    }
+
     /// Says something; what comes of it is read event by event.
     pub async fn stream(&self, text: impl Into<String>) -> Result<Reading, GoalError> {
+        self.read(text.into(), self.terms.clone()).await
+    }
+
+    async fn read(&self, text: String, terms: Terms) -> Result<Reading, GoalError> {
         let journal = self.sessions.journal(&self.id)?;
         let accepted = self.sessions.send(&self.id, Message::text(text)).await?;
-        Ok(Reading::new(self.sessions.clone(), self.id.clone(), self.terms.clone(), journal, accepted))
+        Ok(Reading::new(self.sessions.clone(), self.id.clone(), terms, journal, accepted))
     }
 
     /// Asks the agent to stop its turn.

@@ -191,11 +191,9 @@ impl Reading {
     }
 
     async fn choose(&self, asked: &Question, permissions: Permissions) -> Result<(), SessionError> {
-        match asked.options.first().filter(|_| permissions == Permissions::Allow) {
-            Some(first) => {
-                let answers = vec![vec![first.clone()]];
-                self.sessions.reply_question(&self.session, &asked.question_id, answers).await
-            }
+        let first = asked.asked().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
+        match first.collect::<Option<Vec<_>>>().filter(|_| permissions == Permissions::Allow) {
+            Some(answers) => self.sessions.reply_question(&self.session, &asked.question_id, answers).await,
             None => self.sessions.reject_question(&self.session, &asked.question_id).await,
         }
     }

@@ -29,6 +29,7 @@ pub(super) struct Terms {
     pub(super) id: Option<SessionId>,
     pub(super) workspace: Option<PathBuf>,
     pub(super) model: Option<String>,
+    pub(super) upstream: Option<String>,
     pub(super) permission_mode: Option<String>,
     pub(super) permissions: Permissions,
     pub(super) timeout: Option<Duration>,
@@ -57,6 +58,12 @@ macro_rules! setters {
         /// The model it asks for; its own choice when there is none.
         pub fn model(mut self, model: impl Into<String>) -> Self {
             self.terms.model = Some(model.into());
+            self
+        }
+
+        /// One of the upstreams of the host by its name; the usual one when nothing is said.
+        pub fn upstream(mut self, name: impl Into<String>) -> Self {
+            self.terms.upstream = Some(name.into());
             self
         }
 

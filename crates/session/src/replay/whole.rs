@@ -48,7 +48,10 @@ impl Sessions {
             Ok::<_, SessionError>(read())
         };
         let (recording, tape) = blocking(read).await??;
-        let policy = options.policy.clone().unwrap_or_else(|| self.host.policy.clone());
+        let policy = match (&options.policy, directory.as_deref().or(recording.directory.as_deref())) {
+            (Some(policy), _) => policy.clone(),
+            (None, directory) => self.host.policy_in(directory)?,
+        };
         let stage = Stage { upstream: tape.clone(), policy, directory, options };
         self.play_whole(id, &recording, &tape, stage, &normal, |_| ()).await
     }

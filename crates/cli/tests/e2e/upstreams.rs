@@ -1,0 +1,104 @@
+//! Sessions that name the upstream their model calls go to.
+
+use serde_json::json;
+
+use crate::place::{Place, Ran};
+use crate::server::Server;
+use crate::stub::{Manner, Stub};
+
+/// A place with two upstreams in its configuration, and neither of them the usual one.
+fn place() -> (Place, [Stub; 2]) {
+    let place = Place::new();
+    let stubs = ["one", "two"].map(|_| Stub::start(Manner::Well, "From a model of its own."));
+    let section = |name: &str, stub: &Stub| {
+        format!(
+            "[upstreams.{name}]\nkind = \"openai-compatible\"\nbase_url = \"http://{}/v1\"\nkey = \"sk-{name}\"\n\
+             model = \"gpt-4o-mini\"\n",
+            stub.address
+        )
+    };
+    std::fs::create_dir_all(place.data()).unwrap();
+    let text = section("one", &stubs[0]) + &section("two", &stubs[1]);
+    std::fs::write(place.data().join("viv.toml"), text).unwrap();
+    (place, stubs)
+}
+
+#[track_caller]
+fn good(ran: Ran) -> String {
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.out
+}
+
+#[track_caller]
+fn tell(place: &Place, session: &str) {
+    let message = json!({"message": "hello"}).to_string();
+    good(place.run(&["api", "POST", &format!("/v1/sessions/{session}/messages/stream"), "--data", &message]));
+}
+
+#[track_caller]
+fn check_calls(stubs: &[Stub; 2], expected: [usize; 2]) {
+    assert_eq!([stubs[0].calls().len(), stubs[1].calls().len()], expected);
+    for (stub, key) in stubs.iter().zip(["Bearer sk-one", "Bearer sk-two"]) {
+        assert!(stub.calls().iter().all(|call| call.authorization.as_deref() == Some(key)));
+    }
+}
+
+#[test]
+fn two_sessions_of_a_server_have_two_models() {
+    let (place, stubs) = place();
+    let server = Server::start(&place);
+    let client = server.client();
+    for (session, name) in [("s1", "one"), ("s2", "two")] {
+        let body = json!({"agent": "mock", "upstream": name}).to_string();
+        assert_eq!(client.post(&format!("/v1/sessions/{session}"), &body).status, 200);
+        tell(&place, session);
+    }
+    check_calls(&stubs, [1, 1]);
+    let refused = client.post("/v1/sessions/s3", r#"{"agent":"mock","upstream":"three"}"#);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.json().to_string().contains("there is no upstream `three`; there are: one, two"), "{refused:?}");
+
+    // It stays with the session, and with what goes on from it.
+    server.kill(&place.data());
+    let server = Server::start(&place);
+    tell(&place, "s1");
+    check_calls(&stubs, [2, 1]);
+    let forked = server.client().post("/v1/sessions/s2/fork", r#"{"sessionId":"f2"}"#);
+    assert_eq!(forked.status, 200, "{forked:?}");
+    tell(&place, "f2");
+    check_calls(&stubs, [2, 2]);
+    server.stop();
+}
+
+#[test]
+fn a_run_and_a_task_name_their_upstream_too() {
+    let (place, stubs) = place();
+    let ran = place.run(&["run", "--workspace", "workspace", "--upstream", "two", "mock", "hello"]);
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert!(ran.people.contains("model: upstream two"), "{}", ran.people);
+    check_calls(&stubs, [0, 1]);
+    let task = "{version: 1, name: t, agent: mock, upstream: one, prompts: [{text: hello, expect: {contains: model}}]}";
+    std::fs::write(place.workspace().join("task.yaml"), task).unwrap();
+    let ran = place.run(&["task", "workspace/task.yaml"]);
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    check_calls(&stubs, [1, 1]);
+    let ran = place.run(&["run", "--workspace", "workspace", "--upstream", "three", "mock", "hello"]);
+    assert!(ran.code == 2 && ran.people.contains("there are: one, two"), "{}: {}", ran.code, ran.people);
+}
+
+#[test]
+fn the_environment_names_the_server_of_a_model() {
+    let (place, stubs) = place();
+    let run = ["run", "--workspace", "workspace", "mock", "hello"];
+    let mut command = place.viv(&run);
+    command.env("BASE_URL", format!("http://{}/v1", stubs[0].address)).env("API_KEY", "sk-one");
+    let output = command.env("MODEL_NAME", "gpt-4o-mini").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check_calls(&stubs, [1, 0]);
+    // What is said on the command line comes before it.
+    let mut command = place.viv(&[&run[..], &["--upstream", "two"]].concat());
+    command.env("BASE_URL", format!("http://{}/v1", stubs[0].address)).env("API_KEY", "sk-one");
+    let output = command.env("MODEL_NAME", "gpt-4o-mini").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check_calls(&stubs, [1, 1]);
+}
