@@ -82,9 +82,7 @@ impl Record {
             ..NewSession::new(session.clone(), NO_AGENT, owner.id().clone())
         })?;
         let journal = FileJournal::open(directory.journal(session), session.clone(), clock)?.journal;
-        for body in self.opening() {
-            journal.append(Draft::daemon(body))?;
-        }
+        journal.append_all(self.opening().map(Draft::daemon).into())?;
         let name = record.info.name.unwrap_or_else(|| session.to_string());
         Ok(Kept { journal, index, name, _owner: owner })
     }
@@ -131,7 +129,7 @@ impl Record {
 }
 
 impl Journal for Record {
-    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
         let mut kept = self.kept();
         if kept.is_none() {
             *kept = Some(self.begin().map_err(|failure| JournalError::Io {
@@ -141,9 +139,11 @@ impl Journal for Record {
             })?);
         }
         let Some(kept) = kept.as_ref() else { return Err(JournalError::Ended) };
-        let event = kept.journal.append(draft)?;
-        self.last.send_replace(event.sequence);
-        Ok(event)
+        let events = kept.journal.append_all(drafts)?;
+        if let Some(event) = events.last() {
+            self.last.send_replace(event.sequence);
+        }
+        Ok(events)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
