@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use session::Roster;
 
+use crate::script::ERRAND;
+
 /// One agent.
 #[derive(Debug, Clone)]
 pub(crate) struct Player {
@@ -96,6 +98,20 @@ impl Player {
             _ => "mcp__vivshop__vivpolish",
         };
         tool(name, json!({}))
+    }
+
+    /// How its model sends a sub-agent on [`ERRAND`]; none where it has none.
+    pub(crate) fn delegate(&self) -> Option<Value> {
+        let errand = |kind: &str| json!({"description": "an errand", "prompt": ERRAND, "subagent_type": kind});
+        Some(match self.agent {
+            "claude" => tool("Task", errand("general-purpose")),
+            "codex" => {
+                let errand = json!({"task_name": "errand", "message": ERRAND, "fork_turns": "none"});
+                tool("collaboration/spawn_agent", errand)
+            }
+            "qwen" => tool("agent", errand("general-purpose")),
+            _ => return None,
+        })
     }
 
     /// Whether it takes pictures.

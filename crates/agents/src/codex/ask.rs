@@ -66,7 +66,7 @@ impl CodexDialogue {
     fn ask_question(&mut self, id: &Value, params: &Value) {
         let list = params["questions"].as_array().cloned().unwrap_or_default();
         let call = params["itemId"].as_str().unwrap_or_default();
-        self.transcript.call_started(call, "request_user_input", &json!({ "questions": list }), None);
+        self.transcript.call_started(call, "request_user_input", &json!({ "questions": list }), self.below(params));
         let question = questions::ask(&mut self.transcript, &list);
         self.questions.insert(question, Asked { id: id.clone(), params: params.clone() });
     }

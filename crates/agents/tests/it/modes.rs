@@ -170,21 +170,6 @@ fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
 }
 
 #[test]
-fn what_a_sub_agent_does_is_below_its_call() {
-    let mut dialogue = dialogue("claude", "default");
-    let mut outputs = Vec::new();
-    for line in [
-        r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Task","input":{}}]}}"#,
-        r#"{"type":"assistant","parent_tool_use_id":"t1","message":{"content":[{"type":"text","text":"one"}]}}"#,
-        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"one"}]}}"#,
-        r#"{"type":"result","subtype":"success","is_error":false}"#,
-    ] {
-        outputs.extend(dialogue.line(line.as_bytes()));
-    }
-    insta::assert_snapshot!("sub_agent", skeleton(&outputs).join("\n"));
-}
-
-#[test]
 fn gemini_is_told_to_plan_before_its_first_prompt() {
     let mut dialogue = dialogue("gemini", "plan");
     dialogue.open();
