@@ -80,7 +80,7 @@ impl Agent for CodexAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let mode = context.permission_mode.as_deref().and_then(PermissionMode::parse).unwrap_or_default();
+        let mode = PermissionMode::of(context);
         Box::new(CodexDialogue {
             transcript: Transcript::new(context.epoch),
             mode,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use agents::LaunchContext;
 use serde_json::{Value, json};
 use session::Roster;
 
@@ -41,6 +42,13 @@ impl Player {
     /// Whether it ever asks for a permission.
     pub(crate) fn asks(&self) -> bool {
         self.agent != "pi"
+    }
+
+    /// Whether it has a mode in which it changes nothing.
+    pub(crate) fn plans(&self) -> bool {
+        let (permission_mode, node) = (Some("plan".to_owned()), Some("/node".into()));
+        let context = LaunchContext { permission_mode, node, ..LaunchContext::default() };
+        agents::by_name(self.agent).is_some_and(|agent| agent.plan(&context).is_ok())
     }
 
     /// The mode in which it asks questions; none where it has no questions.

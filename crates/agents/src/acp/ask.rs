@@ -10,6 +10,11 @@ use serde_json::{Value, json};
 use super::{AcpDialogue, call, wire};
 use crate::PermissionMode;
 
+/// Kinds of calls that change nothing. The end of planning is none of them: a session that plans, plans.
+const LOOKING: &[ToolKind] = &[ToolKind::Read, ToolKind::Search, ToolKind::Fetch, ToolKind::Think];
+/// What says no, the mildest first.
+const REFUSALS: &[PermissionOptionKind] = &[PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways];
+
 /// A request of the agent that waits for our answer.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -44,6 +49,11 @@ impl AcpDialogue {
         if let Some(option) = asked.choose(&[PermissionOptionKind::AllowOnce]).filter(|_| free) {
             return self.reply(asked.id, selected(option));
         }
+        if self.mode == PermissionMode::Plan && !LOOKING.contains(&kind) {
+            self.refused.insert(asked.call.clone());
+            let outcome = asked.choose(REFUSALS).map_or(RequestPermissionOutcome::Cancelled, selected);
+            return self.reply(asked.id, outcome);
+        }
         let action = call::word(&kind);
         let metadata = json!({
             "tool": action,
@@ -57,14 +67,14 @@ impl AcpDialogue {
     }
 
     pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
-        use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+        use PermissionOptionKind::{AllowAlways, AllowOnce};
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;
         };
         let wanted: &[PermissionOptionKind] = match reply {
             PermissionReply::Once => &[AllowOnce],
             PermissionReply::Always => &[AllowAlways, AllowOnce],
-            PermissionReply::Reject => &[RejectOnce, RejectAlways],
+            PermissionReply::Reject => REFUSALS,
         };
         // Where nothing on offer says what the person said, doing nothing is the only safe reading.
         let outcome = asked.choose(wanted).map_or(RequestPermissionOutcome::Cancelled, selected);

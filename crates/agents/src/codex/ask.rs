@@ -19,6 +19,15 @@ impl CodexDialogue {
     pub(super) fn server_request(&mut self, method: &str, id: &Value, value: Value) {
         let params = &value["params"];
         match method {
+            // What it knows to change nothing it does not ask for; its plan is words, and another session's to carry out.
+            "item/commandExecution/requestApproval" | "item/fileChange/requestApproval"
+                if self.mode == PermissionMode::Plan =>
+            {
+                self.reply(id, &json!({ "decision": "decline" }));
+            }
+            "mcpServer/elicitation/request" if self.mode == PermissionMode::Plan => {
+                self.reply(id, &json!({ "action": "decline" }));
+            }
             "item/fileChange/requestApproval" if self.mode == PermissionMode::AcceptEdits => {
                 self.reply(id, &json!({ "decision": "accept" }));
             }
