@@ -8,7 +8,7 @@ use protocol::{PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
 use super::{AcpDialogue, call, wire};
-use crate::PermissionMode;
+use crate::{PermissionMode, pattern};
 
 /// Kinds of calls that change nothing. The end of planning is none of them: a session that plans, plans.
 const LOOKING: &[ToolKind] = &[ToolKind::Read, ToolKind::Search, ToolKind::Fetch, ToolKind::Think];
@@ -55,13 +55,16 @@ impl AcpDialogue {
             return self.reply(asked.id, outcome);
         }
         let action = call::word(&kind);
-        let metadata = json!({
+        let mut metadata = json!({
             "tool": action,
             "title": asked_for["title"],
             "input": asked_for["rawInput"],
             "call_id": asked.call,
             "options": params["options"],
         });
+        if let Some(pattern) = pattern_of(&action, kind, asked_for) {
+            metadata["pattern"] = pattern;
+        }
         let permission = self.transcript.permission(&action, metadata);
         self.permissions.insert(permission, asked);
     }
@@ -108,6 +111,20 @@ impl Offer {
     /// One of a kind that we do not know is no offer: it is never chosen.
     fn read(option: &Value) -> Option<Self> {
         Some(Self { id: wire::decode(&option["optionId"])?, kind: wire::decode(&option["kind"])? })
+    }
+}
+
+/// A file where one is edited, else the input, else the title. A kind is no name of a tool: where it says nothing the
+/// title does, and one agent tells no input and has the command for a title.
+fn pattern_of(action: &str, kind: ToolKind, asked_for: &Value) -> Option<Value> {
+    let (input, title) = (&asked_for["rawInput"], asked_for["title"].as_str().filter(|title| !title.is_empty()));
+    let told = input.as_object().is_some_and(|input| !input.is_empty());
+    let mut diffs = asked_for["content"].as_array().into_iter().flatten().filter(|part| part["type"] == "diff");
+    match (diffs.next().and_then(|diff| diff["path"].as_str()), diffs.next()) {
+        (Some(path), None) if kind == ToolKind::Edit => Some(pattern::of_file(action, path)),
+        _ if told && kind == ToolKind::Other => Some(json!({ "tool": action, "title": title?, "input": input })),
+        _ if told => pattern::of(action, input),
+        _ => Some(json!({ "tool": action, "title": title? })),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::CodexDialogue;
 use crate::transcript::ToolOutcome;
-use crate::{PermissionMode, questions};
+use crate::{PermissionMode, pattern, questions};
 
 /// A request of the server that waits for our answer.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl CodexDialogue {
                 metadata[name] = json!(text);
             }
         }
-        if let Some(pattern) = params["proposedExecpolicyAmendment"].as_array() {
-            metadata["always"] = json!(pattern);
+        if let Some(pattern) = pattern_of(action, &metadata) {
+            metadata["pattern"] = pattern;
         }
         let permission = self.transcript.permission(action, metadata);
         self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
@@ -66,7 +66,9 @@ impl CodexDialogue {
         let (server, meta) = (params["serverName"].as_str().unwrap_or_default(), &params["_meta"]);
         let action = format!("mcp__{server}");
         let input = meta.get("tool_params").cloned().unwrap_or_default();
-        let metadata = json!({ "tool": action, "input": input, "reason": params["message"] });
+        // The tool itself is named nowhere but in the words of the request.
+        let pattern = json!({ "tool": action, "message": params["message"], "input": input });
+        let metadata = json!({ "tool": action, "input": input, "reason": params["message"], "pattern": pattern });
         let permission = self.transcript.permission(&action, metadata);
         self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
     }
@@ -128,6 +130,23 @@ impl CodexDialogue {
 
     fn reply(&mut self, id: &Value, result: &Value) {
         self.transcript.send(&json!({ "id": id, "result": result }));
+    }
+}
+
+/// A patch is covered by the files it changes, a command by what is run and where.
+fn pattern_of(action: &str, metadata: &Value) -> Option<Value> {
+    let input = &metadata["input"];
+    match input["changes"].as_array() {
+        Some(changes) => {
+            let mut paths: Vec<&str> = changes.iter().filter_map(|change| change["path"].as_str()).collect();
+            paths.sort_unstable();
+            (!paths.is_empty()).then(|| json!({ "tool": action, "paths": paths }))
+        }
+        None if input.is_object() => pattern::of(action, input),
+        None => {
+            let command = metadata["command"].as_str()?;
+            Some(json!({ "tool": action, "input": { "command": command, "cwd": metadata["cwd"] } }))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ControlDialogue;
 use crate::mode::NOT_WHILE_PLANNING;
-use crate::questions;
+use crate::{pattern, questions};
 
 /// Tools that change nothing by themselves; whatever a sub-agent does is asked for again.
 const LOOKING: &[&str] = &[
@@ -67,8 +67,8 @@ impl ControlDialogue {
                 metadata[name] = json!(text);
             }
         }
-        if let Some(pattern) = asked.rules().first() {
-            metadata["always"] = pattern["rules"].clone();
+        if let Some(pattern) = pattern::of(&asked.tool, &asked.input) {
+            metadata["pattern"] = pattern;
         }
         let id = self.transcript.permission(&asked.tool, metadata);
         self.permissions.insert(id, asked);
