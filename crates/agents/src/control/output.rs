@@ -28,9 +28,8 @@ impl ControlDialogue {
             "init" => self.name_session(&value["session_id"]),
             // What it does between two model calls is nothing a person waits for, and what was refused is
             // told again in the tool's result.
-            "thinking_tokens" | "permission_denied" => {}
             // A sub-agent's call tells of its beginning, and of its end where the agent waits for it.
-            "task_started" | "task_updated" | "background_tasks_changed" => {}
+            "thinking_tokens" | "permission_denied" | "task_started" | "task_updated" | "background_tasks_changed" => {}
             "task_progress" => self.sub_agent(&value, &value["description"]),
             "task_notification" => {
                 let status = if value["data"].is_object() { &value["data"]["status"] } else { &value["status"] };

@@ -46,7 +46,7 @@ fn matching(asked: &Permission) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use agents::{Dialogue, LaunchContext, Output, by_name};
+    use agents::{LaunchContext, Output, by_name};
     use protocol::EventBody;
 
     use super::*;
