@@ -87,7 +87,7 @@ impl AcpDialogue {
         Self {
             transcript: Transcript::new(context.epoch),
             quirks,
-            mode: context.permission_mode.as_deref().and_then(PermissionMode::parse).unwrap_or_default(),
+            mode: PermissionMode::of(context),
             resume: context.native_session_id.clone(),
             session: None,
             replaying: false,

@@ -67,6 +67,8 @@ impl Agent for ClaudeAgent {
             ("DISABLE_AUTOUPDATER", Some("1")),
             // With its own ten it backs off for minutes before it says that a token is bad.
             ("CLAUDE_CODE_MAX_RETRIES", Some("3")),
+            // A sub-agent would be left to itself: its answer comes in a turn that nobody asked for, after the end of ours.
+            ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", Some("1")),
             // Bypass is refused to root elsewhere; here the sandbox is ours.
             ("IS_SANDBOX", Some("1")),
         ]);

@@ -6,6 +6,7 @@
 mod ask;
 mod item;
 mod notification;
+mod sub_agent;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -79,7 +80,7 @@ impl Agent for CodexAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let mode = context.permission_mode.as_deref().and_then(PermissionMode::parse).unwrap_or_default();
+        let mode = PermissionMode::of(context);
         Box::new(CodexDialogue {
             transcript: Transcript::new(context.epoch),
             mode,
@@ -95,6 +96,9 @@ impl Agent for CodexAgent {
             permissions: HashMap::new(),
             questions: HashMap::new(),
             told_error: false,
+            sub_agents: sub_agent::SubAgents::new(),
+            stopping: false,
+            outcome: None,
         })
     }
 }
@@ -106,6 +110,7 @@ enum Request {
     Thread,
     Turn,
     Interrupt,
+    InterruptSubAgent,
 }
 
 #[derive(Debug)]
@@ -127,6 +132,11 @@ struct CodexDialogue {
     permissions: HashMap<PermissionId, ask::Asked>,
     questions: HashMap<QuestionId, ask::Asked>,
     told_error: bool,
+    sub_agents: sub_agent::SubAgents,
+    /// We asked for an end: whoever begins to work now is stopped as well.
+    stopping: bool,
+    /// How our own turn ended, while sub-agents are at work for it.
+    outcome: Option<TurnOutcome>,
 }
 
 impl CodexDialogue {
@@ -163,13 +173,15 @@ impl CodexDialogue {
             Request::Initialize => self.open_thread(),
             Request::Thread => self.thread_opened(result),
             Request::Turn => self.name_turn(&result["turn"]),
-            Request::Interrupt => {}
+            Request::Interrupt | Request::InterruptSubAgent => {}
         }
     }
 
     fn failed(&mut self, request: Request, message: &str) {
         match request {
             Request::Turn => self.fail(message),
+            // It was done before it heard of it.
+            Request::InterruptSubAgent => {}
             // The turn goes on, and its own end will tell.
             Request::Interrupt => self.transcript.error(message, None, None),
             Request::Initialize | Request::Thread => {
@@ -260,6 +272,7 @@ impl Dialogue for CodexDialogue {
     fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
         self.told_error = false;
         self.interrupting = false;
+        self.stopping = false;
         match (&self.thread, self.broken.clone()) {
             (_, Some(reason)) => self.fail(&reason),
             (Some(_), None) => self.start_turn(prompt),
@@ -290,7 +303,10 @@ impl Dialogue for CodexDialogue {
     fn interrupt(&mut self) -> Vec<Output> {
         if self.prompts.is_empty() {
             self.interrupting = true;
+            self.stopping = true;
             self.stop_turn();
+            self.stop_sub_agents();
+            self.outcome = self.outcome.map(|_| TurnOutcome::Interrupted);
         } else {
             self.prompts.clear();
             self.transcript.turn_ended(TurnOutcome::Interrupted);

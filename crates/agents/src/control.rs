@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::known::CONTROL;
 use crate::transcript::Transcript;
-use crate::{Dialogue, LaunchContext, Output, Prompt};
+use crate::{Dialogue, LaunchContext, Output, PermissionMode, Prompt};
 
 /// Where the two programs differ.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,8 @@ pub(crate) struct ControlDialogue {
     session: Option<String>,
     permissions: HashMap<PermissionId, ask::Asked>,
     questions: HashMap<QuestionId, ask::Asked>,
+    /// Nothing is changed until a person has approved of the plan.
+    planning: bool,
     /// We asked it to stop: how it says so differs.
     interrupting: bool,
     /// An error of this turn was told already.
@@ -50,6 +52,7 @@ impl ControlDialogue {
             session: None,
             permissions: HashMap::new(),
             questions: HashMap::new(),
+            planning: PermissionMode::of(context) == PermissionMode::Plan,
             interrupting: false,
             told_error: false,
         }

@@ -15,7 +15,11 @@ const PACKAGE: Package = Package {
 /// The model it asks for when nobody chose one: a provider of one's own has none by default.
 const DEFAULT_MODEL: &str = "claude-sonnet-4";
 
-const MODES: &[PermissionMode] = &[PermissionMode::Default, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+
+/// Its name for the mode in which it changes nothing.
+const PLAN: &str = "https://agentclientprotocol.com/protocol/session-modes#plan";
 
 /// The agent `copilot`.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +61,7 @@ impl Agent for CopilotAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { notice: Some(notice), ..Quirks::default() }))
+        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some(PLAN), notice: Some(notice), ..Quirks::default() }))
     }
 }
 

@@ -15,6 +15,7 @@ mod mcp;
 mod mode;
 mod normalize;
 mod package;
+mod pattern;
 mod questions;
 mod raw;
 mod registry;

@@ -147,6 +147,10 @@ impl McpServers {
         })
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     fn argument(&self, shape: impl Fn(&McpServer) -> Value) -> Option<String> {
         (!self.is_empty()).then(|| json!({ "mcpServers": self.map(shape) }).to_string())
     }

@@ -1,6 +1,9 @@
 //! How much an agent may do before it asks.
 
-use crate::AgentError;
+use crate::{AgentError, LaunchContext};
+
+/// What an agent is told when it would change something before its plan was approved.
+pub(crate) const NOT_WHILE_PLANNING: &str = "nothing is changed in plan mode";
 
 /// The permission modes of the session API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +33,11 @@ impl PermissionMode {
     /// Reads a mode as it stands in the API.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Default, Self::Plan, Self::AcceptEdits, Self::Bypass].into_iter().find(|mode| mode.as_str() == text)
+    }
+
+    /// The mode of a session that was let through.
+    pub(crate) fn of(context: &LaunchContext) -> Self {
+        context.permission_mode.as_deref().and_then(Self::parse).unwrap_or_default()
     }
 
     /// The mode asked for, if `agent` can keep it; none asked for means the first that it keeps.

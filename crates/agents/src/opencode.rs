@@ -14,7 +14,8 @@ const PACKAGE: Package = Package {
     needs_node: false,
 };
 
-const MODES: &[PermissionMode] = &[PermissionMode::Default, PermissionMode::AcceptEdits, PermissionMode::Bypass];
+const MODES: &[PermissionMode] =
+    &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
 /// The model it asks for when nobody chose one: it cannot do without a name.
 const DEFAULT_MODEL: &str = "default";
@@ -41,12 +42,11 @@ impl Agent for OpencodeAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
         let folder = |name: &str| format!("{HOME}/.local/{name}");
         let env = environment(&[
             ("OPENCODE_CONFIG_CONTENT", Some(&configuration(context))),
-            // Its own default is to ask for nothing.
-            ("OPENCODE_PERMISSION", Some(r#"{"bash":"ask","edit":"ask"}"#)),
+            ("OPENCODE_PERMISSION", Some(&permissions(mode, context))),
             ("OPENCODE_DISABLE_AUTOUPDATE", Some("1")),
             ("OPENCODE_DISABLE_MODELS_FETCH", Some("1")),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", Some("1")),
@@ -59,8 +59,20 @@ impl Agent for OpencodeAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks::default()))
+        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), ..Quirks::default() }))
     }
+}
+
+/// What it asks for: its own default is nothing. Tools of servers it never asks for, so that they are taken away where
+/// nothing may be changed.
+fn permissions(mode: PermissionMode, context: &LaunchContext) -> String {
+    let mut permissions = json!({ "bash": "ask", "edit": "ask" });
+    if mode == PermissionMode::Plan {
+        for server in context.mcp.names() {
+            permissions[format!("{server}_*")] = json!("deny");
+        }
+    }
+    permissions.to_string()
 }
 
 /// One provider, ours, and one model of it, for titles too.

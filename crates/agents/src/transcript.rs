@@ -8,7 +8,7 @@ mod ask;
 mod call;
 mod speech;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use protocol::{
     ContentPart, Draft, ErrorData, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
@@ -23,6 +23,8 @@ use crate::{Output, raw};
 pub(crate) use call::ToolOutcome;
 pub(crate) use speech::Speech;
 
+/// The items of so many calls are kept after their end: agents go on below a call that gave back at once.
+const CALLS_KEPT: usize = 4096;
 /// So many places of which an agent tells more than is known are kept; an agent cannot fill the memory with names.
 const ODD_KEPT: usize = 64;
 
@@ -33,6 +35,8 @@ pub(crate) struct Transcript {
     items: u64,
     asked: ask::Asked,
     calls: Vec<call::OpenCall>,
+    /// The items of calls that have ended, the oldest first.
+    ended: VecDeque<(String, ItemId)>,
     speech: Vec<speech::OpenSpeech>,
     output: Vec<Output>,
     /// Places of messages that hold more than anybody here knows, each told of once.
@@ -108,7 +112,19 @@ impl Transcript {
 
     /// A short word on what goes on.
     pub(crate) fn status(&mut self, label: &str, detail: Option<String>, parts: Vec<ContentPart>) {
+        self.status_in(None, label, detail, parts);
+    }
+
+    /// The same on what goes on below `parent`.
+    pub(crate) fn status_in(
+        &mut self,
+        parent: Option<ItemId>,
+        label: &str,
+        detail: Option<String>,
+        parts: Vec<ContentPart>,
+    ) {
         let mut item = self.item(ItemKind::Status, ItemRole::System);
+        item.parent_id = parent;
         item.content = vec![ContentPart::Status { label: label.to_owned(), detail }];
         item.content.extend(parts);
         self.started(&item);
@@ -117,9 +133,14 @@ impl Transcript {
 
     /// What the agent means to do: a status that carries `steps` as `[{text, status}]`.
     pub(crate) fn plan(&mut self, steps: Vec<Value>) {
+        self.plan_in(None, steps);
+    }
+
+    /// The same of what is done below `parent`.
+    pub(crate) fn plan_in(&mut self, parent: Option<ItemId>, steps: Vec<Value>) {
         let done = steps.iter().filter(|step| step["status"] == "completed").count();
         let detail = format!("{done} of {} done", steps.len());
-        self.status("Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
+        self.status_in(parent, "Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
     }
 
     pub(crate) fn error(&mut self, message: impl Into<String>, code: Option<&str>, details: Option<Value>) {

@@ -85,7 +85,9 @@ impl Timeline {
 
     fn completed(&mut self, done: &Item) -> Vec<Line> {
         let known = self.called.remove(&done.item_id);
+        // What a sub-agent says is among no words.
         let spoken = self.beside_words && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
+        let spoken = spoken && done.parent_id.is_none();
         let mut rest = done.clone();
         rest.content.retain(|part| match part {
             ContentPart::ToolCall { .. } => known.is_none(),

@@ -204,7 +204,7 @@ pub struct Grant {
     pub grant_id: PermissionId,
     /// What the agent may do without asking again.
     pub action: String,
-    /// The tool and its whole input: another input is asked about again.
+    /// The pattern that the request showed, or the tool and its whole input: whatever has another is asked about again.
     #[serde(rename = "match")]
     pub matching: Value,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use agents::{Capabilities, LaunchContext};
+use agents::Capabilities;
 use protocol::{ContentPart, Event, EventBody, EventSource, ItemKind, ItemRole};
 
 use crate::cast::Player;
@@ -23,12 +23,16 @@ pub(crate) fn note(agent: &'static str, events: &[Event]) {
     for event in events {
         see(can, event);
     }
-    can.plan_mode = has_plan_mode(agent);
 }
 
 /// Notes that a picture reached the agent's model.
 pub(crate) fn note_picture(agent: &'static str) {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(agent).or_default().images = true;
+}
+
+/// Notes that the agent planned, and that nothing was changed meanwhile.
+pub(crate) fn note_plan(agent: &'static str) {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(agent).or_default().plan_mode = true;
 }
 
 /// What the measured version of an agent says is understood, field by field. The mock says odd things on purpose.
@@ -114,13 +118,4 @@ fn see_part(can: &mut Capabilities, part: &ContentPart, role: Option<ItemRole>) 
         ContentPart::Status { .. } => can.status = true,
         _ => {}
     }
-}
-
-fn has_plan_mode(agent: &str) -> bool {
-    let context = LaunchContext {
-        permission_mode: Some("plan".to_owned()),
-        node: Some("/node".into()),
-        ..LaunchContext::default()
-    };
-    agents::by_name(agent).is_some_and(|agent| agent.plan(&context).is_ok())
 }

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use agents::LaunchContext;
 use serde_json::{Value, json};
 use session::Roster;
+
+use crate::script::ERRAND;
 
 /// One agent.
 #[derive(Debug, Clone)]
@@ -39,6 +42,13 @@ impl Player {
     /// Whether it ever asks for a permission.
     pub(crate) fn asks(&self) -> bool {
         self.agent != "pi"
+    }
+
+    /// Whether it has a mode in which it changes nothing.
+    pub(crate) fn plans(&self) -> bool {
+        let (permission_mode, node) = (Some("plan".to_owned()), Some("/node".into()));
+        let context = LaunchContext { permission_mode, node, ..LaunchContext::default() };
+        agents::by_name(self.agent).is_some_and(|agent| agent.plan(&context).is_ok())
     }
 
     /// The mode in which it asks questions; none where it has no questions.
@@ -96,6 +106,20 @@ impl Player {
             _ => "mcp__vivshop__vivpolish",
         };
         tool(name, json!({}))
+    }
+
+    /// How its model sends a sub-agent on [`ERRAND`]; none where it has none.
+    pub(crate) fn delegate(&self) -> Option<Value> {
+        let errand = |kind: &str| json!({"description": "an errand", "prompt": ERRAND, "subagent_type": kind});
+        Some(match self.agent {
+            "claude" => tool("Task", errand("general-purpose")),
+            "codex" => {
+                let errand = json!({"task_name": "errand", "message": ERRAND, "fork_turns": "none"});
+                tool("collaboration/spawn_agent", errand)
+            }
+            "qwen" => tool("agent", errand("general-purpose")),
+            _ => return None,
+        })
     }
 
     /// Whether it takes pictures.

@@ -10,10 +10,12 @@
 mod ability;
 mod asking;
 mod cast;
+mod delegating;
 mod ending;
 mod equipping;
 mod failing;
 mod first_use;
+mod planning;
 mod replaying;
 mod script;
 mod shape;
@@ -76,6 +78,8 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         working::a_command_runs_when_allowed,
         working::a_command_does_not_run_when_denied,
         working::a_file_is_written,
+        delegating::what_a_sub_agent_does_is_below_its_call,
+        planning::nothing_is_changed_in_plan_mode,
         asking::a_permission_is_withdrawn_with_its_turn,
         asking::a_question_is_answered,
         asking::a_turn_can_be_interrupted,

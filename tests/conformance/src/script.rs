@@ -17,6 +17,7 @@ pub(crate) mod say {
     pub(crate) const SERVED: &str = "Polish it, please.";
     pub(crate) const LOOK: &str = "Look at this, please.";
     pub(crate) const THINK: &str = "Think aloud, please.";
+    pub(crate) const DELEGATE: &str = "Send somebody, please.";
     pub(crate) const KILL: &str = "End yourself, please.";
     pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
     pub(crate) const RATE_LIMITED: &str = "Fail once with 429.";
@@ -32,6 +33,9 @@ pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
 pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
 /// What the tool of `equipment/server.sh` gives back.
 pub(crate) const SERVED_OUTPUT: &str = "polished";
+/// What a sub-agent is asked in [`say::DELEGATE`], and what it says.
+pub(crate) const ERRAND: &str = "Count the leaves.";
+pub(crate) const DELEGATED: &str = "There are twelve leaves.";
 /// What the command leaves behind.
 pub(crate) const TRACE: &str = "ran.txt";
 /// How many characters [`say::MUCH`] gives.
@@ -56,6 +60,15 @@ pub(crate) fn text(player: &Player) -> String {
         done(say::QUESTION, "You chose: ${tool_result}"),
         work(say::SERVED, &player.served()),
         done(say::SERVED, "It gave: ${tool_result}"),
+        // Two agents tell their model by themselves that a sub-agent is done.
+        rule("<task-notification>", json!({}), json!([{"text": "So it is."}])),
+        rule("<subagent_notification>", json!({}), json!([{"text": "So it is."}])),
+        // The errand of codex' newer sub-agents is a message between models, which is no prompt.
+        rule("<environment_context>", json!({}), json!([{"text": DELEGATED}])),
+        rule(ERRAND, json!({}), json!([{"text": DELEGATED}])),
+        work(say::DELEGATE, &player.delegate().unwrap_or_else(|| json!({"text": "Nobody is here."}))),
+        // Slower than the sub-agent, whose end must not be taken for that of the turn.
+        paced(say::DELEGATE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
         // Spelled so that an agent which looks for the word does not find it.
         work(say::KILL, &player.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),

@@ -8,7 +8,12 @@ use protocol::{PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
 use super::{AcpDialogue, call, wire};
-use crate::PermissionMode;
+use crate::{PermissionMode, pattern};
+
+/// Kinds of calls that change nothing. The end of planning is none of them: a session that plans, plans.
+const LOOKING: &[ToolKind] = &[ToolKind::Read, ToolKind::Search, ToolKind::Fetch, ToolKind::Think];
+/// What says no, the mildest first.
+const REFUSALS: &[PermissionOptionKind] = &[PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways];
 
 /// A request of the agent that waits for our answer.
 #[derive(Debug)]
@@ -44,27 +49,35 @@ impl AcpDialogue {
         if let Some(option) = asked.choose(&[PermissionOptionKind::AllowOnce]).filter(|_| free) {
             return self.reply(asked.id, selected(option));
         }
+        if self.mode == PermissionMode::Plan && !LOOKING.contains(&kind) {
+            self.refused.insert(asked.call.clone());
+            let outcome = asked.choose(REFUSALS).map_or(RequestPermissionOutcome::Cancelled, selected);
+            return self.reply(asked.id, outcome);
+        }
         let action = call::word(&kind);
-        let metadata = json!({
+        let mut metadata = json!({
             "tool": action,
             "title": asked_for["title"],
             "input": asked_for["rawInput"],
             "call_id": asked.call,
             "options": params["options"],
         });
+        if let Some(pattern) = pattern_of(&action, kind, asked_for) {
+            metadata["pattern"] = pattern;
+        }
         let permission = self.transcript.permission(&action, metadata);
         self.permissions.insert(permission, asked);
     }
 
     pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
-        use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+        use PermissionOptionKind::{AllowAlways, AllowOnce};
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;
         };
         let wanted: &[PermissionOptionKind] = match reply {
             PermissionReply::Once => &[AllowOnce],
             PermissionReply::Always => &[AllowAlways, AllowOnce],
-            PermissionReply::Reject => &[RejectOnce, RejectAlways],
+            PermissionReply::Reject => REFUSALS,
         };
         // Where nothing on offer says what the person said, doing nothing is the only safe reading.
         let outcome = asked.choose(wanted).map_or(RequestPermissionOutcome::Cancelled, selected);
@@ -98,6 +111,20 @@ impl Offer {
     /// One of a kind that we do not know is no offer: it is never chosen.
     fn read(option: &Value) -> Option<Self> {
         Some(Self { id: wire::decode(&option["optionId"])?, kind: wire::decode(&option["kind"])? })
+    }
+}
+
+/// A file where one is edited, else the input, else the title. A kind is no name of a tool: where it says nothing the
+/// title does, and one agent tells no input and has the command for a title.
+fn pattern_of(action: &str, kind: ToolKind, asked_for: &Value) -> Option<Value> {
+    let (input, title) = (&asked_for["rawInput"], asked_for["title"].as_str().filter(|title| !title.is_empty()));
+    let told = input.as_object().is_some_and(|input| !input.is_empty());
+    let mut diffs = asked_for["content"].as_array().into_iter().flatten().filter(|part| part["type"] == "diff");
+    match (diffs.next().and_then(|diff| diff["path"].as_str()), diffs.next()) {
+        (Some(path), None) if kind == ToolKind::Edit => Some(pattern::of_file(action, path)),
+        _ if told && kind == ToolKind::Other => Some(json!({ "tool": action, "title": title?, "input": input })),
+        _ if told => pattern::of(action, input),
+        _ => Some(json!({ "tool": action, "title": title? })),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::CodexDialogue;
 use crate::transcript::ToolOutcome;
-use crate::{PermissionMode, questions};
+use crate::{PermissionMode, pattern, questions};
 
 /// A request of the server that waits for our answer.
 #[derive(Debug)]
@@ -19,6 +19,15 @@ impl CodexDialogue {
     pub(super) fn server_request(&mut self, method: &str, id: &Value, value: Value) {
         let params = &value["params"];
         match method {
+            // What it knows to change nothing it does not ask for; its plan is words, and another session's to carry out.
+            "item/commandExecution/requestApproval" | "item/fileChange/requestApproval"
+                if self.mode == PermissionMode::Plan =>
+            {
+                self.reply(id, &json!({ "decision": "decline" }));
+            }
+            "mcpServer/elicitation/request" if self.mode == PermissionMode::Plan => {
+                self.reply(id, &json!({ "action": "decline" }));
+            }
             "item/fileChange/requestApproval" if self.mode == PermissionMode::AcceptEdits => {
                 self.reply(id, &json!({ "decision": "accept" }));
             }
@@ -46,8 +55,8 @@ impl CodexDialogue {
                 metadata[name] = json!(text);
             }
         }
-        if let Some(pattern) = params["proposedExecpolicyAmendment"].as_array() {
-            metadata["always"] = json!(pattern);
+        if let Some(pattern) = pattern_of(action, &metadata) {
+            metadata["pattern"] = pattern;
         }
         let permission = self.transcript.permission(action, metadata);
         self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
@@ -57,7 +66,9 @@ impl CodexDialogue {
         let (server, meta) = (params["serverName"].as_str().unwrap_or_default(), &params["_meta"]);
         let action = format!("mcp__{server}");
         let input = meta.get("tool_params").cloned().unwrap_or_default();
-        let metadata = json!({ "tool": action, "input": input, "reason": params["message"] });
+        // The tool itself is named nowhere but in the words of the request.
+        let pattern = json!({ "tool": action, "message": params["message"], "input": input });
+        let metadata = json!({ "tool": action, "input": input, "reason": params["message"], "pattern": pattern });
         let permission = self.transcript.permission(&action, metadata);
         self.permissions.insert(permission, Asked { id: id.clone(), params: params.clone() });
     }
@@ -66,7 +77,7 @@ impl CodexDialogue {
     fn ask_question(&mut self, id: &Value, params: &Value) {
         let list = params["questions"].as_array().cloned().unwrap_or_default();
         let call = params["itemId"].as_str().unwrap_or_default();
-        self.transcript.call_started(call, "request_user_input", &json!({ "questions": list }), None);
+        self.transcript.call_started(call, "request_user_input", &json!({ "questions": list }), self.below(params));
         let question = questions::ask(&mut self.transcript, &list);
         self.questions.insert(question, Asked { id: id.clone(), params: params.clone() });
     }
@@ -119,6 +130,23 @@ impl CodexDialogue {
 
     fn reply(&mut self, id: &Value, result: &Value) {
         self.transcript.send(&json!({ "id": id, "result": result }));
+    }
+}
+
+/// A patch is covered by the files it changes, a command by what is run and where.
+fn pattern_of(action: &str, metadata: &Value) -> Option<Value> {
+    let input = &metadata["input"];
+    match input["changes"].as_array() {
+        Some(changes) => {
+            let mut paths: Vec<&str> = changes.iter().filter_map(|change| change["path"].as_str()).collect();
+            paths.sort_unstable();
+            (!paths.is_empty()).then(|| json!({ "tool": action, "paths": paths }))
+        }
+        None if input.is_object() => pattern::of(action, input),
+        None => {
+            let command = metadata["command"].as_str()?;
+            Some(json!({ "tool": action, "input": { "command": command, "cwd": metadata["cwd"] } }))
+        }
     }
 }
 

@@ -1,40 +1,51 @@
 //! Items of a thread: words, thoughts, commands, patches and calls.
 
-use protocol::{ContentPart, ItemStatus};
+use protocol::{ContentPart, ItemId, ItemStatus};
 use serde_json::{Value, json};
 
 use super::CodexDialogue;
 use crate::diff;
 use crate::transcript::{Speech, ToolOutcome};
 
+/// A call that makes sub-agents, or speaks to them.
+const SUB_AGENT_CALL: &str = "collabAgentToolCall";
+/// What newer models have in its place: the call that makes a sub-agent, and later what is heard of it.
+const SUB_AGENT_ACTIVITY: &str = "subAgentActivity";
+
 impl CodexDialogue {
-    pub(super) fn item_started(&mut self, item: &Value) {
+    /// Something begins, below `parent` where a sub-agent does it.
+    pub(super) fn item_started(&mut self, item: &Value, parent: Option<ItemId>) {
         let id = item["id"].as_str().unwrap_or_default();
         match item["type"].as_str().unwrap_or_default() {
-            "agentMessage" => self.transcript.say(id, Speech::Message, None, ""),
-            "reasoning" => self.transcript.say(id, Speech::Thought, None, ""),
-            "contextCompaction" => self.transcript.status("Compacting", None, Vec::new()),
+            "agentMessage" => self.transcript.say(id, Speech::Message, parent, ""),
+            "reasoning" => self.transcript.say(id, Speech::Thought, parent, ""),
+            "contextCompaction" => self.transcript.status_in(parent, "Compacting", None, Vec::new()),
             _ => {
                 if let Some((name, arguments)) = call(item) {
-                    self.transcript.call_started(id, &name, &arguments, None);
+                    self.transcript.call_started(id, &name, &arguments, parent);
+                    self.concerns(id, item);
                 }
             }
         }
     }
 
-    pub(super) fn item_completed(&mut self, item: &Value) {
+    /// Something is done, below `parent` where a sub-agent did it.
+    pub(super) fn item_completed(&mut self, item: &Value, parent: Option<ItemId>) {
         let id = item["id"].as_str().unwrap_or_default();
         match item["type"].as_str().unwrap_or_default() {
             // The person knows what they said; the compaction was told when it began.
             "userMessage" | "contextCompaction" => {}
+            // Its own turn tells what came of it.
+            SUB_AGENT_ACTIVITY if item["kind"] != "started" => {}
             "agentMessage" | "plan" => {
                 let text = item["text"].as_str().unwrap_or_default();
-                self.transcript.said(id, Speech::Message, None, text, ItemStatus::Completed);
+                self.transcript.said(id, Speech::Message, parent, text, ItemStatus::Completed);
             }
-            "reasoning" => self.transcript.said(id, Speech::Thought, None, &thought(item), ItemStatus::Completed),
+            "reasoning" => self.transcript.said(id, Speech::Thought, parent, &thought(item), ItemStatus::Completed),
             _ => match call(item) {
                 Some((name, arguments)) => {
-                    self.transcript.call_started(id, &name, &arguments, None);
+                    self.transcript.call_started(id, &name, &arguments, parent);
+                    self.concerns(id, item);
                     self.transcript.call_finished(id, outcome(item));
                 }
                 None => self.transcript.unknown(item.clone()),
@@ -64,9 +75,34 @@ fn call(item: &Value) -> Option<(String, Value)> {
             Some((format!("mcp__{server}__{tool}"), item["arguments"].clone()))
         }
         "dynamicToolCall" => Some((item["tool"].as_str()?.to_owned(), item["arguments"].clone())),
+        SUB_AGENT_CALL => {
+            let input = ["prompt", "model", "reasoningEffort", "receiverThreadIds"].into_iter();
+            let told = input.filter(|name| !item[*name].is_null()).map(|name| (name.to_owned(), item[name].clone()));
+            Some((snake_case(item["tool"].as_str()?), told.collect()))
+        }
+        SUB_AGENT_ACTIVITY if item["kind"] == "started" => {
+            named("spawn_agent", json!({ "path": item["agentPath"], "model": item["model"] }))
+        }
         "webSearch" => named("web_search", json!({ "query": item["query"] })),
         _ => None,
     }
+}
+
+/// A tool as the model knows it; the item spells it as the protocol spells fields.
+fn snake_case(name: &str) -> String {
+    name.chars().fold(String::new(), |mut word, letter| {
+        if letter.is_uppercase() {
+            word.push('_');
+        }
+        word.extend(letter.to_lowercase());
+        word
+    })
+}
+
+/// How a sub-agent stands, and what it said where it is done.
+fn state((thread, state): (&String, &Value)) -> String {
+    let (status, message) = (state["status"].as_str().unwrap_or_default(), state["message"].as_str());
+    format!("{thread}: {}", message.unwrap_or(status))
 }
 
 fn outcome(item: &Value) -> ToolOutcome {
@@ -79,6 +115,9 @@ fn outcome(item: &Value) -> ToolOutcome {
             .map(|blocks| blocks.iter().filter_map(|block| block["text"].as_str()).collect())
             .or_else(|| item["error"]["message"].as_str().map(str::to_owned))
             .unwrap_or_default(),
+        SUB_AGENT_CALL => {
+            item["agentsStates"].as_object().into_iter().flatten().map(state).collect::<Vec<_>>().join("\n")
+        }
         _ => item["status"].as_str().unwrap_or_default().to_owned(),
     };
     let output =

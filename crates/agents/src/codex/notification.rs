@@ -26,23 +26,28 @@ const OF_NO_INTEREST: &[&str] = &[
 impl CodexDialogue {
     pub(super) fn notification(&mut self, method: &str, value: Value) {
         let params = &value["params"];
+        if let Some(thread) = self.other_thread(params)
+            && self.of_sub_agent(method, &thread, params)
+        {
+            return;
+        }
         match method {
             "turn/started" => self.name_turn(&params["turn"]),
             "turn/completed" => self.turn_completed(&params["turn"]),
             "turn/plan/updated" => {
                 let steps = params["plan"].as_array().into_iter().flatten();
-                self.transcript
-                    .plan(steps.map(|step| json!({ "text": step["step"], "status": step["status"] })).collect());
+                let steps = steps.map(|step| json!({ "text": step["step"], "status": step["status"] })).collect();
+                self.transcript.plan_in(self.below(params), steps);
             }
-            "item/started" => self.item_started(&params["item"]),
-            "item/completed" => self.item_completed(&params["item"]),
+            "item/started" => self.item_started(&params["item"], self.below(params)),
+            "item/completed" => self.item_completed(&params["item"], self.below(params)),
             "item/agentMessage/delta" => self.say(params, Speech::Message),
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => self.say(params, Speech::Thought),
             "serverRequest/resolved" => self.request_resolved(&params["requestId"]),
             "error" => self.error(params),
             "warning" => {
                 let detail = params["message"].as_str().map(str::to_owned);
-                self.transcript.status("Warning", detail, Vec::new());
+                self.transcript.status_in(self.below(params), "Warning", detail, Vec::new());
             }
             _ if OF_NO_INTEREST.iter().any(|known| method.starts_with(known)) => {}
             _ => self.transcript.unknown(value),
@@ -51,7 +56,8 @@ impl CodexDialogue {
 
     fn say(&mut self, params: &Value, speech: Speech) {
         let item = params["itemId"].as_str().unwrap_or_default();
-        self.transcript.say(item, speech, None, params["delta"].as_str().unwrap_or_default());
+        let words = params["delta"].as_str().unwrap_or_default();
+        self.transcript.say(item, speech, self.below(params), words);
     }
 
     fn error(&mut self, params: &Value) {
@@ -81,12 +87,9 @@ impl CodexDialogue {
             }
         };
         if outcome != TurnOutcome::Completed {
-            self.transcript.finish_speech(ItemStatus::Failed);
+            self.transcript.finish_speech_in(None, ItemStatus::Failed);
         }
         self.turn = None;
-        self.told_error = false;
-        self.permissions.clear();
-        self.questions.clear();
-        self.transcript.turn_ended(outcome);
+        self.end_turn(outcome);
     }
 }

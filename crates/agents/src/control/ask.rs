@@ -4,7 +4,29 @@ use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
 use super::ControlDialogue;
-use crate::questions;
+use crate::mode::NOT_WHILE_PLANNING;
+use crate::{pattern, questions};
+
+/// Tools that change nothing by themselves; whatever a sub-agent does is asked for again.
+const LOOKING: &[&str] = &[
+    "Agent",
+    "Glob",
+    "Grep",
+    "LS",
+    "Read",
+    "Task",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "agent",
+    "glob",
+    "grep_search",
+    "list_directory",
+    "read_file",
+    "tool_search",
+    "web_fetch",
+    "web_search",
+];
 
 /// A request of the program that waits for our answer.
 #[derive(Debug, Clone)]
@@ -30,6 +52,10 @@ impl ControlDialogue {
         match asked.tool.as_str() {
             "AskUserQuestion" | "ask_user_question" => self.ask_question(asked),
             "ExitPlanMode" | "exit_plan_mode" => self.ask_plan(asked, &request["tool_use_id"]),
+            // The program lets a person allow in plan mode what the mode is there to prevent.
+            tool if self.planning && !LOOKING.contains(&tool) => {
+                self.respond(&asked.request_id, &deny(NOT_WHILE_PLANNING));
+            }
             _ => self.ask_permission(asked, request),
         }
     }
@@ -41,8 +67,8 @@ impl ControlDialogue {
                 metadata[name] = json!(text);
             }
         }
-        if let Some(pattern) = asked.rules().first() {
-            metadata["always"] = pattern["rules"].clone();
+        if let Some(pattern) = pattern::of(&asked.tool, &asked.input) {
+            metadata["pattern"] = pattern;
         }
         let id = self.transcript.permission(&asked.tool, metadata);
         self.permissions.insert(id, asked);
@@ -94,7 +120,10 @@ impl ControlDialogue {
                 allow(&input)
             }
             Some(answers) => match answers.concat().join(", ") {
-                word if word == "yes" => allow(&asked.input),
+                word if word == "yes" => {
+                    self.planning = false;
+                    allow(&asked.input)
+                }
                 word => deny(&format!("the person answered: {word}")),
             },
         };

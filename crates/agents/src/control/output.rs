@@ -28,7 +28,13 @@ impl ControlDialogue {
             "init" => self.name_session(&value["session_id"]),
             // What it does between two model calls is nothing a person waits for, and what was refused is
             // told again in the tool's result.
-            "thinking_tokens" | "permission_denied" => {}
+            // A sub-agent's call tells of its beginning, and of its end where the agent waits for it.
+            "thinking_tokens" | "permission_denied" | "task_started" | "task_updated" | "background_tasks_changed" => {}
+            "task_progress" => self.sub_agent(&value, &value["description"]),
+            "task_notification" => {
+                let status = if value["data"].is_object() { &value["data"]["status"] } else { &value["status"] };
+                self.sub_agent(&value, status);
+            }
             "status" if matches!(value["status"].as_str(), None | Some("requesting")) => {}
             "status" => self.transcript.status(value["status"].as_str().unwrap_or_default(), None, Vec::new()),
             "api_retry" | "retry" => {
@@ -42,6 +48,13 @@ impl ControlDialogue {
             "compact_boundary" => self.transcript.status("Compacted", None, Vec::new()),
             _ => self.transcript.unknown(value),
         }
+    }
+
+    /// How a sub-agent stands.
+    fn sub_agent(&mut self, value: &Value, words: &Value) {
+        let call = value["tool_use_id"].as_str().or(value["data"]["tool_use_id"].as_str());
+        let parent = call.and_then(|call| self.transcript.call_item(call));
+        self.transcript.status_in(parent, "Sub-agent", words.as_str().map(str::to_owned), Vec::new());
     }
 
     /// A piece of a model's answer, as it streams. The `assistant` line that follows has all of it.
@@ -71,12 +84,16 @@ impl ControlDialogue {
     }
 
     fn assistant(&mut self, value: &Value) {
+        let parent = self.parent(value);
         if value["error"].is_string() || value["is_api_error_message"] == true {
             let words = value.pointer("/message/content/0/text").and_then(Value::as_str).unwrap_or("the model failed");
+            if let Some(parent) = parent {
+                // The agent itself goes on, and may do without.
+                return self.transcript.status_in(Some(parent), "Sub-agent failed", Some(words.to_owned()), Vec::new());
+            }
             let details = json!({ "status": value["api_error_status"], "error": value["error"] });
             return self.tell_error(words, Some(details));
         }
-        let parent = self.parent(value);
         let status = if value["aborted"] == true { ItemStatus::Failed } else { ItemStatus::Completed };
         for block in value.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
             self.block(block, parent.clone(), status);
@@ -116,24 +133,26 @@ impl ControlDialogue {
     }
 
     fn user(&mut self, value: &Value) {
+        let parent = self.parent(value);
         let content = &value["message"]["content"];
         for block in content.as_array().into_iter().flatten() {
             match block["type"].as_str().unwrap_or_default() {
                 "tool_result" => self.tool_result(block, &value["tool_use_result"]),
                 // It tells the model that the person stopped it; the turn's end tells the person.
                 "text" if block["text"].as_str().is_some_and(|text| text.starts_with("[Request interrupted")) => {}
-                "text" => self.remark(block["text"].as_str().unwrap_or_default()),
+                "text" => self.remark(block["text"].as_str().unwrap_or_default(), parent.clone()),
                 _ => self.transcript.unknown(block.clone()),
             }
         }
         if let Some(text) = content.as_str() {
-            self.remark(text);
+            self.remark(text, parent);
         }
     }
 
-    /// Something said in the person's name by the program itself.
-    fn remark(&mut self, text: &str) {
+    /// Something said in the person's name by the program itself; below `parent` it is what a sub-agent was told.
+    fn remark(&mut self, text: &str, parent: Option<ItemId>) {
         let mut item = self.transcript.item(ItemKind::System, ItemRole::User);
+        item.parent_id = parent;
         item.content = vec![ContentPart::Text { text: text.to_owned() }];
         self.transcript.started(&item);
         self.transcript.completed(item, ItemStatus::Completed);

@@ -3,7 +3,7 @@
 use protocol::{ContentPart, Draft, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
 use serde_json::Value;
 
-use super::Transcript;
+use super::{CALLS_KEPT, Transcript};
 use crate::{Output, diff};
 
 /// A call whose result has not come.
@@ -75,9 +75,18 @@ impl Transcript {
         self.calls.iter().find(|call| call.call_id == call_id).map(|call| &call.arguments)
     }
 
-    /// The item of an open call: the parent of what happens inside it.
+    /// The item of a call, open or ended: the parent of what happens inside it.
     pub(crate) fn call_item(&self, call_id: &str) -> Option<ItemId> {
-        self.calls.iter().find(|call| call.call_id == call_id).map(|call| call.item.item_id.clone())
+        let open = self.calls.iter().find(|call| call.call_id == call_id).map(|call| &call.item.item_id);
+        let ended = || self.ended.iter().rev().find(|(id, _)| id == call_id).map(|(_, item)| item);
+        open.or_else(ended).cloned()
+    }
+
+    fn keep_item(&mut self, call_id: &str, item: &ItemId) {
+        if self.ended.len() == CALLS_KEPT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((call_id.to_owned(), item.clone()));
     }
 
     /// A tool call ends: the call's item completes and its result follows as an item below it.
@@ -88,6 +97,7 @@ impl Transcript {
         let (mut parts, mut told) = (outcome.parts, true);
         if let Some(call) = call {
             result.parent_id = Some(call.item.item_id.clone());
+            self.keep_item(call_id, &call.item.item_id);
             if parts.is_empty() && !outcome.failed {
                 parts = call.files;
             }
@@ -113,6 +123,7 @@ impl Transcript {
         // Inner calls began last and end first.
         while let Some(OpenCall { call_id, mut item, .. }) = self.calls.pop() {
             let parent = item.item_id.clone();
+            self.keep_item(&call_id, &parent);
             item.status = ItemStatus::Failed;
             self.made_up(EventBody::ItemCompleted(ItemEvent { item }));
             let mut result = self.item(ItemKind::ToolResult, ItemRole::Tool);

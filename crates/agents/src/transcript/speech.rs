@@ -70,7 +70,7 @@ impl Transcript {
     }
 
     /// Ends the speech below `parent`: something else begins there.
-    pub(super) fn finish_speech_in(&mut self, parent: Option<&ItemId>, status: ItemStatus) {
+    pub(crate) fn finish_speech_in(&mut self, parent: Option<&ItemId>, status: ItemStatus) {
         while let Some(at) = self.speech.iter().position(|open| open.item.parent_id.as_ref() == parent) {
             let open = self.speech.remove(at);
             self.end(open, status);

@@ -60,7 +60,6 @@ fn a_mode_that_cannot_be_kept_is_refused() {
     for agent in all() {
         match agent.id() {
             "pi" => assert_eq!(kept(agent), ["bypass"]),
-            "opencode" | "copilot" => assert_eq!(kept(agent), ["default", "acceptEdits", "bypass"]),
             _ => assert_eq!(kept(agent), every, "{}", agent.id()),
         }
     }

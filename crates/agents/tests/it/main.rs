@@ -21,4 +21,6 @@ mod pictures;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
+mod sub_agents;
+#[cfg(test)]
 mod words;

@@ -45,6 +45,7 @@ fn over_acp_the_mode_decides_what_is_asked() {
         ("acceptEdits", "execute", true),
         ("bypass", "edit", false),
         ("bypass", "execute", false),
+        ("plan", "fetch", true),
     ] {
         for agent in ["gemini", "opencode", "copilot"] {
             let outputs = dialogue(agent, mode).line(acp_request(kind).as_bytes());
@@ -52,6 +53,50 @@ fn over_acp_the_mode_decides_what_is_asked() {
             let allowed = json!({ "outcome": { "outcome": "selected", "optionId": "o" } });
             let answered = sent(&outputs).iter().any(|line| line["result"] == allowed);
             assert_eq!(answered, !asked, "{agent} {mode} {kind}");
+        }
+    }
+}
+
+#[test]
+fn in_plan_mode_what_changes_something_is_refused_without_asking() {
+    for agent in ["gemini", "opencode", "copilot"] {
+        for kind in ["edit", "execute", "delete", "move", "other", "switch_mode"] {
+            let outputs = dialogue(agent, "plan").line(acp_request(kind).as_bytes());
+            assert!(!asks(&outputs), "{agent} {kind}");
+            assert_eq!(sent(&outputs)[0]["result"]["outcome"]["optionId"], "r", "{agent} {kind}");
+        }
+    }
+    for method in ["item/commandExecution/requestApproval", "item/fileChange/requestApproval"] {
+        let request = json!({ "method": method, "id": 0, "params": { "itemId": "c" } }).to_string();
+        let outputs = dialogue("codex", "plan").line(request.as_bytes());
+        assert_eq!(sent(&outputs), [json!({ "id": 0, "result": { "decision": "decline" } })], "{method}");
+    }
+    let meta = json!({ "codex_approval_kind": "mcp_tool_call" });
+    let params = json!({ "serverName": "shop", "message": "May it?", "_meta": meta });
+    let request = json!({ "method": "mcpServer/elicitation/request", "id": 0, "params": params }).to_string();
+    let outputs = dialogue("codex", "plan").line(request.as_bytes());
+    assert_eq!(sent(&outputs), [json!({ "id": 0, "result": { "action": "decline" } })]);
+}
+
+fn tool_request(id: &str, tool: &str) -> String {
+    let request = json!({ "subtype": "can_use_tool", "tool_name": tool, "input": {} });
+    json!({ "type": "control_request", "request_id": id, "request": request }).to_string()
+}
+
+#[test]
+fn over_the_control_protocol_nothing_is_changed_before_the_plan_is_approved() {
+    for (agent, writes, looks, leaves) in
+        [("claude", "Write", "WebFetch", "ExitPlanMode"), ("qwen", "run_shell_command", "web_fetch", "exit_plan_mode")]
+    {
+        let mut dialogue = dialogue(agent, "plan");
+        let outputs = dialogue.line(tool_request("1", writes).as_bytes());
+        assert!(!asks(&outputs), "{agent}");
+        assert_eq!(sent(&outputs)[0]["response"]["response"]["behavior"], "deny", "{agent}");
+        assert!(asks(&dialogue.line(tool_request("2", looks).as_bytes())), "{agent}");
+        for (place, word, still) in [(1, "no", true), (2, "yes", false)] {
+            dialogue.line(tool_request("3", leaves).as_bytes());
+            dialogue.question(&QuestionId::numbered(1, place), Some(&[vec![word.to_owned()]]));
+            assert_eq!(asks(&dialogue.line(tool_request("4", writes).as_bytes())), !still, "{agent} after {word}");
         }
     }
 }
@@ -170,30 +215,18 @@ fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
 }
 
 #[test]
-fn what_a_sub_agent_does_is_below_its_call() {
-    let mut dialogue = dialogue("claude", "default");
-    let mut outputs = Vec::new();
-    for line in [
-        r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Task","input":{}}]}}"#,
-        r#"{"type":"assistant","parent_tool_use_id":"t1","message":{"content":[{"type":"text","text":"one"}]}}"#,
-        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"one"}]}}"#,
-        r#"{"type":"result","subtype":"success","is_error":false}"#,
-    ] {
-        outputs.extend(dialogue.line(line.as_bytes()));
+fn over_acp_an_agent_is_told_to_plan_before_its_first_prompt() {
+    let copilot = "https://agentclientprotocol.com/protocol/session-modes#plan";
+    for (agent, mode) in [("gemini", "plan"), ("opencode", "plan"), ("copilot", copilot)] {
+        let mut dialogue = dialogue(agent, "plan");
+        dialogue.open();
+        dialogue.prompt(&Prompt::text("hi"));
+        dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let lines = sent(&dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}"#));
+        assert_eq!(lines[0]["method"], "session/set_mode");
+        assert_eq!(lines[0]["params"]["modeId"], mode);
+        assert_eq!(lines[1]["method"], "session/prompt");
     }
-    insta::assert_snapshot!("sub_agent", skeleton(&outputs).join("\n"));
-}
-
-#[test]
-fn gemini_is_told_to_plan_before_its_first_prompt() {
-    let mut dialogue = dialogue("gemini", "plan");
-    dialogue.open();
-    dialogue.prompt(&Prompt::text("hi"));
-    dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-    let lines = sent(&dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}"#));
-    assert_eq!(lines[0]["method"], "session/set_mode");
-    assert_eq!(lines[0]["params"]["modeId"], "plan");
-    assert_eq!(lines[1]["method"], "session/prompt");
 }
 
 #[test]

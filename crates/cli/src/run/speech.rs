@@ -90,10 +90,11 @@ impl Speech {
     }
 }
 
-/// Whether these are words for a person: a thought says from its start that it is one.
+/// Whether these are words for a person: a thought says from its start that it is one, and what a sub-agent says is
+/// for the agent that sent it.
 fn is_spoken(item: &Item) -> bool {
     let thought = item.content.iter().any(|part| matches!(part, ContentPart::Reasoning { .. }));
-    item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant) && !thought
+    item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant) && item.parent_id.is_none() && !thought
 }
 
 /// All words of a message, if it has any.

@@ -69,9 +69,9 @@ impl AgentResponse {
     }
 }
 
-/// The words of an item, if it is a message of the agent.
+/// The words of an item, if it is a message of the agent itself and not of one that it sent.
 fn words(item: &protocol::Item) -> Option<String> {
-    if item.kind != ItemKind::Message || item.role != Some(ItemRole::Assistant) {
+    if item.kind != ItemKind::Message || item.role != Some(ItemRole::Assistant) || item.parent_id.is_some() {
         return None;
     }
     let parts = item.content.iter().filter_map(|part| match part {
