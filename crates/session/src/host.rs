@@ -16,7 +16,7 @@ use crate::drift::DriftCounts;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
-use crate::{Everything, SessionError, Timing};
+use crate::{Everything, SessionError, Timing, Variables};
 
 /// What all sessions of a process share.
 pub(crate) struct Host {
@@ -28,6 +28,7 @@ pub(crate) struct Host {
     pub(crate) limits: Limits,
     pub(crate) policy: Arc<policy::Effective>,
     pub(crate) timing: Timing,
+    pub(crate) variables: Variables,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) drift: DriftCounts,
     pub(crate) tasks: TaskTracker,
@@ -47,6 +48,7 @@ impl Host {
             limits: parts.limits,
             policy: parts.policy,
             timing: parts.timing,
+            variables: parts.variables,
             shelf: Arc::new(shelf),
             drift: DriftCounts::default(),
             tasks: TaskTracker::new(),

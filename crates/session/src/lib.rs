@@ -39,6 +39,7 @@ mod skills;
 mod stderr;
 mod timing;
 mod turn;
+mod variables;
 mod watched;
 mod workbench;
 
@@ -57,4 +58,5 @@ pub use sessions::{Page, Parts, Sessions};
 pub use setup::{Accounts, Setup, way_out};
 pub use skills::SkillError;
 pub use timing::Timing;
+pub use variables::Variables;
 pub use workbench::{ArtifactError, Task, Workbench};

@@ -28,7 +28,7 @@ use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Drift, Message, Options, SessionError, Timing};
+use crate::{Accepted, Drift, Message, Options, SessionError, Timing, Variables};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -55,6 +55,8 @@ pub struct Parts {
     pub policy: Arc<Effective>,
     /// How long a session waits for what.
     pub timing: Timing,
+    /// What `env.pass` of a policy can name.
+    pub variables: Variables,
 }
 
 /// Every session of a data directory. Cheap to clone: all clones are the same.

@@ -13,7 +13,7 @@ use rustls_pki_types::CertificateDer;
 use sandbox::Backend;
 use store::{DataDir, Durability, Limit, SqliteLedger, SystemClock};
 
-use crate::{Parts, Roster, SessionError, Sessions, Timing};
+use crate::{Parts, Roster, SessionError, Sessions, Timing, Variables};
 
 /// What calls cost, what they must fit into, and what their entries survive.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,8 @@ pub struct Setup {
     pub egress: Egress,
     /// How long a session waits for what.
     pub timing: Timing,
+    /// What `env.pass` of a policy can name.
+    pub variables: Variables,
 }
 
 /// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
@@ -87,6 +89,7 @@ impl Setup {
             limits,
             policy: self.policy,
             timing: self.timing,
+            variables: self.variables,
         })
     }
 }

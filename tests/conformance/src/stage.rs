@@ -12,7 +12,7 @@ use protocol::{
 };
 use sandbox::JailBackend;
 use serde_json::Value;
-use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing};
+use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing, Variables};
 use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
@@ -125,6 +125,7 @@ fn sessions(
         policy,
         egress: egress::Egress::default(),
         timing,
+        variables: Variables::default(),
     })
     .unwrap();
     (sessions, ledger)

@@ -8,7 +8,7 @@ use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use sandbox::Unconfined;
 use server::{Auth, ServerConfig, app};
-use session::{Options, Parts, Roster, Sessions, Timing};
+use session::{Options, Parts, Roster, Sessions, Timing, Variables};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -86,6 +86,7 @@ pub(crate) fn open(directory: &Path) -> Sessions {
         upstream: Arc::new(Scripted::demo().unwrap()),
         limits: Limits::default(),
         timing: Timing::default(),
+        variables: Variables::default(),
     };
     Sessions::open(parts).unwrap()
 }

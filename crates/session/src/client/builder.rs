@@ -11,7 +11,7 @@ use sandbox::{
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
-use crate::{Accounts, Options, SessionError, Setup, Timing, way_out};
+use crate::{Accounts, Options, SessionError, Setup, Timing, Variables, way_out};
 
 /// Where agents run.
 #[derive(Clone, Default)]
@@ -59,6 +59,7 @@ pub struct AgentClientBuilder {
     upstream: Option<Arc<dyn Upstream>>,
     accounts: Option<Accounts>,
     timing: Timing,
+    variables: Variables,
     options: Options,
 }
 
@@ -145,6 +146,13 @@ impl AgentClientBuilder {
         self
     }
 
+    /// What `env.pass` of the policy can name: none is passed when nobody says how one is found.
+    #[must_use]
+    pub fn variables(mut self, variables: Variables) -> Self {
+        self.variables = variables;
+        self
+    }
+
     /// A program that lives as the agent `mock` when it is started with `__agent mock`.
     #[must_use]
     pub fn mock_program(mut self, program: impl Into<PathBuf>) -> Self {
@@ -171,7 +179,17 @@ impl AgentClientBuilder {
         };
         let (mock_program, timing) = (self.mock_program, self.timing);
         let egress = way_out(Vec::new());
-        let setup = Setup { data_dir, mock_program, backend, upstream, policy, accounts, egress, timing };
+        let setup = Setup {
+            data_dir,
+            mock_program,
+            backend,
+            upstream,
+            policy,
+            accounts,
+            egress,
+            timing,
+            variables: self.variables,
+        };
         let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
         Ok(AgentClient { inner: Arc::new(inner) })
     }

@@ -8,7 +8,7 @@ use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
 use sandbox::Unconfined;
-use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing};
+use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing, Variables};
 use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
@@ -41,6 +41,7 @@ impl Stage {
             policy: policy(),
             egress: egress::Egress::default(),
             timing,
+            variables: Variables::default(),
         });
         Self { directory, sessions: sessions.unwrap() }
     }
