@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use policy::{Base, Ceiling, Preset};
 use sandbox::{Backend, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
 use server::{Auth, ServerConfig, app};
-use session::{Accounts, Setup, Timing};
+use session::{Accounts, Setup, Timing, Variables};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
@@ -52,6 +52,7 @@ impl Api {
             accounts: Accounts::default(),
             egress: session::way_out(Vec::new()),
             timing: Timing::default(),
+            variables: Variables::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {

@@ -8,7 +8,7 @@ use gateway::Scripted;
 use policy::{Base, Ceiling, Preset};
 use sandbox::Backend;
 use server::{Auth, Listeners, ServerConfig};
-use session::{Accounts, Sessions, Setup, Timing};
+use session::{Accounts, Sessions, Setup, Timing, Variables};
 use store::DataDir;
 use tokio::io::AsyncReadExt;
 
@@ -51,6 +51,7 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         accounts: Accounts::default(),
         egress: session::way_out(Vec::new()),
         timing: Timing::default(),
+        variables: Variables::default(),
     };
     setup.open().map_err(|error| error.to_string())
 }
