@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use policy::{Base, Ceiling, Preset};
 use sandbox::{Backend, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
 use server::{Auth, ServerConfig, app};
-use session::{Accounts, Setup, Timing};
+use session::{Accounts, Setup, Timing, Variables};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
@@ -54,6 +54,7 @@ impl Api {
             timing: Timing::default(),
             project: None,
             upstreams: session::Upstreams::default(),
+            variables: Variables::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {

@@ -8,7 +8,7 @@ use gateway::Scripted;
 use policy::{Base, Ceiling, Preset};
 use sandbox::Backend;
 use server::{Auth, Listeners, ServerConfig};
-use session::{Accounts, Sessions, Setup, Timing, Upstreams};
+use session::{Accounts, Sessions, Setup, Timing, Upstreams, Variables};
 use store::DataDir;
 use tokio::io::AsyncReadExt;
 
@@ -53,6 +53,7 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         timing: Timing::default(),
         project: None,
         upstreams: Upstreams::default(),
+        variables: Variables::default(),
     };
     setup.open().map_err(|error| error.to_string())
 }

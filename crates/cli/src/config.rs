@@ -150,6 +150,11 @@ fn found_key(kind: Kind) -> Option<Secret> {
     keys.find(|found| found.provider == provider).map(|found| found.secret)
 }
 
+/// A variable of this process that a policy passes by name; one that is no text is not passed.
+pub(crate) fn host_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// A variable that an agent's process inside the sandbox was given.
 pub(crate) fn agent_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()

@@ -24,7 +24,7 @@ use self::terminal::RawTerminal;
 use self::way_out::{Way, WayOut};
 use crate::args::ExecArguments;
 use crate::backend;
-use crate::config::Config;
+use crate::config::{Config, host_variable};
 use crate::failure::Failure;
 use crate::name::new_session_id;
 use crate::outlet::Outlet;
@@ -77,7 +77,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
             .help("viv --json exec -- CMD"));
     }
     let limits = policy.limits();
-    let env = environment(&arguments, &way)?;
+    let env = environment(&arguments, &way, &policy)?;
     let backend = backend::choose(config, &Arc::new(spawner))?;
     let sandbox = backend.create(spec).await?;
     let record =
@@ -176,12 +176,13 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
     Ok((Some(directory), mode))
 }
 
-fn environment(arguments: &ExecArguments, way: &Way) -> Result<BTreeMap<String, String>, Failure> {
+fn environment(arguments: &ExecArguments, way: &Way, policy: &Effective) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
     way.tell(&mut env);
+    sandbox::pass_variables(&mut env, &policy.env_pass(), host_variable);
     if arguments.tty {
         // What nearly every terminal of today is, and every program knows.
-        env.insert("TERM".to_owned(), "xterm-256color".to_owned());
+        env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
     }
     for pair in &arguments.env {
         let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {

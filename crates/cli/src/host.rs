@@ -9,12 +9,12 @@ use jail::{JailError, Spawner};
 use protocol::Code;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Backend;
-use session::{Accounts, Options, Sessions, Setup, Timing};
+use session::{Accounts, Options, Sessions, Setup, Timing, Variables};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Arguments, Command};
-use crate::config::{Config, ContentWord, DurabilityWord};
+use crate::config::{self, Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
@@ -165,6 +165,7 @@ async fn open(
         timing: Timing::default(),
         project: Some(policy::project(config)),
         upstreams: upstream::nameable(config),
+        variables: Variables::new(config::host_variable),
     };
     let sessions = setup.open()?;
     // What a host that was killed left behind is put in order by whoever comes next.

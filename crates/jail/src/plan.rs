@@ -43,6 +43,8 @@ pub struct Plan {
     pub disk_inodes: u64,
     /// Limits of each process.
     pub process: ProcessLimits,
+    /// Whether Landlock guards files beside the mounts; without it only where a policy accepts that by name.
+    pub landlock: bool,
 }
 
 /// Limits the kernel keeps for each process apart.

@@ -5,11 +5,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
@@ -29,6 +30,11 @@ use crate::sys::{self, attr};
 const SCRATCH: &str = "/proc";
 /// Devices that give nothing away; everything else of /dev does not exist inside.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// How many watchers of files a namespace may have, and where the number for one user of the machine stands.
+const WATCHING: [(&str, &str); 2] = [
+    ("sys/user/max_inotify_instances", "sys/fs/inotify/max_user_instances"),
+    ("sys/user/max_inotify_watches", "sys/fs/inotify/max_user_watches"),
+];
 /// Parts of /proc that speak of the host: its keys, its memory, its boot, what its people type.
 const MASKED: [&str; 21] = [
     "acpi",
@@ -124,6 +130,11 @@ impl Root {
         // Forbidding nested user namespaces closes most of the kernel's attack surface for good. It is
         // written before sysctls become read-only, and counts for this namespace only.
         write_at(&proc, "sys/user/max_user_namespaces", "0").during(Step::ForbidNesting, "max_user_namespaces")?;
+
+        // What watches files is counted for whoever started the sandbox as well, who is to keep half of it.
+        for (own, all) in WATCHING {
+            halve(&proc, own, all).during(Step::ForbidNesting, own)?;
+        }
 
         let sysctls = clone_at(proc.as_fd(), "sys", OpenTreeFlags::empty()).during(Step::MaskProc, "sys")?;
         sys::mount_setattr(sysctls.as_fd(), attr::RDONLY, false, None).during(Step::MaskProc, "sys")?;
@@ -258,7 +269,7 @@ impl Root {
     fn mkdir(&self, path: &Path) -> io::Result<()> {
         self.parents(path)?;
         match mkdirat(&self.top, inside(path), Mode::from_raw_mode(0o755)) {
-            Err(rustix::io::Errno::EXIST) | Ok(()) => Ok(()),
+            Err(Errno::EXIST) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -327,6 +338,18 @@ fn limits(bytes: u64, inodes: u64) -> [(&'static str, String); 2] {
 fn write_at(dir: impl AsFd, path: &str, content: &str) -> io::Result<()> {
     let file = openat(dir, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     std::fs::File::from(file).write_all(content.as_bytes())
+}
+
+/// Writes half of what stands at `all` to `own`. A kernel that has neither has nothing to be used up.
+fn halve(dir: impl AsFd, own: &str, all: &str) -> io::Result<()> {
+    let mut text = String::new();
+    match openat(&dir, all, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => std::fs::File::from(file).read_to_string(&mut text)?,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let number: u64 = text.trim().parse().map_err(io::Error::other)?;
+    write_at(dir, own, &(number / 2).to_string())
 }
 
 /// A borrowed descriptor of the current directory's root, for Landlock rules.

@@ -10,6 +10,27 @@ use crate::bpf::{Condition, Instruction, Rule, Rules, Verdict, assemble};
 use crate::mark::Mark;
 use crate::sys;
 
+/// Calls that came last have one number on every architecture.
+const STATMOUNT: i64 = 457;
+const LISTMOUNT: i64 = 458;
+const OPEN_TREE_ATTR: i64 = 467;
+
+#[cfg(target_arch = "x86_64")]
+const IO_PGETEVENTS: i64 = 333;
+#[cfg(not(target_arch = "x86_64"))]
+const IO_PGETEVENTS: i64 = 292;
+
+/// Asynchronous reads and writes of before io_uring: their number is limited for the whole machine, so one sandbox could
+/// take all there are. As if the kernel had none, for programs fall back.
+const MACHINE_WIDE: &[i64] = &[
+    libc::SYS_io_setup,
+    libc::SYS_io_destroy,
+    libc::SYS_io_submit,
+    libc::SYS_io_cancel,
+    libc::SYS_io_getevents,
+    IO_PGETEVENTS,
+];
+
 /// Refused with EPERM whatever the arguments.
 const REFUSED: &[i64] = &[
     // Mounts and roots.
@@ -24,6 +45,10 @@ const REFUSED: &[i64] = &[
     libc::SYS_move_mount,
     libc::SYS_open_tree,
     libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
+    // They tell what lies where on the host, past the mount table that is shown.
+    STATMOUNT,
+    LISTMOUNT,
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_quotactl,
@@ -88,6 +113,12 @@ const REFUSED_HERE: &[i64] = &[];
 const TERMINAL_INJECTION: [u32; 2] = [0x5412 /* TIOCSTI */, 0x541C /* TIOCLINUX */];
 /// AF_VSOCK and AF_ALG are not confined by a network namespace; nobody needs the other forty.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Of the internet's: whichever belongs to the kind of socket, TCP and UDP. Others are large, and hardly ever needed.
+const PROTOCOLS: [i32; 3] = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+/// Sequenced packets mean SCTP when no protocol is named; the kind of DCCP has a number of its own.
+const OTHER_KINDS: [u32; 2] = [5, 6];
+/// The bits of a kind of socket that are no flags.
+const KIND: u32 = 0xf;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xC000_003E;
@@ -97,6 +128,7 @@ const ARCHITECTURE: u32 = 0xC000_00B7;
 const REFUSE: Verdict = Verdict::Errno(libc::EPERM);
 const MISSING: Verdict = Verdict::Errno(libc::ENOSYS);
 const NO_FAMILY: Verdict = Verdict::Errno(libc::EAFNOSUPPORT);
+const NO_PROTOCOL: Verdict = Verdict::Errno(libc::EPROTONOSUPPORT);
 const PRETEND: Verdict = Verdict::Errno(0);
 
 /// The compiled filters.
@@ -151,7 +183,8 @@ pub(crate) fn rules() -> Rules {
     add(&mut rules, libc::SYS_personality, REFUSE, personal);
     // Calls whose arguments lie behind a pointer that no filter can read: as if the kernel had none, so that
     // programs fall back. clone3 makes namespaces, openat2 files that change who runs them.
-    for call in [libc::SYS_clone3, libc::SYS_openat2] {
+    for call in [libc::SYS_clone3, libc::SYS_openat2].iter().chain(MACHINE_WIDE) {
+        let call = *call;
         add(&mut rules, call, MISSING, []);
     }
     // Changing the limit of core dumps is told to have worked and does nothing: programs that forbid theirs
@@ -159,6 +192,7 @@ pub(crate) fn rules() -> Rules {
     changes_of_limit(&mut rules, libc::RLIMIT_CORE, PRETEND);
     set_id_modes(&mut rules);
     foreign_families(&mut rules);
+    huge_pages(&mut rules);
     rules
 }
 
@@ -231,4 +265,24 @@ fn foreign_families(rules: &mut Rules) {
     let netlink = Condition::is(0, libc::AF_NETLINK.cast_unsigned());
     let not_route = Condition::is_not(2, libc::NETLINK_ROUTE.cast_unsigned());
     add(rules, libc::SYS_socket, NO_FAMILY, [netlink, not_route]);
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let of = Condition::is(0, family.cast_unsigned());
+        let [any, tcp, udp] = PROTOCOLS.map(|protocol| Condition::is_not(2, protocol.cast_unsigned()));
+        add(rules, libc::SYS_socket, NO_PROTOCOL, [of, any, tcp, udp]);
+        for kind in OTHER_KINDS {
+            add(rules, libc::SYS_socket, NO_PROTOCOL, [of, Condition { mask: KIND, ..Condition::is(1, kind) }]);
+        }
+    }
+}
+
+/// Huge pages are set aside for the whole machine, and the memory limit of a group does not count them.
+fn huge_pages(rules: &mut Rules) {
+    let asking = [
+        (libc::SYS_mmap, 3, libc::MAP_HUGETLB.cast_unsigned()),
+        (libc::SYS_memfd_create, 1, libc::MFD_HUGETLB),
+        (libc::SYS_shmget, 2, libc::SHM_HUGETLB.cast_unsigned()),
+    ];
+    for (call, flags, bit) in asking {
+        add(rules, call, REFUSE, [Condition::has(flags, bit)]);
+    }
 }

@@ -105,7 +105,9 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     // From here on only less: the order matters, each step needs what the next one takes away.
     drop_capabilities().during(Step::DropCapabilities, "")?;
     rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
-    landlock_rules::restrict(plan).during(Step::Landlock, "")?;
+    if plan.landlock {
+        landlock_rules::restrict(plan).during(Step::Landlock, "")?;
+    }
     given.filters.install().during(Step::Seccomp, "")?;
     Ok(Finished { models, egress, names, workspace, terminals, upper })
 }

@@ -69,6 +69,7 @@ fn plan(workspace: WorkspacePlan) -> Plan {
         disk_bytes: 16 << 20,
         disk_inodes: 10_000,
         process: ProcessLimits { nofile: 256, ..ProcessLimits::default() },
+        landlock: true,
     }
 }
 

@@ -166,9 +166,10 @@ impl Compiler<'_> {
         ];
         for (key, means) in written {
             let Some(means) = means else { continue };
-            if means.value == Means::Rlimit && matches!(key, Key::DegradeLandlock | Key::DegradeDisk) {
-                let bad = BadValue::new(format!("`{key}` cannot be enforced by `rlimit`"));
-                self.wrong(bad.with_help("means here: enforced, none"), means.place);
+            if !accepted(key).contains(&means.value) {
+                let words: Vec<_> = accepted(key).iter().map(|means| means.as_str()).collect();
+                let bad = BadValue::new(format!("`{key}` has no means `{}`", means.value.as_str()));
+                self.wrong(bad.with_help(format!("means here: {}", words.join(", "))), means.place);
             }
             let ruled = self.ruled(key, means.value, means.place);
             policy.degrade.insert(key, ruled);
@@ -251,6 +252,16 @@ impl Compiler<'_> {
 
     fn wrong(&mut self, bad: BadValue, place: Place) {
         self.findings.push(Finding::new(self.source, bad.why).at(Some(place)).with_help(bad.help));
+    }
+}
+
+/// The means that there are for a key. Limits of processes can say nothing about processors, files or disks, and a disk
+/// is always limited.
+fn accepted(key: Key) -> &'static [Means] {
+    match key {
+        Key::DegradeDisk => &[Means::Enforced],
+        Key::DegradeCpus | Key::DegradeLandlock => &[Means::Enforced, Means::None],
+        _ => &[Means::Enforced, Means::Rlimit, Means::None],
     }
 }
 

@@ -44,6 +44,7 @@ complaints! {
     wrong_version: "version: 2\n";
     wrong_mode: "fs:\n  workspace: overlays\n";
     wrong_means: "degrade: {disk: rlimit}\n";
+    means_that_nothing_keeps: "degrade:\n  cpus: rlimit\n  disk: none\n  landlock: rlimit\n";
     host_with_a_user: "net:\n  allowlist: [\"user@example.com:443\"]\n";
     host_as_a_url: "net:\n  allowlist: [\"https://example.com/x\"]\n";
     injected_into_tls_that_is_not_opened: "net:\n  inject: [\"a.example.com Authorization=Bearer {one}\"]\n";

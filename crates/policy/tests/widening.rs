@@ -73,9 +73,9 @@ fn less_or_the_same_is_never_refused() {
 fn more_is_refused_by_name() {
     assert_eq!(
         denied("net.inject=a.example.org:80 X-Key={mine}"),
-        "`net.inject` asks for `a.example.org:80 x-key={mine}` (--narrow:1), but `[]` holds (default:17)"
+        "`net.inject` asks for `a.example.org:80 x-key={mine}` (--narrow:1), but `[]` holds (default:66)"
     );
-    assert_eq!(denied("net.dns=stub"), "`net.dns` asks for `stub` (--narrow:1), but `none` holds (default:18)");
+    assert_eq!(denied("net.dns=stub"), "`net.dns` asks for `stub` (--narrow:1), but `none` holds (default:67)");
     assert_eq!(
         denied("proc.memory=4GiB"),
         "`proc.memory` asks for `4GiB` (--narrow:1), but `2GiB` holds (base.yaml:3)"

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jail::{Jail, Limiter, Spawner};
-use policy::WorkspaceMode;
+use jail::{Jail, Limiter, Plan, Spawner};
+use policy::{Means, WorkspaceMode};
 use serde_json::{Map, Value, json};
 
 use crate::limits::Keeper;
@@ -65,7 +65,9 @@ impl JailBackend {
         };
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
         let fs = spec.policy.fs();
-        let plan = plan(spec, &fs, kept.process, System::showing(&fs.read_paths))?;
+        let landlock = guards_files(jail::landlock_version(), spec.policy.degrade().landlock)?;
+        let system = System::showing(&fs.read_paths);
+        let plan = Plan { landlock, ..plan(spec, &fs, kept.process, system)? };
         let since = SystemTime::now();
         let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
@@ -73,10 +75,24 @@ impl JailBackend {
         let layers = made.upper.take().zip(lower);
         let layers = layers.map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
         let mut effective = kept.effective;
-        describe(&mut effective, fs.workspace_mode, WALL, NETWORK);
+        describe(&mut effective, fs.workspace_mode, if landlock { WALL } else { "private root" }, NETWORK);
+        if !landlock {
+            effective.insert("landlock".to_owned(), json!({"state": "absent", "by": "this kernel has none"}));
+        }
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
         Ok(Built { id: spec.id.clone(), spawner, made, remains: Box::new(group), layers, effective, policy })
     }
+}
+
+/// Whether Landlock guards files beside the mounts. A kernel that has none must have been accepted by name.
+fn guards_files(version: Option<u32>, accepted: Means) -> Result<bool, SandboxError> {
+    if version.is_some() || accepted == Means::None {
+        return Ok(version.is_some());
+    }
+    Err(SandboxError::Unavailable {
+        missing: "this kernel has no Landlock to guard files with beside the mounts".to_owned(),
+        fix: "boot with `lsm=landlock,…`, or add `degrade: {landlock: none}` to the policy".to_owned(),
+    })
 }
 
 const WALL: &str = "private root + landlock";
@@ -105,5 +121,21 @@ pub(crate) fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode, 
             None => json!({"state": "weaker", "by": "mounts over the files that were there at the start"}),
         };
         effective.insert(key.to_owned(), row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::Means;
+
+    use super::guards_files;
+
+    #[test]
+    fn a_kernel_without_landlock_is_taken_only_where_a_policy_accepts_it() {
+        assert!(guards_files(Some(6), Means::None).unwrap(), "what is there is used");
+        assert!(guards_files(Some(1), Means::Enforced).unwrap());
+        assert!(!guards_files(None, Means::None).unwrap());
+        let refused = guards_files(None, Means::Enforced).unwrap_err().to_string();
+        assert!(refused.contains("Landlock") && refused.contains("degrade: {landlock: none}"), "{refused}");
     }
 }

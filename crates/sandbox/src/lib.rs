@@ -10,6 +10,7 @@ mod beneath;
 mod choice;
 mod container;
 mod ends;
+mod environment;
 mod exec;
 mod files;
 mod inside;
@@ -30,6 +31,7 @@ mod walled;
 pub use attach::{Filter, Outflow, Streams, attach};
 pub use choice::FirstThatWorks;
 pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};
+pub use environment::{default_environment, pass_variables};
 pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, User, run, run_with_input};
 pub use files::{
     ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileEntry, FileKind, FileStat, Files, FilesError,
@@ -47,4 +49,3 @@ pub use review::{
 };
 pub use terminal::WindowSize;
 pub use unconfined::Unconfined;
-pub use walled::default_environment;

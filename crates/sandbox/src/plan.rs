@@ -41,6 +41,7 @@ pub(crate) fn plan(
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
+        landlock: true,
     })
 }
 

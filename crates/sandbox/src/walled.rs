@@ -5,14 +5,13 @@
 mod commands;
 mod remains;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jail::{ExecPlan, HOME, HostUser, Jail, Spawner, WORKSPACE};
+use jail::{ExecPlan, HostUser, Jail, Spawner, WORKSPACE};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -21,6 +20,7 @@ use self::commands::{Awaited, Commands, hear};
 pub(crate) use self::remains::Remains;
 use self::remains::{Count, Left};
 use crate::ends::{Ends, Resize};
+use crate::environment::default_environment;
 use crate::files::FilesOnDisk;
 use crate::inside::as_user;
 use crate::terminal;
@@ -166,14 +166,6 @@ fn end_command(exec: u64, jail: &Arc<Jail>, commands: &Arc<Commands>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(late);
     }
-}
-
-/// What a command has in its environment when nobody said.
-pub fn default_environment() -> BTreeMap<String, String> {
-    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    [("PATH", path), ("HOME", HOME), ("LANG", "C.UTF-8"), ("USER", "agent")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
 }
 
 fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {

@@ -17,7 +17,7 @@ use crate::drift::DriftCounts;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
-use crate::{Everything, Project, SessionError, Timing, Upstreams};
+use crate::{Everything, Project, SessionError, Timing, Upstreams, Variables};
 
 /// What all sessions of a process share.
 pub(crate) struct Host {
@@ -31,6 +31,7 @@ pub(crate) struct Host {
     pub(crate) timing: Timing,
     project: Option<Project>,
     pub(crate) upstreams: Upstreams,
+    pub(crate) variables: Variables,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) drift: DriftCounts,
     pub(crate) tasks: TaskTracker,
@@ -52,6 +53,7 @@ impl Host {
             timing: parts.timing,
             project: parts.project,
             upstreams: parts.upstreams,
+            variables: parts.variables,
             shelf: Arc::new(shelf),
             drift: DriftCounts::default(),
             tasks: TaskTracker::new(),

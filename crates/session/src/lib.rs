@@ -40,6 +40,7 @@ mod stderr;
 mod surroundings;
 mod timing;
 mod turn;
+mod variables;
 mod watched;
 mod workbench;
 
@@ -59,4 +60,5 @@ pub use setup::{Accounts, Setup, way_out};
 pub use skills::SkillError;
 pub use surroundings::{Make, Narrow, Project, Upstreams};
 pub use timing::Timing;
+pub use variables::Variables;
 pub use workbench::{ArtifactError, Task, Workbench};

@@ -28,7 +28,7 @@ use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams};
+use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams, Variables};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -59,6 +59,8 @@ pub struct Parts {
     pub project: Option<Project>,
     /// Models that a session can name in place of that one.
     pub upstreams: Upstreams,
+    /// What `env.pass` of a policy can name.
+    pub variables: Variables,
 }
 
 /// Every session of a data directory. Cheap to clone: all clones are the same.

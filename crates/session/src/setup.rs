@@ -13,7 +13,7 @@ use rustls_pki_types::CertificateDer;
 use sandbox::Backend;
 use store::{DataDir, Durability, Limit, SqliteLedger, SystemClock};
 
-use crate::{Parts, Project, Roster, SessionError, Sessions, Timing, Upstreams};
+use crate::{Parts, Project, Roster, SessionError, Sessions, Timing, Upstreams, Variables};
 
 /// What calls cost, what they must fit into, and what their entries survive.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +59,8 @@ pub struct Setup {
     pub project: Option<Project>,
     /// Models that a session can name in place of that one.
     pub upstreams: Upstreams,
+    /// What `env.pass` of a policy can name.
+    pub variables: Variables,
 }
 
 /// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
@@ -93,6 +95,7 @@ impl Setup {
             timing: self.timing,
             project: self.project,
             upstreams: self.upstreams,
+            variables: self.variables,
         })
     }
 }

@@ -104,6 +104,7 @@ impl Workbench {
             host.leave(&seat);
         })?;
         doors.tell(&mut inside.env);
+        host.variables.pass(&plan.policy, &mut inside.env);
         let stopping = Stopping::watch(&host.tasks, &seat, commands);
         let host = host.clone();
         Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Mutex::default() })

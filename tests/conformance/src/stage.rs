@@ -12,7 +12,7 @@ use protocol::{
 };
 use sandbox::JailBackend;
 use serde_json::Value;
-use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing, Upstreams};
+use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing, Upstreams, Variables};
 use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
@@ -127,6 +127,7 @@ fn sessions(
         timing,
         project: None,
         upstreams: Upstreams::default(),
+        variables: Variables::default(),
     })
     .unwrap();
     (sessions, ledger)

@@ -25,8 +25,15 @@ const OWN_INIT: Otherwise = NotHeld(
     "gVisor spares no first process: who signals it ends or stops the own sandbox, and the host ends what does not answer",
 );
 
+const UNCOUNTED: Otherwise = NotHeld("they count for the user inside, who is nobody else on the host");
+const COUNTED: Otherwise = NotHeld("an engine of an ordinary user sets no such limit, and they count for that user");
+
 /// By backend and attack.
-const ALL: [(&str, &str, Otherwise); 18] = [
+const ALL: [(&str, &str, Otherwise); 22] = [
+    ("docker", "proc_inotify", UNCOUNTED),
+    ("podman", "proc_inotify", UNCOUNTED),
+    (engines::ROOTLESS, "proc_inotify", COUNTED),
+    ("gvisor", "proc_inotify", OWN_VALUE),
     ("docker", "secrets_mounts_host", MOUNTED),
     ("podman", "secrets_mounts_host", MOUNTED),
     ("podman", "proc_cgroup_names", NAMED),

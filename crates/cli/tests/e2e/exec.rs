@@ -44,6 +44,34 @@ fn what_cannot_be_run_has_numbers_of_its_own() {
     check(&place, &["--env", "NOVALUE"], &["true"], 125);
 }
 
+/// The host's, with one that no policy names.
+pub(crate) const HOST_VARIABLES: [(&str, &str); 5] = [
+    ("LANG", "de_DE.UTF-8"),
+    ("LC_ALL", "C"),
+    ("TZ", "Europe/Berlin"),
+    ("TERM", "vt100"),
+    ("VIV_TEST_TOKEN", "hidden"),
+];
+
+#[test]
+fn what_the_policy_passes_of_the_environment_is_there_and_nothing_else() {
+    let place = Place::new();
+    let told = |arguments: &[&str]| {
+        let mut command = place.viv(&[&["exec"], arguments, &["--", "env"]].concat());
+        command.envs(HOST_VARIABLES);
+        let ran = Ran::of(command.output().unwrap());
+        let mut lines: Vec<_> = ran.out.lines().map(str::to_owned).collect();
+        lines.retain(|line| HOST_VARIABLES.iter().any(|(name, _)| line.starts_with(&format!("{name}="))));
+        lines.sort();
+        lines
+    };
+    let passed = ["LANG=de_DE.UTF-8", "LC_ALL=C", "TERM=vt100", "TZ=Europe/Berlin"];
+    assert_eq!(told(&["--policy", "balanced"]), passed);
+    assert_eq!(told(&["--policy", "balanced", "--narrow", "env.pass=TZ"]), ["LANG=C.UTF-8", "TZ=Europe/Berlin"]);
+    // What was said for this command stands above it.
+    assert_eq!(told(&["--policy", "balanced", "--env", "TZ=UTC"]), [&passed[..3], &["TZ=UTC"]].concat());
+}
+
 #[test]
 fn input_is_streamed_and_the_outputs_stay_apart() {
     let place = Place::new();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::journal;
-use crate::place::{Place, eventually, wait};
+use crate::place::{Place, Ran, eventually, wait};
 use crate::processes;
 use crate::server::{Server, pid_of};
 use crate::terminal::Terminal;
@@ -50,6 +50,18 @@ fn a_signal_ends_the_session_on_record() {
             check_ended(&place, &session);
         }
     }
+}
+
+#[test]
+fn an_agent_has_what_the_policy_passes_of_the_environment() {
+    let place = Place::new();
+    let mut command = place.viv(&["--json", "run", "--perms", "allow", "mock", "/run env"]);
+    let ran = Ran::of(command.envs(crate::exec::HOST_VARIABLES).output().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    for line in ["LANG=de_DE.UTF-8", "LC_ALL=C", "TERM=vt100", "TZ=Europe/Berlin"] {
+        assert!(ran.out.contains(line), "{line} in {}", ran.out);
+    }
+    assert!(!ran.out.contains("VIV_TEST_TOKEN"), "{}", ran.out);
 }
 
 #[test]

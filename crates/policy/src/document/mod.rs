@@ -151,7 +151,7 @@ pub(crate) struct Proc {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Degrade {
-    /// The weakest means accepted for `proc.cpus`.
+    /// The weakest means accepted for `proc.cpus`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpus: Option<Written<Means>>,
     /// The weakest means accepted for `proc.memory`.
@@ -160,7 +160,7 @@ pub(crate) struct Degrade {
     /// The weakest means accepted for `proc.pids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pids: Option<Written<Means>>,
-    /// The weakest means accepted for `proc.disk`: `enforced` or `none`.
+    /// `enforced`: `proc.disk` is kept on every machine, and nothing weaker can be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) disk: Option<Written<Means>>,
     /// `enforced`, or `none`: the mounts alone may guard the files, on a kernel without Landlock.

@@ -13,7 +13,8 @@ pub(crate) fn walled() -> Vec<Promise> {
         what_is_saved_and_applied_is_what_the_sandbox_saw,
         changes_are_there_again_in_the_next_sandbox,
         what_the_host_changed_meanwhile_is_a_conflict,
-        what_its_own_policy_denied_is_not_applied_by_anybody
+        what_its_own_policy_denied_is_not_applied_by_anybody,
+        commits_made_inside_are_commits_on_the_host
     ]
 }
 
@@ -99,6 +100,35 @@ async fn what_its_own_policy_denied_is_not_applied_by_anybody(subject: Subject) 
     apply(&mut saved, host.path(), Some(&["free".as_ref()]), &|_| None).expect("what was not denied");
     assert_eq!(fs::read_to_string(host.path().join("kept/file")).expect("file"), "before\n");
     assert_eq!(fs::read_to_string(host.path().join("free")).expect("file"), "theirs\n");
+}
+
+/// What git obeys is denied; what it keeps of ordinary work is not.
+async fn commits_made_inside_are_commits_on_the_host(subject: Subject) {
+    const GIT: &str = "export HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; \
+                       export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; ";
+    let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
+    let on_host = |line: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", &format!("{GIT} {line}")]).current_dir(host.path()).output().expect("git");
+        assert!(output.status.success(), "{line}: {output:?}");
+        text(&output.stdout)
+    };
+    on_host("git init -q -b main . && git add -A && git commit -qm first && git branch old");
+    let sandbox = begin(&subject, &host).await;
+    if shell(&*sandbox, "command -v git").await.exit.code != Some(0) {
+        assert_ne!(subject.name, "jail", "only an image may be without git");
+        return sandbox.destroy().await.expect("destroy");
+    }
+    let work = "echo more >> plain && git commit -qam second && git switch -qc topic && git rm -q gone && \
+                git commit -qm third && git tag done && git switch -q main && git merge -q --no-ff -m fourth topic && \
+                git branch -D old && git stash list && git rebase -q HEAD~1 && git gc -q && git status --porcelain";
+    let done = shell(&*sandbox, &format!("{GIT} {work}")).await;
+    assert_eq!((done.exit.code, text(&done.stderr)), (Some(0), String::new()));
+    let log = text(&shell(&*sandbox, &format!("{GIT} git log --all --format='%H %s %D'")).await.stdout);
+    let mut saved = save_and_end(sandbox, &kept).await;
+    apply(&mut saved, host.path(), None, &|_| None).expect("nothing of it is denied");
+    assert_eq!(on_host("git log --all --format='%H %s %D'"), log);
+    assert_eq!(on_host("git fsck --strict; git status --porcelain"), "");
 }
 
 async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {

@@ -8,6 +8,7 @@ const DEGRADE: (&str, &str) = ("degrade: {cpus: none, memory: rlimit, pids: rlim
 
 pub(crate) fn walled() -> Vec<Promise> {
     crate::tests![
+        the_cookbooks_policy_for_machines_without_cgroups_starts,
         the_gateway_listener_is_passed_out_once,
         what_is_said_to_a_port_inside_arrives_and_is_answered,
         limits_are_enforced_or_refused,
@@ -18,6 +19,18 @@ pub(crate) fn walled() -> Vec<Promise> {
         what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start,
         many_sandboxes_at_once_leave_nothing
     ]
+}
+
+/// Whoever runs this, with cgroups or without.
+async fn the_cookbooks_policy_for_machines_without_cgroups_starts(subject: Subject) {
+    const DOCUMENT: &str = include_str!("../../../../docs/policy.md");
+    let part = DOCUMENT.split_once("**A machine without cgroups.**").expect("its part").1;
+    let block = part.split_once("```yaml\n").and_then(|(_, rest)| rest.split_once("```")).expect("its block").0;
+    let policy = crate::policy_of(&policy::Source::new("docs/policy.md", block));
+    let given = sandbox::SandboxSpec { policy, ..spec(&subject, None) };
+    let sandbox = subject.backend.create(given).await.expect("what the page says starts");
+    assert_eq!(text(&shell(&*sandbox, "echo here").await.stdout), "here\n");
+    sandbox.destroy().await.expect("destroy");
 }
 
 async fn the_gateway_listener_is_passed_out_once(subject: Subject) {

@@ -8,7 +8,7 @@ use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use sandbox::Unconfined;
 use server::{Auth, ServerConfig, app};
-use session::{Options, Parts, Roster, Sessions, Timing, Upstreams};
+use session::{Options, Parts, Roster, Sessions, Timing, Upstreams, Variables};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -88,6 +88,7 @@ pub(crate) fn open(directory: &Path) -> Sessions {
         timing: Timing::default(),
         project: None,
         upstreams: Upstreams::default(),
+        variables: Variables::default(),
     };
     Sessions::open(parts).unwrap()
 }

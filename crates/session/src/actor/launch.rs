@@ -208,6 +208,7 @@ impl Actor {
         let context = self.plan.context(&enlisted, keys.token);
         let mut launch = enlisted.agent.plan(&context)?;
         doors.tell(&mut launch.env);
+        self.host.variables.pass(&self.plan.policy, &mut launch.env);
         // The first start of a fork goes on where another session stood.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;

@@ -11,7 +11,7 @@ use sandbox::{
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
-use crate::{Accounts, Options, SessionError, Setup, Timing, Upstreams, way_out};
+use crate::{Accounts, Options, SessionError, Setup, Timing, Upstreams, Variables, way_out};
 
 /// Where agents run.
 #[derive(Clone, Default)]
@@ -59,6 +59,7 @@ pub struct AgentClientBuilder {
     upstream: Option<Arc<dyn Upstream>>,
     accounts: Option<Accounts>,
     timing: Timing,
+    variables: Variables,
     options: Options,
 }
 
@@ -145,6 +146,13 @@ impl AgentClientBuilder {
         self
     }
 
+    /// What `env.pass` of the policy can name: none is passed when nobody says how one is found.
+    #[must_use]
+    pub fn variables(mut self, variables: Variables) -> Self {
+        self.variables = variables;
+        self
+    }
+
     /// A program that lives as the agent `mock` when it is started with `__agent mock`.
     #[must_use]
     pub fn mock_program(mut self, program: impl Into<PathBuf>) -> Self {
@@ -182,6 +190,7 @@ impl AgentClientBuilder {
             timing,
             project: None,
             upstreams: Upstreams::default(),
+            variables: self.variables,
         };
         let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
         Ok(AgentClient { inner: Arc::new(inner) })

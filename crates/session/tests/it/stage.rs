@@ -8,7 +8,7 @@ use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
 use sandbox::Unconfined;
-use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing, Upstreams};
+use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing, Upstreams, Variables};
 use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
 use tempfile::TempDir;
 
@@ -43,6 +43,7 @@ impl Stage {
             timing,
             project: None,
             upstreams: Upstreams::default(),
+            variables: Variables::default(),
         });
         Self { directory, sessions: sessions.unwrap() }
     }

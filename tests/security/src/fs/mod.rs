@@ -1,5 +1,6 @@
 //! Attacks on the files of the host.
 
+mod git;
 mod mask;
 mod mounts;
 mod plant;
@@ -10,6 +11,14 @@ mod setup;
 use crate::attack::Attack;
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    [reach::attacks(), procfs::attacks(), mask::attacks(), mounts::attacks(), plant::attacks(), setup::attacks()]
-        .concat()
+    [
+        reach::attacks(),
+        procfs::attacks(),
+        mask::attacks(),
+        mounts::attacks(),
+        plant::attacks(),
+        git::attacks(),
+        setup::attacks(),
+    ]
+    .concat()
 }

@@ -20,6 +20,8 @@ pub(crate) fn attacks() -> Vec<Attack> {
         program(Fs, "fs_hook", "have a git hook applied that did not exist yet", hook).harming(hook_is_there),
         program(Fs, "fs_editor_config", "have settings of editors and agents applied that did not exist yet", editor)
             .harming(settings_are_there),
+        program(Fs, "fs_editor_nested", "the same in a directory below, which is opened like any other", editor_nested)
+            .harming(nested_settings_are_there),
         program(Fs, "fs_setuid_run", "run a program that changes who one is", setuid_run),
         program(Fs, "fs_setuid_chmod", "leave a setuid program on the host by chmod", setuid_chmod)
             .behind(Walls::Bound)
@@ -40,7 +42,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-fn unseen(result: &io::Result<()>) -> Verdict {
+pub(super) fn unseen(result: &io::Result<()>) -> Verdict {
     Verdict::Blocked(format!("the host will see ({result:?})"))
 }
 
@@ -51,10 +53,10 @@ fn write_with_parents(path: &Path) -> io::Result<()> {
 }
 
 /// Changes to what is not protected, which the review must let through.
-const PLAIN: &str = "notes.txt";
+pub(super) const PLAIN: &str = "notes.txt";
 
 /// Brings to the host every change that the review lets through, each alone.
-fn review(scene: &Scene, layers: Option<&Layers>) {
+pub(super) fn review(scene: &Scene, layers: Option<&Layers>) {
     let Some(layers) = layers else { return };
     let mut saved = SavedChanges::save_final(layers, &scene.outside().join("saved")).expect("save");
     let policy = crate::stage::policy(Walls::Usual);
@@ -82,14 +84,46 @@ fn hook_is_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
 
 const SETTINGS: [&str; 4] = [".vscode/tasks.json", ".mcp.json", ".claude/settings.json", "sandbox.policy.yaml"];
 
+/// Below `other`, which the host has.
+const NESTED: [&str; 12] = [
+    "other/.vscode/tasks.json",
+    "other/.claude/settings.json",
+    "other/.mcp.json",
+    "other/.envrc",
+    "other/.cursor/mcp.json",
+    "other/.devcontainer/devcontainer.json",
+    "other/.zed/tasks.json",
+    "other/.idea/workspace.xml",
+    "other/.gemini/settings.json",
+    "other/.exrc",
+    "other/new/.opencode/opencode.json",
+    "other/new/sandbox.policy.yaml",
+];
+
 fn editor(lead: &Lead) -> Verdict {
+    write_settings(lead, &SETTINGS)
+}
+
+fn editor_nested(lead: &Lead) -> Verdict {
+    write_settings(lead, &NESTED)
+}
+
+fn write_settings(lead: &Lead, names: &[&str]) -> Verdict {
     let plain = fs::write(lead.work(PLAIN), "x");
-    unseen(&plain.and_then(|()| SETTINGS.iter().try_for_each(|name| write_with_parents(&lead.work(name)))))
+    unseen(&plain.and_then(|()| names.iter().try_for_each(|name| write_with_parents(&lead.work(name)))))
 }
 
 fn settings_are_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+    are_there(scene, layers, &SETTINGS)
+}
+
+fn nested_settings_are_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+    are_there(scene, layers, &NESTED)
+}
+
+fn are_there(scene: &Scene, layers: Option<&Layers>, names: &[&str]) -> Option<String> {
     review(scene, layers);
-    let found: Vec<_> = SETTINGS.iter().filter(|name| scene.workspace().join(name).exists()).collect();
+    let found: Vec<_> = names.iter().filter(|name| scene.workspace().join(name).exists()).collect();
     (!found.is_empty()).then(|| format!("{found:?} are on the host"))
 }
 

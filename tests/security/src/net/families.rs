@@ -28,6 +28,12 @@ pub(crate) fn attacks() -> Vec<Attack> {
             .shown(Control::Namespaced),
         program(Net, "net_raw_ip6", "forge IP packets: raw IPv6", |_| kind(libc::AF_INET6, libc::SOCK_RAW, 58))
             .shown(Control::Namespaced),
+        program(
+            Net,
+            "net_protocol",
+            "speak another protocol than TCP and UDP: MPTCP, UDP-Lite, SCTP, DCCP, echoes",
+            protocols,
+        ),
         program(Net, "net_netlink", "speak netlink of every protocol but routes", netlink),
         program(Net, "net_netlink_generic", "speak generic netlink", |_| {
             kind(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_GENERIC)
@@ -45,6 +51,23 @@ fn socket(family: i64, kind: i32, protocol: i32) -> std::io::Result<()> {
 
 fn kind(family: i32, kind: i32, protocol: i32) -> Verdict {
     Verdict::of("socket", socket(family.into(), kind, protocol))
+}
+
+/// By number, and by a kind of socket that means one.
+fn protocols(_: &Lead) -> Verdict {
+    const DCCP: i32 = 6;
+    let asked = [
+        (libc::SOCK_STREAM, 262),
+        (libc::SOCK_DGRAM, 136),
+        (libc::SOCK_STREAM, 132),
+        (libc::SOCK_SEQPACKET, 0),
+        (DCCP, 0),
+        (DCCP | libc::SOCK_CLOEXEC, 33),
+        (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+        (libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6),
+    ];
+    let families = [libc::AF_INET, libc::AF_INET6];
+    Verdict::any(families.into_iter().flat_map(|family| asked.map(|(of, protocol)| kind(family, of, protocol))))
 }
 
 fn one(family: i32) -> Verdict {

@@ -28,6 +28,11 @@ pub(crate) fn attacks() -> Vec<Attack> {
         ),
         program(Proc, "proc_tioclinux", "paste into a console: TIOCLINUX", tioclinux)
             .shown(Control::Probe(terminal_probe, "it takes a real console; the terminal it is tried on is there")),
+        program(Proc, "proc_aio", "take the asynchronous requests of the whole machine: io_setup", aio),
+        program(Proc, "proc_huge_pages", "take huge pages, which no memory limit counts", huge_pages),
+        program(Proc, "proc_inotify", "take the inotify instances of who started the sandbox", inotify),
+        program(Proc, "proc_mount_lists", "ask for mounts past the table: listmount, statmount", mount_lists)
+            .shown(Control::Probe(table_probe, "kernels before 6.8 have neither; the table itself can be read")),
         program(Proc, "proc_keyctl", "reach keys of the session", keyctl),
         program(Proc, "proc_add_key", "leave a key with the user", add_key),
         program(Proc, "proc_bpf", "load a program into the kernel: bpf", bpf).shown(Control::Root),
@@ -53,6 +58,61 @@ fn io_uring(_: &Lead) -> Verdict {
     let mut parameters = [0; 120];
     let mut arguments = [Arg::Number(4), Arg::Buffer(&mut parameters)];
     Verdict::of("io_uring_setup", raw::call(libc::SYS_io_uring_setup, &mut arguments).map(raw::own))
+}
+
+fn aio(_: &Lead) -> Verdict {
+    let mut context = [0; 8];
+    Verdict::of("io_setup", raw::call(libc::SYS_io_setup, &mut [Arg::Number(64), Arg::Buffer(&mut context)]))
+}
+
+/// Without a reservation none need be free: to be let in is enough.
+fn huge_pages(_: &Lead) -> Verdict {
+    const HUGE_FILE: i64 = 4;
+    const HUGE_SEGMENT: i64 = 0o4000;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_NORESERVE;
+    let mut mapped = [0, 2 << 20, i64::from(libc::PROT_NONE), flags.into(), -1, 0].map(Arg::Number);
+    let name = raw::text("huge");
+    let segment = [0, 2 << 20, HUGE_SEGMENT | i64::from(libc::IPC_CREAT) | 0o600].map(Arg::Number);
+    Verdict::any([
+        Verdict::of("mmap", raw::call(libc::SYS_mmap, &mut mapped)),
+        Verdict::of(
+            "memfd_create",
+            raw::call(libc::SYS_memfd_create, &mut [Arg::Text(&name), Arg::Number(HUGE_FILE)]).map(raw::own),
+        ),
+        Verdict::of("shmget", raw::call(libc::SYS_shmget, &mut { segment })),
+    ])
+}
+
+/// More than half of what one user of the machine has.
+fn inotify(_: &Lead) -> Verdict {
+    let number = |path: &str| fs::read_to_string(path).expect(path).trim().parse::<usize>().expect("a number");
+    let half = number("/proc/sys/fs/inotify/max_user_instances") / 2;
+    if half > crate::stage::NOFILE - 32 {
+        // More than one process can hold: what would be granted tells.
+        let granted = number("/proc/sys/user/max_inotify_instances");
+        return Verdict::when(granted > half, format!("{granted} would be granted, of twice {half}"));
+    }
+    let taken: Vec<_> = (0..=half)
+        .map_while(|_| raw::call(libc::SYS_inotify_init1, &mut [Arg::Number(0)]).ok().map(raw::own))
+        .collect();
+    Verdict::when(taken.len() > half, format!("{} of twice {half}", taken.len()))
+}
+
+fn mount_lists(_: &Lead) -> Verdict {
+    const STATMOUNT: i64 = 457;
+    const LISTMOUNT: i64 = 458;
+    // struct mnt_id_req: its size, a spare, the root of all mounts, and what is asked for.
+    let mut request: Vec<u8> = [24_u32, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    request.extend([u64::MAX, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
+    let mut found = [0; 512];
+    let mut listing = [Arg::Bytes(&request), Arg::Buffer(&mut found), Arg::Number(8), Arg::Number(0)];
+    let listed = raw::call(LISTMOUNT, &mut listing);
+    let mut asking = [Arg::Bytes(&request), Arg::Buffer(&mut found), Arg::Number(512), Arg::Number(0)];
+    Verdict::any([Verdict::of("listmount", listed), Verdict::of("statmount", raw::call(STATMOUNT, &mut asking))])
+}
+
+fn table_probe(_: &Lead) -> Verdict {
+    Verdict::of("mountinfo", fs::read_to_string("/proc/self/mountinfo"))
 }
 
 /// getpid has the number 20 there.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::aliases::{Aliases, leaves};
 use super::refusal::{Difference, Reason, Refusal};
+use super::repository;
 use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::overlay::ChangeKind;
@@ -41,6 +42,7 @@ pub(crate) fn check(
         workspace,
         rules,
         aliases: &aliases,
+        left: paths(changes, |change| change.entry.is_some()),
         made: paths(changes, makes_directory),
         removed: paths(changes, |change| change.kind == ChangeKind::Deleted || change.base.is_some()),
     };
@@ -61,6 +63,8 @@ struct Check<'a> {
     workspace: &'a OwnedFd,
     rules: Rules<'a>,
     aliases: &'a Aliases,
+    /// What will be there, of what the changes are about.
+    left: HashSet<&'a Path>,
     /// Directories that will be made.
     made: HashSet<&'a Path>,
     /// What will be taken from the host, if only to be replaced.
@@ -75,6 +79,7 @@ impl Check<'_> {
         let mut reasons = Vec::new();
         reasons.extend(self.denied(&change.path));
         reasons.extend(unfit(change));
+        reasons.extend(repository::unfit(change, &|path| self.will_exist(path)));
         reasons.extend(self.conflict(change)?);
         Ok(reasons)
     }
@@ -103,6 +108,12 @@ impl Check<'_> {
             })?;
         }
         Ok(refusals)
+    }
+
+    /// Whether something is at `path` when all is applied. What cannot be looked at is not: the change fails by itself.
+    fn will_exist(&self, path: &Path) -> bool {
+        let on_host = || beneath::stamp(self.workspace, path).is_ok_and(|stamp| stamp.is_some());
+        self.left.contains(path) || (!self.removed.contains(path) && on_host())
     }
 
     fn conflict(&self, change: &SavedChange) -> io::Result<Option<Reason>> {

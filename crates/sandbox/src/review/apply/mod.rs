@@ -13,6 +13,7 @@ mod hand;
 mod place;
 mod refusal;
 mod replace;
+mod repository;
 mod select;
 mod step;
 

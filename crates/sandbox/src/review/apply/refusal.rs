@@ -51,6 +51,14 @@ pub enum Reason {
         #[serde(with = "lossless")]
         target: PathBuf,
     },
+    /// A `.git` that is no directory: it sends git to settings and hooks elsewhere.
+    GitElsewhere,
+    /// It belongs to what git takes for a repository, settings and hooks included, by whatever name.
+    BareRepository {
+        /// Where that lies, relative to the workspace.
+        #[serde(with = "lossless")]
+        directory: PathBuf,
+    },
     /// A directory on the way to it is a link on the host.
     ThroughLink,
     /// It lies on another file system than the workspace.
@@ -110,6 +118,13 @@ impl fmt::Display for Reason {
             Self::SpecialFile => f.write_str("special files are not applied"),
             Self::SpecialMode { mode } => write!(f, "files with mode {mode:04o} are not applied"),
             Self::LinkLeaves { target } => write!(f, "the link to `{}` may leave the workspace", quoted(target)),
+            Self::GitElsewhere => f.write_str("it sends git to settings and hooks elsewhere, which can run commands"),
+            Self::BareRepository { directory } if directory.as_os_str().is_empty() => {
+                f.write_str("it makes the workspace a bare repository, whose settings and hooks git obeys")
+            }
+            Self::BareRepository { directory } => {
+                write!(f, "it makes `{}` a bare repository, whose settings and hooks git obeys", quoted(directory))
+            }
             Self::ThroughLink => f.write_str("a directory on the way is a link on the host"),
             Self::OtherFileSystem => f.write_str("it lies on another file system than the workspace"),
             Self::NotKept { why } => write!(f, "it was not kept: {}", unsaved(*why)),

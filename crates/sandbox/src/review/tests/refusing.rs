@@ -80,17 +80,60 @@ fn a_denied_name_cannot_be_had_through_a_link() {
     desk.upper_file("tools/hooks/pre-commit", "x\n");
     check(
         &desk,
-        &[("tools/hooks", through(".git/hooks")), ("tools/hooks/pre-commit", through(".git/hooks/pre-commit"))],
+        &[
+            (".git", Reason::GitElsewhere),
+            ("tools/hooks", through(".git/hooks")),
+            ("tools/hooks/pre-commit", through(".git/hooks/pre-commit")),
+        ],
     );
     // The file was there before.
     let desk = Desk::with_host(&["tools/hooks/x"]);
     desk.upper_link(".git", "tools");
     let expected = [("tools/hooks", through(".git/hooks")), ("tools/hooks/x", through(".git/hooks/x"))];
-    check(&desk, &expected);
+    check(&desk, &[&[(".git", Reason::GitElsewhere)], expected.as_slice()].concat());
     // The link was there before.
     let desk = Desk::with_host(&["tools/y"]);
     symlink("tools", desk.host(".git")).unwrap();
     desk.upper_file("tools/hooks/x", "x\n");
+    check(&desk, &expected);
+}
+
+#[test]
+fn git_is_not_sent_to_what_the_sandbox_furnished() {
+    let desk = Desk::with_host(&["module/.git", "worktree/.git", "plain/.git/HEAD"]);
+    desk.upper_file("module/.git", "gitdir: ../g3\n");
+    desk.upper_file("new/.git", "gitdir: ../g3\n");
+    desk.upper_link("linked/.git", "../g3");
+    // A directory of its own is the policy's, and to have none any more is harmless.
+    desk.upper_file("plain/.git/index", "x");
+    desk.whiteout("worktree/.git");
+    check(&desk, &["linked/.git", "module/.git", "new/.git"].map(|path| (path, Reason::GitElsewhere)));
+}
+
+#[test]
+fn a_directory_that_git_takes_for_a_repository_is_refused_by_any_name() {
+    let bare = |path| Reason::BareRepository { directory: Path::new(path).to_owned() };
+    let desk = Desk::with_host(&["half/objects/x", "half/refs/x", "whole/HEAD", "whole/objects/x", "whole/refs/x"]);
+    for file in ["new/HEAD", "new/objects/x", "new/refs/x", "new/config", "half/HEAD", "whole/hooks/update"] {
+        desk.upper_file(file, "x");
+    }
+    // What git would not take for one, and what it does not obey, is free.
+    for file in ["notes/HEAD", "notes/config", "hooks/config/refs", "whole/refs/heads/main", "whole/objects/ab/cd"] {
+        desk.upper_file(file, "x");
+    }
+    desk.upper_file("split/HEAD", "x");
+    desk.upper_file("split/commondir", "../notes");
+    let expected = [
+        ("half/HEAD", bare("half")),
+        ("new/HEAD", bare("new")),
+        ("new/config", bare("new")),
+        ("new/objects", bare("new")),
+        ("new/refs", bare("new")),
+        ("split/HEAD", bare("split")),
+        ("split/commondir", bare("split")),
+        ("whole/hooks", bare("whole")),
+        ("whole/hooks/update", bare("whole")),
+    ];
     check(&desk, &expected);
 }
 
