@@ -229,6 +229,9 @@ pub(crate) struct ServeArguments {
     /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
+    /// A directory in which callers over TCP that are not admin may have workspaces; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace_root: Vec<PathBuf>,
     /// Serve over TLS with this certificate, a PEM file; those it was signed with may follow in the file
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,7 @@ pub(crate) async fn carry_out(
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
         tasker: Some(task::tasker(&config, &policy, &sessions)),
+        workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
@@ -107,6 +108,20 @@ fn elsewhere(directory: &DataDir) -> Elsewhere {
         };
         Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })
     }))
+}
+
+/// The directories that are opened to callers, without links.
+fn workspace_roots(arguments: &ServeArguments) -> Result<Arc<[PathBuf]>, Failure> {
+    let root = |path: &PathBuf| match path.canonicalize() {
+        Ok(root) if root.is_dir() => Ok(root),
+        Ok(_) => Err(Failure::new(Code::InvalidRequest, format!("`{}` is no directory", path.display()))),
+        Err(error) => {
+            let what = format!("the directory `{}` cannot be opened", path.display());
+            Err(Failure::new(Code::InvalidRequest, what).because(&error))
+        }
+    };
+    let roots: Result<Vec<_>, _> = arguments.workspace_root.iter().map(root).collect();
+    Ok(roots.map_err(|failure| failure.help("viv serve --workspace-root=\"$HOME/work\""))?.into())
 }
 
 fn not_bound(error: ServeError) -> Failure {

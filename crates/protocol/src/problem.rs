@@ -46,6 +46,8 @@ codes! {
     TokenInvalid = "token_invalid", 401, 4;
     /// The token is good, but not for this.
     PermissionDenied = "permission_denied", 403, 4;
+    /// No session is made on that directory, or not by this caller.
+    DirectoryNotAllowed = "directory_not_allowed", 403, 4;
     /// No session of that id.
     SessionNotFound = "session_not_found", 404, 3;
     /// A session of that id exists.

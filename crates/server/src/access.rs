@@ -3,6 +3,7 @@
 //! Only the SHA-256 of a token is kept. A caller over the unix socket has shown who it is by its user id.
 //! The token of a session's gateway is none of these: it opens nothing here.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -10,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::AUTHORIZATION;
 use protocol::Code;
+use session::{Options, Workspaces};
 use sha2::{Digest, Sha256};
 use store::Tokens;
 use subtle::ConstantTimeEq;
@@ -97,10 +99,11 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Whether a caller that presents `header` may do what `scope` covers; who it is.
-    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<String, ApiError> {
+    /// Whether a caller that presents `header` may do what `scope` covers; who it is, and whether it may do everything.
+    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<(String, Trust), ApiError> {
         let fixed = match self {
-            Self::None => return Ok("anybody".to_owned()),
+            // Every process of the machine can be this caller, of whichever user.
+            Self::None => return Ok(("anybody".to_owned(), Trust::Bounded)),
             Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
         };
         let presented =
@@ -118,7 +121,8 @@ impl Auth {
             None => self.kept(&digest)?,
         };
         if token.covers(scope) {
-            return Ok(who);
+            let trust = if token.covers(Scope::Admin) { Trust::Whole } else { Trust::Bounded };
+            return Ok((who, trust));
         }
         Err(ApiError::new(Code::PermissionDenied, format!("the token is not good for `{}`", scope.as_str())))
     }
@@ -146,9 +150,38 @@ fn credential(header: &str) -> Option<&str> {
     known.then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
+/// With what of the host a caller is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// With what its user may reach: it is the user of this server, or shows a token of the scope `admin`.
+    Whole,
+    /// With what was opened to callers.
+    Bounded,
+}
+
 /// Who was let in; an extension of the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller(pub(crate) String);
+pub(crate) struct Caller {
+    /// As it stands in the audit log.
+    pub(crate) who: String,
+    /// The directories of the host it may name.
+    workspaces: Workspaces,
+}
+
+impl Caller {
+    fn new(who: String, trust: Trust, roots: &Arc<[PathBuf]>) -> Self {
+        let workspaces = match trust {
+            Trust::Whole => Workspaces::Any,
+            Trust::Bounded => Workspaces::Within(roots.clone()),
+        };
+        Self { who, workspaces }
+    }
+
+    /// How sessions of this caller are made.
+    pub(crate) fn options(&self, options: &Options) -> Options {
+        Options { workspaces: self.workspaces.clone(), ..options.clone() }
+    }
+}
 
 /// Lets through who may look.
 pub(crate) async fn may_read(
@@ -187,14 +220,14 @@ pub(crate) async fn may_administer(
 }
 
 async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
-    let who = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
-        "the user of this server".to_owned()
+    let (who, trust) = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
+        ("the user of this server".to_owned(), Trust::Whole)
     } else {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         state.config.auth.admits(header, scope)?
     };
     let call = Call::of(&request, who.clone());
-    request.extensions_mut().insert(Caller(who));
+    request.extensions_mut().insert(Caller::new(who, trust, &state.config.workspace_roots));
     let response = next.run(request).await;
     if let Some(audit) = &state.audit {
         audit.note(&call, response.status());

@@ -28,6 +28,8 @@ pub struct ServerConfig {
     pub file_bytes: u64,
     /// Bytes of a bundle that is taken in.
     pub bundle_bytes: u64,
+    /// The directories of the host, without links, in which callers that may not do everything find their workspaces.
+    pub workspace_roots: Arc<[PathBuf]>,
     /// Where calls that change something are noted; nowhere when there is none.
     pub audit: Option<PathBuf>,
     /// Installs agents, where that can be done.
@@ -54,6 +56,7 @@ impl ServerConfig {
             message_bytes: 16 << 20,
             file_bytes: 1 << 30,
             bundle_bytes: 1 << 30,
+            workspace_roots: Arc::default(),
             audit: None,
             installer: None,
             elsewhere: None,

@@ -88,7 +88,7 @@ impl Drop for Flight {
 /// Does a named request once.
 pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Result<Response, ApiError> {
     let Some(key) = key(&request)? else { return Ok(next.run(request).await) };
-    let caller = request.extensions().get::<Caller>().map(|caller| caller.0.clone()).unwrap_or_default();
+    let caller = request.extensions().get::<Caller>().map(|caller| caller.who.clone()).unwrap_or_default();
     let (mut request, digest) = fingerprint(request, state.config.bundle_bytes).await?;
     let _flight = state.in_flight.enter(&caller, &key)?;
     let requests = state.requests()?;

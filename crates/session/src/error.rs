@@ -9,6 +9,7 @@ use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
 use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
 
+use crate::Forbidden;
 use crate::skills::SkillError;
 
 /// Why a command to a session was refused or failed.
@@ -100,6 +101,14 @@ pub enum SessionError {
         #[source]
         source: std::io::Error,
     },
+    /// No session is made there, or not by this caller.
+    #[error("directory `{}` is not allowed: {why}", path.display())]
+    DirectoryNotAllowed {
+        /// As the client wrote it.
+        path: PathBuf,
+        /// What stands against it.
+        why: Forbidden,
+    },
     /// The agent cannot be started like this.
     #[error("the agent cannot be started like this")]
     Agent(#[from] AgentError),
@@ -189,6 +198,7 @@ impl SessionError {
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
             | Self::Skills(_) => Code::InvalidRequest,
+            Self::DirectoryNotAllowed { .. } => Code::DirectoryNotAllowed,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(error) => error.code(),
@@ -219,6 +229,12 @@ impl SessionError {
             Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
+            }
+            Self::DirectoryNotAllowed { path, why: Forbidden::Outside } => {
+                Some(format!("viv serve --workspace-root={}", path.display()))
+            }
+            Self::DirectoryNotAllowed { .. } => {
+                Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
             }
             Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
             Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),

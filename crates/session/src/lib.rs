@@ -41,6 +41,7 @@ mod timing;
 mod turn;
 mod watched;
 mod workbench;
+mod workspaces;
 
 pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
@@ -58,3 +59,4 @@ pub use setup::{Accounts, Setup, way_out};
 pub use skills::SkillError;
 pub use timing::Timing;
 pub use workbench::{ArtifactError, Task, Workbench};
+pub use workspaces::{Forbidden, Workspaces};

@@ -1,7 +1,7 @@
 //! Every session of a data directory, as its callers know them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Drift, Message, Options, SessionError, Timing};
+use crate::{Accepted, Drift, Message, Options, SessionError, Timing, Workspaces};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -133,6 +133,11 @@ impl Sessions {
     ) -> Result<Workbench, SessionError> {
         let plan = Plan::check_commands(&self.host, id, request, options)?;
         Workbench::open(&self.host, plan).await
+    }
+
+    /// The directory that `path` names, without links, if a session may be made on it.
+    pub fn check_directory(&self, path: &Path, workspaces: &Workspaces) -> Result<PathBuf, SessionError> {
+        workspaces.resolve(path, self.host.shelf.directory())
     }
 
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.

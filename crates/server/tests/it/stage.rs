@@ -68,8 +68,8 @@ impl Stage {
 }
 
 pub(crate) fn config() -> ServerConfig {
-    let options = Options::default();
-    ServerConfig { options, ..ServerConfig::new(Auth::None) }
+    let (options, workspace_roots) = (Options::default(), ["/".into()].into());
+    ServerConfig { options, workspace_roots, ..ServerConfig::new(Auth::None) }
 }
 
 /// Sessions on a directory.
