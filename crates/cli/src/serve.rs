@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jail::Spawner;
 use protocol::{Code, SessionId};
-use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token};
+use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token, Vocabulary};
 use session::{Options, SessionError};
 use store::{DataDir, SessionIndex, SystemClock};
 
@@ -68,6 +68,7 @@ pub(crate) async fn carry_out(
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
         tasker: Some(task::tasker(&config, &policy, &sessions)),
+        events: Vocabulary::named(&arguments.events).unwrap_or_default(),
         workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),

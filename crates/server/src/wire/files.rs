@@ -56,15 +56,21 @@ pub(crate) struct RemoveQuery {
     pub(crate) session_id: SessionId,
 }
 
-/// What kind of thing a name stands for.
+/// What kind of thing a name stands for. What is neither is told as a file, and `special` says what it is.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FsEntryType {
     File,
     Directory,
-    /// Shown as it is, not as what it leads to; ours.
+}
+
+/// What is neither a file nor a directory; the contract does not know it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FsSpecial {
+    /// Shown as it is, not as what it leads to.
     Symlink,
-    /// Shown and can be removed, nothing else; ours.
+    /// Shown and can be removed, nothing else.
     Other,
 }
 
@@ -76,6 +82,8 @@ pub(crate) struct FsEntry {
     /// As seen inside.
     path: String,
     entry_type: FsEntryType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    special: Option<FsSpecial>,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
@@ -94,6 +102,8 @@ pub(crate) struct FsStat {
     /// As seen inside.
     path: String,
     entry_type: FsEntryType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    special: Option<FsSpecial>,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
@@ -141,20 +151,20 @@ pub(crate) struct FsUploaded {
 
 impl From<FileStat> for FsStat {
     fn from(stat: FileStat) -> Self {
-        let entry_type = match stat.kind {
-            FileKind::File => FsEntryType::File,
-            FileKind::Directory => FsEntryType::Directory,
-            FileKind::Link => FsEntryType::Symlink,
-            FileKind::Special => FsEntryType::Other,
+        let (entry_type, special) = match stat.kind {
+            FileKind::File => (FsEntryType::File, None),
+            FileKind::Directory => (FsEntryType::Directory, None),
+            FileKind::Link => (FsEntryType::File, Some(FsSpecial::Symlink)),
+            FileKind::Special => (FsEntryType::File, Some(FsSpecial::Other)),
         };
-        Self { path: inside(&stat.path), entry_type, size: stat.size, modified: time(stat.modified) }
+        Self { path: inside(&stat.path), entry_type, special, size: stat.size, modified: time(stat.modified) }
     }
 }
 
 impl From<FileEntry> for FsEntry {
     fn from(entry: FileEntry) -> Self {
-        let FsStat { path, entry_type, size, modified } = entry.stat.into();
-        Self { name: entry.name.to_string_lossy().into_owned(), path, entry_type, size, modified }
+        let FsStat { path, entry_type, special, size, modified } = entry.stat.into();
+        Self { name: entry.name.to_string_lossy().into_owned(), path, entry_type, special, size, modified }
     }
 }
 
