@@ -126,7 +126,14 @@ fn workspace_roots(arguments: &ServeArguments) -> Result<Arc<[PathBuf]>, Failure
 }
 
 fn not_bound(error: ServeError) -> Failure {
-    let code = if matches!(error, ServeError::OpenToOthers(_)) { Code::InvalidRequest } else { Code::ProxyBindError };
+    let code = match &error {
+        ServeError::Audit { path, .. } => {
+            let look = format!("ls -l {}", path.display());
+            return Failure::of(Code::ConfigInvalid, &error).help(look);
+        }
+        ServeError::OpenToOthers(_) => Code::InvalidRequest,
+        ServeError::Tcp { .. } | ServeError::Unix { .. } => Code::ProxyBindError,
+    };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
 }
 

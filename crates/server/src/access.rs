@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use store::Tokens;
 use subtle::ConstantTimeEq;
 
-use crate::audit::Call;
+use crate::audit::{Call, Noted};
 use crate::error::ApiError;
 use crate::peer::Peer;
 use crate::state::AppState;
@@ -228,11 +228,19 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope)
     };
     let call = Call::of(&request, who.clone());
     request.extensions_mut().insert(Caller::new(who, trust, &state.config.workspace_roots));
-    let response = next.run(request).await;
-    if let Some(audit) = &state.audit {
-        audit.note(&call, response.status());
+    if !call.changes() {
+        return Ok(next.run(request).await);
     }
-    Ok(response)
+    let noted = Noted::new(state.audit.clone(), call);
+    // In a task of its own: a client that leaves drops what waits for the answer, and what was begun is done to its end and
+    // noted all the same.
+    let done = state.changing.spawn(async move {
+        let response = next.run(request).await;
+        noted.answered(response.status());
+        response
+    });
+    // What panicked is in the log, by the panic hook; a client learns nothing from it.
+    done.await.map_err(|_| ApiError::new(Code::Internal, "the server failed; its log says how"))
 }
 
 #[cfg(test)]

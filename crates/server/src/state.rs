@@ -6,6 +6,7 @@ use protocol::{Code, SessionId};
 use session::{SessionError, Sessions};
 use store::Requests;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
@@ -28,6 +29,8 @@ pub(crate) struct AppState {
     pub(crate) requests: Arc<OnceLock<Arc<Requests>>>,
     /// Tasks that were handed in.
     pub(crate) tasks: Tasks,
+    /// Calls that change something, until they are done.
+    pub(crate) changing: TaskTracker,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
 }

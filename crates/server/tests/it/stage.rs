@@ -34,7 +34,7 @@ impl Stage {
     /// A server on a directory that is there.
     pub(crate) fn on(directory: TempDir, config: ServerConfig) -> Self {
         let sessions = open(directory.path());
-        let app = app(sessions.clone(), config, CancellationToken::new());
+        let app = app(sessions.clone(), config, CancellationToken::new()).unwrap();
         Self { directory, client: Client::new(app), sessions }
     }
 
