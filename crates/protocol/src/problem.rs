@@ -146,6 +146,8 @@ codes! {
     SandboxGone = "sandbox_gone", 409, 2;
     /// The record could not be kept, so nothing else was done.
     JournalUnavailable = "journal_unavailable", 503, 1;
+    /// The disk of the data directory takes nothing more.
+    DiskFull = "disk_full", 507, 1;
     /// What is on record of the session is not what was written.
     JournalDamaged = "journal_damaged", 500, 1;
     /// A defect of ours.

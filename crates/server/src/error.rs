@@ -32,6 +32,15 @@ impl ApiError {
         Self::new(code, chain(error))
     }
 
+    /// Something could not be kept on disk; `what` says what.
+    pub(crate) fn unkept(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let full = store::is_full(error);
+        let mut failed = Self::new(if full { Code::DiskFull } else { Code::JournalUnavailable }, what);
+        failed.0.detail = Some(format!("{what}: {}", chain(error)));
+        failed.0.hint = full.then(|| "df -h".to_owned());
+        failed
+    }
+
     /// Something a program may want to know beside the code.
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.0.extensions.insert(name.to_owned(), value);

@@ -133,7 +133,7 @@ async fn begin(requests: &Arc<Requests>, caller: &str, key: &str, digest: [u8; 3
     let begun = tokio::task::spawn_blocking(move || requests.begin(&caller, &key, &digest)).await;
     match begun {
         Ok(Ok(known)) => Ok(known),
-        Ok(Err(error)) => Err(ApiError::new(Code::JournalUnavailable, format!("the key cannot be kept: {error}"))),
+        Ok(Err(error)) => Err(ApiError::unkept("the key cannot be kept", &error)),
         Err(_) => Err(ApiError::new(Code::JournalUnavailable, "the server is stopping")),
     }
 }

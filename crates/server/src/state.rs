@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use protocol::{Code, SessionId};
+use protocol::SessionId;
 use session::{SessionError, Sessions};
 use store::Requests;
 use tokio_util::sync::CancellationToken;
@@ -49,9 +49,8 @@ impl AppState {
         if let Some(requests) = self.requests.get() {
             return Ok(requests.clone());
         }
-        let opened = self.sessions.requests().map_err(|error| {
-            ApiError::new(Code::JournalUnavailable, format!("the named requests cannot be opened: {error}"))
-        })?;
+        let opened = self.sessions.requests();
+        let opened = opened.map_err(|error| ApiError::unkept("the named requests cannot be opened", &error))?;
         Ok(self.requests.get_or_init(|| Arc::new(opened)).clone())
     }
 }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use protocol::{Code, Problem, SessionId};
+use protocol::{Problem, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use session::Options;
@@ -162,5 +162,5 @@ pub(crate) fn order(info: &TaskInfo) -> String {
 }
 
 fn not_kept(error: &io::Error) -> ApiError {
-    ApiError::new(Code::JournalUnavailable, format!("what is known of the task cannot be kept or read: {error}"))
+    ApiError::unkept("what is known of the task cannot be kept or read", error)
 }

@@ -7,7 +7,7 @@ use policy::{PolicyError, WideningDenied};
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
-use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
+use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_full};
 
 use crate::Forbidden;
 use crate::skills::SkillError;
@@ -177,6 +177,8 @@ impl SessionError {
     /// Stable identifier for clients.
     pub fn code(&self) -> Code {
         match self {
+            // Whatever met it: it is not our defect, and it is mended in the same way.
+            error if is_full(error) => Code::DiskFull,
             Self::NotFound(_) => Code::SessionNotFound,
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
@@ -221,6 +223,7 @@ impl SessionError {
     /// What to do about it, in a line that can be pasted where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
+            error if is_full(error) => Some("df -h".to_owned()),
             Self::NotFound(_) => Some("viv sessions ls".to_owned()),
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
             Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),

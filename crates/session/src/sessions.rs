@@ -113,9 +113,13 @@ impl Sessions {
     pub(crate) async fn begin(&self, id: SessionId, plan: Plan) -> Result<SessionInfo, SessionError> {
         let (seat, commands) = Seat::new(id.clone());
         self.host.sit(&seat)?;
-        if self.host.shelf.index.get(&id).is_ok() {
-            self.host.leave(&seat);
-            return Err(SessionError::AlreadyExists(id));
+        match self.host.shelf.index.get(&id) {
+            Ok(record) if self.host.shelf.was_unmade(&record) => self.host.shelf.unmake(&id),
+            Ok(_) => {
+                self.host.leave(&seat);
+                return Err(SessionError::AlreadyExists(id));
+            }
+            Err(_) => {}
         }
         let (ready, made) = oneshot::channel();
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));

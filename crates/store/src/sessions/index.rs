@@ -209,6 +209,13 @@ impl SessionIndex {
         Ok(deleted)
     }
 
+    /// Takes back that `owner` entered a session of which nothing was recorded; its id is free again.
+    pub fn unmake(&self, id: &SessionId, owner: &OwnerId) -> Result<(), SessionIndexError> {
+        let sql = "DELETE FROM session WHERE id = ?1 AND owner = ?2 AND event_count = 0 AND outcome IS NULL";
+        lock(&self.connection).execute(sql, params![id.as_str(), owner.as_str()])?;
+        Ok(())
+    }
+
     /// Sessions that have not ended although their owner has: killed, or crashed.
     pub fn orphans(&self) -> Result<Vec<SessionRecord>, SessionIndexError> {
         let running = many(&lock(&self.connection), "WHERE outcome IS NULL ORDER BY place", [])?;
