@@ -162,12 +162,22 @@ async fn open(
         egress: world::egress(config)?,
         policy,
         accounts: accounts(config)?,
-        timing: Timing::default(),
+        timing: timing(config),
     };
     let sessions = setup.open()?;
     // What a host that was killed left behind is put in order by whoever comes next.
     sessions.recover().await?;
     Ok(sessions)
+}
+
+/// How long a session waits for what.
+fn timing(config: &Config) -> Timing {
+    let (usual, ask) = (Timing::default(), &config.file.ask);
+    Timing {
+        permission: ask.permission_timeout.unwrap_or(usual.permission),
+        question: ask.question_timeout.unwrap_or(usual.question),
+        ..usual
+    }
 }
 
 /// What a session may use of the gateway, and what is kept of its calls.
