@@ -6,10 +6,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::header::AUTHORIZATION;
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use protocol::Code;
 use session::{Options, Workspaces};
 use sha2::{Digest, Sha256};
@@ -228,8 +230,9 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope)
     };
     let call = Call::of(&request, who.clone());
     request.extensions_mut().insert(Caller::new(who, trust, &state.config.workspace_roots));
+    let pass = Pass::of(state, &request, scope);
     if !call.changes() {
-        return Ok(next.run(request).await);
+        return Ok(pass.hold(next.run(request).await));
     }
     let noted = Noted::new(state.audit.clone(), call);
     // In a task of its own: a client that leaves drops what waits for the answer, and what was begun is done to its end and
@@ -240,7 +243,38 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope)
         response
     });
     // What panicked is in the log, by the panic hook; a client learns nothing from it.
-    done.await.map_err(|_| ApiError::new(Code::Internal, "the server failed; its log says how"))
+    let done = done.await.map_err(|_| ApiError::new(Code::Internal, "the server failed; its log says how"))?;
+    Ok(pass.hold(done))
+}
+
+/// What let a caller in, as long as it does.
+struct Pass {
+    /// A token that can be taken back while a stream runs; none of the others can.
+    revocable: Option<(AppState, String, Scope)>,
+}
+
+impl Pass {
+    fn of(state: &AppState, request: &Request, scope: Scope) -> Self {
+        let over_tcp = request.extensions().get::<Peer>() != Some(&Peer::SameUser);
+        let kept = over_tcp && matches!(state.config.auth, Auth::Kept(..));
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        Self { revocable: header.filter(|_| kept).map(|header| (state.clone(), header.to_owned(), scope)) }
+    }
+
+    /// Ends a stream when the token that opened it is no longer good: it is looked at as often as there is a sign of life.
+    fn hold(self, response: Response) -> Response {
+        let streams = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+        let Some((state, header, scope)) = self.revocable.filter(|_| streams) else { return response };
+        let revoked = Box::pin(async move {
+            loop {
+                tokio::time::sleep(state.config.heartbeat).await;
+                if state.config.auth.admits(Some(&header), scope).is_err() {
+                    return;
+                }
+            }
+        });
+        response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
+    }
 }
 
 #[cfg(test)]

@@ -35,10 +35,14 @@ impl ApiError {
     /// Something could not be kept on disk; `what` says what.
     pub(crate) fn unkept(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let full = store::is_full(error);
-        let mut failed = Self::new(if full { Code::DiskFull } else { Code::JournalUnavailable }, what);
-        failed.0.detail = Some(format!("{what}: {}", chain(error)));
-        failed.0.hint = full.then(|| "df -h".to_owned());
-        failed
+        let failed = |code| Self::new(code, format!("{what}: {}", chain(error)));
+        if full { failed(Code::DiskFull).hint("df -h") } else { failed(Code::JournalUnavailable) }
+    }
+
+    /// A line that can be pasted to mend it.
+    pub(crate) fn hint(mut self, line: &str) -> Self {
+        self.0.hint = Some(line.to_owned());
+        self
     }
 
     /// Something a program may want to know beside the code.
@@ -88,7 +92,8 @@ impl IntoResponse for ApiError {
 
 /// `404`: no such route.
 pub(crate) async fn route_not_found(request: Request) -> ApiError {
-    ApiError::new(Code::RouteNotFound, format!("there is no `{}`", request.uri().path()))
+    let what = format!("there is no route `{}`", request.uri().path());
+    ApiError::new(Code::RouteNotFound, what).hint("viv api GET /openapi.json")
 }
 
 /// `405`: the route is there, the method is not.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE};
@@ -20,8 +20,10 @@ use store::{Answered, Known, Requests};
 use uuid::Uuid;
 
 use crate::access::Caller;
+use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::request_id;
+use crate::router::SMALL_BODY;
 use crate::spool::{self, spool};
 use crate::state::AppState;
 
@@ -89,7 +91,8 @@ impl Drop for Flight {
 pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Result<Response, ApiError> {
     let Some(key) = key(&request)? else { return Ok(next.run(request).await) };
     let caller = request.extensions().get::<Caller>().map(|caller| caller.who.clone()).unwrap_or_default();
-    let (mut request, digest) = fingerprint(request, state.config.bundle_bytes).await?;
+    let most = most_bytes(&request, &state.config);
+    let (mut request, digest) = fingerprint(request, most).await?;
     let _flight = state.in_flight.enter(&caller, &key)?;
     let requests = state.requests()?;
     let begun_ms = match begin(&requests, &caller, &key, digest).await? {
@@ -113,6 +116,19 @@ fn key(request: &Request) -> Result<Option<String>, ApiError> {
     let refused =
         || ApiError::new(Code::InvalidRequest, format!("`Idempotency-Key` has 1 to {MAX_KEY} plain characters"));
     key.map(|key| Some(key.to_owned())).ok_or_else(refused)
+}
+
+/// Bytes the route takes: no more is kept of a body that it would refuse anyway.
+fn most_bytes(request: &Request, config: &ServerConfig) -> u64 {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    match route {
+        "/v1/import" => config.bundle_bytes,
+        "/v1/fs/upload-batch" => config.file_bytes,
+        "/v1/sessions/{session_id}"
+        | "/v1/sessions/{session_id}/messages"
+        | "/v1/sessions/{session_id}/messages/stream" => config.message_bytes as u64,
+        _ => SMALL_BODY as u64,
+    }
 }
 
 /// The request as it was, and the digest of all that makes it what it is.

@@ -35,12 +35,7 @@ impl Show {
 }
 
 /// The events after `offset` as `{"events": […], "hasMore": …}`.
-pub(crate) fn read(
-    journal: &dyn Journal,
-    offset: u64,
-    limit: Option<u64>,
-    show: Show,
-) -> Result<Response, ApiError> {
+pub(crate) fn read(journal: &dyn Journal, offset: u64, limit: Option<u64>, show: Show) -> Result<Response, ApiError> {
     let limit = self::limit(limit);
     let last = *journal.last().borrow();
     let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);

@@ -26,7 +26,7 @@ use crate::tasks::Tasks;
 use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
 
 /// Bytes of a body that is not a message.
-const SMALL_BODY: usize = 1 << 20;
+pub(crate) const SMALL_BODY: usize = 1 << 20;
 
 /// All routes over `sessions`. When `stopping` is cancelled every event stream ends.
 pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken) -> Result<Router, ServeError> {
@@ -147,13 +147,13 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
         .routes(routes!(grants::revoke))
-        .routes(routes!(reach::grant))
 }
 
 /// For who may do everything.
 fn administering() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(sessions::remove))
+        .routes(routes!(reach::grant))
         .routes(routes!(bundles::import))
         .routes(routes!(agents::install))
 }

@@ -36,13 +36,7 @@ pub(crate) enum Until {
 }
 
 /// The events after `offset`, as they happen.
-pub(crate) fn follow(
-    state: &AppState,
-    journal: Arc<dyn Journal>,
-    offset: u64,
-    until: Until,
-    show: Show,
-) -> Response {
+pub(crate) fn follow(state: &AppState, journal: Arc<dyn Journal>, offset: u64, until: Until, show: Show) -> Response {
     let last = *journal.last().borrow();
     let mut held = VecDeque::from([Frame::default().retry(RETRY)]);
     if offset > last && show.events == Vocabulary::All {

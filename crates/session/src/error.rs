@@ -21,6 +21,9 @@ pub enum SessionError {
     /// Ids are never used twice.
     #[error("session `{0}` exists already")]
     AlreadyExists(SessionId),
+    /// It was deleted, and what it cost keeps its id.
+    #[error("session `{0}` was deleted, and its id is never used again")]
+    IdUsed(SessionId),
     /// `session.ended` was recorded.
     #[error("session `{0}` has ended")]
     Ended(SessionId),
@@ -180,7 +183,7 @@ impl SessionError {
             // Whatever met it: it is not our defect, and it is mended in the same way.
             error if is_full(error) => Code::DiskFull,
             Self::NotFound(_) => Code::SessionNotFound,
-            Self::AlreadyExists(_) => Code::SessionAlreadyExists,
+            Self::AlreadyExists(_) | Self::IdUsed(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
             Self::StillOpen(_) => Code::SessionOpen,
@@ -224,7 +227,7 @@ impl SessionError {
     pub fn hint(&self) -> Option<String> {
         match self {
             error if is_full(error) => Some("df -h".to_owned()),
-            Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::NotFound(_) | Self::IdUsed(_) => Some("viv sessions ls".to_owned()),
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
             Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),

@@ -123,7 +123,11 @@ impl Sessions {
         }
         let (ready, made) = oneshot::channel();
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
-        let record = made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
+        let record = made.await.unwrap_or(Err(SessionError::ShuttingDown));
+        let record = record.map_err(|error| match error {
+            SessionError::AlreadyExists(id) => self.host.shelf.taken(id),
+            other => other,
+        })?;
         Ok(self.told(*record))
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Shelf {
     open: Mutex<Journals>,
     /// Files for the journals of sessions to come.
     spares: Arc<Spares>,
+    /// One session is taken in at a time.
+    taking_in: Mutex<()>,
     /// Whether the list of sessions is about to be brought to the disk.
     settling: Arc<AtomicBool>,
 }
@@ -76,6 +78,7 @@ impl Shelf {
             owner,
             growth: Arc::default(),
             open: Mutex::default(),
+            taking_in: Mutex::default(),
             settling: Arc::default(),
         })
     }
@@ -127,6 +130,16 @@ impl Shelf {
     pub(crate) fn was_unmade(&self, record: &SessionRecord) -> bool {
         let ours = record.owner == *self.owner.id() && record.outcome.is_none() && record.info.event_count == 0;
         ours && !self.directory.journal(&record.info.session_id).exists()
+    }
+
+    /// Held by whoever takes in a session: its journal is there before its entry.
+    pub(crate) fn take_in_alone(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.taking_in.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to tell who wants an id that is used, or was.
+    pub(crate) fn taken(&self, id: SessionId) -> SessionError {
+        if self.index.get(&id).is_ok() { SessionError::AlreadyExists(id) } else { SessionError::IdUsed(id) }
     }
 
     /// Makes files for sessions to come, beside everything else, when few are left.

@@ -26,9 +26,9 @@ fn says_full(error: &io::Error) -> bool {
 /// SQLite tells only a missing block as such; a quota, a limit of file sizes and a log that cannot grow are failed writes to it.
 fn database_is_full(error: &rusqlite::Error) -> bool {
     let failed_write = [SQLITE_IOERR_WRITE, SQLITE_IOERR_SHMSIZE];
-    error.sqlite_error().is_some_and(|error| {
-        error.code == ErrorCode::DiskFull || failed_write.contains(&error.extended_code)
-    })
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.code == ErrorCode::DiskFull || failed_write.contains(&error.extended_code))
 }
 
 #[cfg(test)]

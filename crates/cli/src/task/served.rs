@@ -21,7 +21,8 @@ use crate::failure::Failure;
 pub(crate) fn tasker(config: &Config, policy: &Arc<Effective>, sessions: &Sessions) -> Tasker {
     let (config, policy, sessions) = (config.clone(), policy.clone(), sessions.clone());
     Tasker(Arc::new(move |id, task, options| {
-        let told = begin(id, task, &options.workspaces, &Host { config: &config, policy: &policy, sessions: &sessions });
+        let told =
+            begin(id, task, &options.workspaces, &Host { config: &config, policy: &policy, sessions: &sessions });
         told.map_err(|failure| failure.problem())
     }))
 }

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use protocol::SessionId;
+use protocol::{Code, SessionId};
 use sandbox::{FileEntry, FileKind, FileStat, Unpacked};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+
+use crate::error::ApiError;
 
 /// Where the workspace is, inside.
 const WORKSPACE: &str = "/workspace";
@@ -18,9 +20,9 @@ const WORKSPACE: &str = "/workspace";
 pub(crate) struct OnePath {
     /// Relative to the workspace, or absolute and inside `/workspace`.
     pub(crate) path: String,
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// A path that may be left out.
@@ -29,18 +31,18 @@ pub(crate) struct OnePath {
 pub(crate) struct MaybePath {
     /// Relative to the workspace, or absolute and inside `/workspace`; the workspace itself when not given.
     pub(crate) path: Option<String>,
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// Only a session.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct InSession {
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// Query of `DELETE /v1/fs/entry`.
@@ -51,9 +53,15 @@ pub(crate) struct RemoveQuery {
     pub(crate) path: String,
     /// Also what is in a directory.
     pub(crate) recursive: Option<bool>,
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// The session whose workspace is meant.
+pub(crate) fn whose(session: Option<&SessionId>) -> Result<&SessionId, ApiError> {
+    let missing = "`session_id` is missing: files are those of a session's workspace, and none was named";
+    session.ok_or_else(|| ApiError::new(Code::InvalidRequest, missing).hint("viv sessions ls"))
 }
 
 /// What kind of thing a name stands for. What is neither is told as a file, and `special` says what it is.

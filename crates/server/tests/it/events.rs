@@ -170,7 +170,10 @@ async fn a_client_of_the_contract_is_served_what_that_knows() {
     assert!(say("").await, "the server serves what the contract knows");
     assert!(!say("?events=all").await, "a client that asks for all gets all");
     let ahead = strict.client.first_text(
-        Request::get("/v1/sessions/s1/events/sse?offset=100000").header("host", "localhost").body(Body::empty()).unwrap(),
+        Request::get("/v1/sessions/s1/events/sse?offset=100000")
+            .header("host", "localhost")
+            .body(Body::empty())
+            .unwrap(),
         "retry",
     );
     assert!(!ahead.await.contains("stream.gap"));

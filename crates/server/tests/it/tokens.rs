@@ -17,6 +17,7 @@ crate::trials!(
     every_call_that_changes_something_is_noted_with_who_made_it,
     what_a_client_that_left_has_changed_is_noted_too,
     a_server_that_cannot_note_what_is_changed_does_not_start,
+    a_stream_ends_with_the_token_that_opened_it,
     a_listed_origin_may_call_and_no_other,
 );
 
@@ -84,7 +85,8 @@ async fn what_a_client_that_left_has_changed_is_noted_too() {
     }
     let lines = log();
     let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let mut noted: Vec<_> = lines.map(|line| (line["path"].as_str().unwrap().to_owned(), line["status"].clone())).collect();
+    let mut noted: Vec<_> =
+        lines.map(|line| (line["path"].as_str().unwrap().to_owned(), line["status"].clone())).collect();
     noted.sort_by(|one, other| one.0.cmp(&other.0));
     let expected: Vec<_> = (1..=8).map(|number| (format!("/v1/sessions/s{number}"), 200.into())).collect();
     assert_eq!(noted, expected);
@@ -96,6 +98,30 @@ async fn a_server_that_cannot_note_what_is_changed_does_not_start() {
     let audit = Some(folder.path().to_owned());
     let served = server::app(open(folder.path()), ServerConfig { audit, ..config() }, CancellationToken::new());
     assert!(matches!(served, Err(ServeError::Audit { .. })));
+}
+
+async fn a_stream_ends_with_the_token_that_opened_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(folder.path().join("data")).unwrap();
+    let tokens = Arc::new(Tokens::open(&directory, Arc::new(SystemClock)).unwrap());
+    keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
+    let (auth, heartbeat) = (Auth::Kept(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
+    let stage = Stage::on(folder, ServerConfig { auth, heartbeat, ..config() });
+    call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    for (id, path) in [("tok_one", "/v1/sessions/s1/events/sse"), ("tok_two", "/v1/events/sse")] {
+        keep(&tokens, id, path, &["read"]);
+        let request = Request::get(path).header("host", "localhost").header("authorization", format!("Bearer {path}"));
+        let request = request.body(Body::empty()).unwrap();
+        let reading = stage.client.call(request);
+        let revoke = async {
+            // It is being read before: a token that is gone at once would open nothing.
+            tokio::task::yield_now().await;
+            assert!(tokens.revoke(id).unwrap());
+        };
+        let (read, ()) = tokio::join!(reading, revoke);
+        assert_eq!(read.status, 200, "{path}");
+        assert_eq!(call(&stage, path, "GET", "/v1/sessions", "").await.status, 401);
+    }
 }
 
 async fn a_listed_origin_may_call_and_no_other() {

@@ -125,6 +125,12 @@ impl SessionIndex {
         found.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
+    /// Whether there is a session `id`, or was one.
+    pub fn is_used(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
+        let connection = lock(&self.connection);
+        Ok(connection.prepare_cached("SELECT 1 FROM session WHERE id = ?1")?.exists([id.as_str()])?)
+    }
+
     /// The session a person means: its id, its name, the only beginning of an id, or `@last`.
     pub fn find(&self, reference: &str) -> Result<SessionRecord, SessionIndexError> {
         let not_found = || SessionIndexError::NotFound(reference.to_owned());
