@@ -72,10 +72,11 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (tcp, addresses) = bind_tcp(&listeners, &config).await?;
+    // First of all: who looks for this process finds it there, and waits until it answers.
+    let unix = listeners.unix.as_deref().map(bind_unix).transpose()?;
     let (accepting, streaming) = (CancellationToken::new(), CancellationToken::new());
     let (connections, drain) = (TaskTracker::new(), config.drain);
     let app = build(sessions.clone(), config, streaming.clone(), connections.clone())?;
-    let unix = listeners.unix.as_deref().map(bind_unix).transpose()?;
     let server = Server { connections: connections.clone(), stopping: accepting.clone(), tls: listeners.tls };
     for listener in tcp {
         connections.spawn(server.clone().accept_tcp(listener, app.clone().layer(Extension(Peer::Tcp))));

@@ -179,9 +179,11 @@ pub enum SessionError {
 impl SessionError {
     /// Stable identifier for clients.
     pub fn code(&self) -> Code {
+        // Whatever met it: it is not our defect, and it is mended in the same way.
+        if is_full(self) {
+            return Code::DiskFull;
+        }
         match self {
-            // Whatever met it: it is not our defect, and it is mended in the same way.
-            error if is_full(error) => Code::DiskFull,
             Self::NotFound(_) => Code::SessionNotFound,
             Self::AlreadyExists(_) | Self::IdUsed(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
@@ -225,8 +227,10 @@ impl SessionError {
 
     /// What to do about it, in a line that can be pasted where there is one.
     pub fn hint(&self) -> Option<String> {
+        if is_full(self) {
+            return Some("df -h".to_owned());
+        }
         match self {
-            error if is_full(error) => Some("df -h".to_owned()),
             Self::NotFound(_) | Self::IdUsed(_) => Some("viv sessions ls".to_owned()),
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
             Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),

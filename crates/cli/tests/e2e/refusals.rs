@@ -118,7 +118,7 @@ fn no_name_of_a_session_leads_out_of_the_data_directory() {
     let beside = std::fs::read_dir(place.data().parent().unwrap()).unwrap();
     let mut beside: Vec<_> = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     beside.sort();
-    assert_eq!(beside, ["data", "workspace"]);
+    assert_eq!(beside, ["data"]);
     assert_eq!(std::fs::read_dir(place.data().join("trajectory")).unwrap().count(), 0, "a session was made");
     server.stop();
 }
