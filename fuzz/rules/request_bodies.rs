@@ -60,6 +60,7 @@ impl Api {
         let router = {
             let _inside = runtime.enter();
             app(setup.open().unwrap(), ServerConfig::new(Auth::None), tokio_util::sync::CancellationToken::new())
+                .unwrap()
         };
         Self { runtime, router }
     }

@@ -235,6 +235,12 @@ pub(crate) struct ServeArguments {
     /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
+    /// Which types of events clients are served that do not say: all, or those of the contract alone
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "contract"])]
+    pub(crate) events: String,
+    /// A directory in which callers over TCP that are not admin may have workspaces; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace_root: Vec<PathBuf>,
     /// Serve over TLS with this certificate, a PEM file; those it was signed with may follow in the file
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

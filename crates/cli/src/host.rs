@@ -162,7 +162,7 @@ async fn open(
         egress: world::egress(config)?,
         policy,
         accounts: accounts(config)?,
-        timing: Timing::default(),
+        timing: timing(config),
         project: Some(policy::project(config)),
         upstreams: upstream::nameable(config),
         variables: Variables::new(config::host_variable),
@@ -171,6 +171,16 @@ async fn open(
     // What a host that was killed left behind is put in order by whoever comes next.
     sessions.recover().await?;
     Ok(sessions)
+}
+
+/// How long a session waits for what.
+fn timing(config: &Config) -> Timing {
+    let (usual, ask) = (Timing::default(), &config.file.ask);
+    Timing {
+        permission: ask.permission_timeout.unwrap_or(usual.permission),
+        question: ask.question_timeout.unwrap_or(usual.question),
+        ..usual
+    }
 }
 
 /// What a session may use of the gateway, and what is kept of its calls.

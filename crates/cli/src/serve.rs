@@ -2,14 +2,14 @@
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jail::Spawner;
 use protocol::{Code, SessionId};
-use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token};
+use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token, Vocabulary};
 use session::{Options, SessionError};
 use store::{DataDir, SessionIndex, SystemClock};
 
@@ -70,6 +70,8 @@ pub(crate) async fn carry_out(
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
         tasker: Some(task::tasker(&config, &policy, &sessions)),
+        events: Vocabulary::named(&arguments.events).unwrap_or_default(),
+        workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
@@ -111,8 +113,29 @@ fn elsewhere(directory: &DataDir) -> Elsewhere {
     }))
 }
 
+/// The directories that are opened to callers, without links.
+fn workspace_roots(arguments: &ServeArguments) -> Result<Arc<[PathBuf]>, Failure> {
+    let root = |path: &PathBuf| match path.canonicalize() {
+        Ok(root) if root.is_dir() => Ok(root),
+        Ok(_) => Err(Failure::new(Code::InvalidRequest, format!("`{}` is no directory", path.display()))),
+        Err(error) => {
+            let what = format!("the directory `{}` cannot be opened", path.display());
+            Err(Failure::new(Code::InvalidRequest, what).because(&error))
+        }
+    };
+    let roots: Result<Vec<_>, _> = arguments.workspace_root.iter().map(root).collect();
+    Ok(roots.map_err(|failure| failure.help("viv serve --workspace-root=\"$HOME/work\""))?.into())
+}
+
 fn not_bound(error: ServeError) -> Failure {
-    let code = if matches!(error, ServeError::OpenToOthers(_)) { Code::InvalidRequest } else { Code::ProxyBindError };
+    let code = match &error {
+        ServeError::Audit { path, .. } => {
+            let look = format!("ls -l {}", path.display());
+            return Failure::of(Code::ConfigInvalid, &error).help(look);
+        }
+        ServeError::OpenToOthers(_) => Code::InvalidRequest,
+        ServeError::Tcp { .. } | ServeError::Unix { .. } => Code::ProxyBindError,
+    };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
 }
 

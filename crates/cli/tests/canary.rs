@@ -203,7 +203,8 @@ fn the_key_is_in_no_answer_log_record_or_ledger_and_lost_calls_are_closed_by_han
     }
     served.stop();
     // And once from a sandbox.
-    let ran = place.viv(&["run", "mock", "hello", "--perms=deny"]).output().unwrap();
+    fs::create_dir(place.directory.path().join("workspace")).unwrap();
+    let ran = place.viv(&["run", "mock", "hello", "--perms=deny", "--workspace=workspace"]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     check_without_key("what `viv run` printed", &ran.stdout);
     check_without_key("the log of `viv run`", &ran.stderr);

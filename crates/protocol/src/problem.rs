@@ -46,6 +46,8 @@ codes! {
     TokenInvalid = "token_invalid", 401, 4;
     /// The token is good, but not for this.
     PermissionDenied = "permission_denied", 403, 4;
+    /// No session is made on that directory, or not by this caller.
+    DirectoryNotAllowed = "directory_not_allowed", 403, 4;
     /// No session of that id.
     SessionNotFound = "session_not_found", 404, 3;
     /// A session of that id exists.
@@ -146,6 +148,8 @@ codes! {
     SandboxGone = "sandbox_gone", 409, 2;
     /// The record could not be kept, so nothing else was done.
     JournalUnavailable = "journal_unavailable", 503, 1;
+    /// The disk of the data directory takes nothing more.
+    DiskFull = "disk_full", 507, 1;
     /// What is on record of the session is not what was written.
     JournalDamaged = "journal_damaged", 500, 1;
     /// A defect of ours.

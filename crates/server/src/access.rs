@@ -3,18 +3,22 @@
 //! Only the SHA-256 of a token is kept. A caller over the unix socket has shown who it is by its user id.
 //! The token of a session's gateway is none of these: it opens nothing here.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::header::AUTHORIZATION;
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use protocol::Code;
+use session::{Options, Workspaces};
 use sha2::{Digest, Sha256};
 use store::Tokens;
 use subtle::ConstantTimeEq;
 
-use crate::audit::Call;
+use crate::audit::{Call, Noted};
 use crate::error::ApiError;
 use crate::peer::Peer;
 use crate::state::AppState;
@@ -97,10 +101,11 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Whether a caller that presents `header` may do what `scope` covers; who it is.
-    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<String, ApiError> {
+    /// Whether a caller that presents `header` may do what `scope` covers; who it is, and whether it may do everything.
+    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<(String, Trust), ApiError> {
         let fixed = match self {
-            Self::None => return Ok("anybody".to_owned()),
+            // Every process of the machine can be this caller, of whichever user.
+            Self::None => return Ok(("anybody".to_owned(), Trust::Bounded)),
             Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
         };
         let presented =
@@ -118,7 +123,8 @@ impl Auth {
             None => self.kept(&digest)?,
         };
         if token.covers(scope) {
-            return Ok(who);
+            let trust = if token.covers(Scope::Admin) { Trust::Whole } else { Trust::Bounded };
+            return Ok((who, trust));
         }
         Err(ApiError::new(Code::PermissionDenied, format!("the token is not good for `{}`", scope.as_str())))
     }
@@ -146,9 +152,38 @@ fn credential(header: &str) -> Option<&str> {
     known.then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
+/// With what of the host a caller is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// With what its user may reach: it is the user of this server, or shows a token of the scope `admin`.
+    Whole,
+    /// With what was opened to callers.
+    Bounded,
+}
+
 /// Who was let in; an extension of the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller(pub(crate) String);
+pub(crate) struct Caller {
+    /// As it stands in the audit log.
+    pub(crate) who: String,
+    /// The directories of the host it may name.
+    workspaces: Workspaces,
+}
+
+impl Caller {
+    fn new(who: String, trust: Trust, roots: &Arc<[PathBuf]>) -> Self {
+        let workspaces = match trust {
+            Trust::Whole => Workspaces::Any,
+            Trust::Bounded => Workspaces::Within(roots.clone()),
+        };
+        Self { who, workspaces }
+    }
+
+    /// How sessions of this caller are made.
+    pub(crate) fn options(&self, options: &Options) -> Options {
+        Options { workspaces: self.workspaces.clone(), ..options.clone() }
+    }
+}
 
 /// Lets through who may look.
 pub(crate) async fn may_read(
@@ -187,19 +222,59 @@ pub(crate) async fn may_administer(
 }
 
 async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
-    let who = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
-        "the user of this server".to_owned()
+    let (who, trust) = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
+        ("the user of this server".to_owned(), Trust::Whole)
     } else {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         state.config.auth.admits(header, scope)?
     };
     let call = Call::of(&request, who.clone());
-    request.extensions_mut().insert(Caller(who));
-    let response = next.run(request).await;
-    if let Some(audit) = &state.audit {
-        audit.note(&call, response.status());
+    request.extensions_mut().insert(Caller::new(who, trust, &state.config.workspace_roots));
+    let pass = Pass::of(state, &request, scope);
+    if !call.changes() {
+        return Ok(pass.hold(next.run(request).await));
     }
-    Ok(response)
+    let noted = Noted::new(state.audit.clone(), call);
+    // In a task of its own: a client that leaves drops what waits for the answer, and what was begun is done to its end and
+    // noted all the same.
+    let done = state.changing.spawn(async move {
+        let response = next.run(request).await;
+        noted.answered(response.status());
+        response
+    });
+    // What panicked is in the log, by the panic hook; a client learns nothing from it.
+    let done = done.await.map_err(|_| ApiError::new(Code::Internal, "the server failed; its log says how"))?;
+    Ok(pass.hold(done))
+}
+
+/// What let a caller in, as long as it does.
+struct Pass {
+    /// A token that can be taken back while a stream runs; none of the others can.
+    revocable: Option<(AppState, String, Scope)>,
+}
+
+impl Pass {
+    fn of(state: &AppState, request: &Request, scope: Scope) -> Self {
+        let over_tcp = request.extensions().get::<Peer>() != Some(&Peer::SameUser);
+        let kept = over_tcp && matches!(state.config.auth, Auth::Kept(..));
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        Self { revocable: header.filter(|_| kept).map(|header| (state.clone(), header.to_owned(), scope)) }
+    }
+
+    /// Ends a stream when the token that opened it is no longer good: it is looked at as often as there is a sign of life.
+    fn hold(self, response: Response) -> Response {
+        let streams = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+        let Some((state, header, scope)) = self.revocable.filter(|_| streams) else { return response };
+        let revoked = Box::pin(async move {
+            loop {
+                tokio::time::sleep(state.config.heartbeat).await;
+                if state.config.auth.admits(Some(&header), scope).is_err() {
+                    return;
+                }
+            }
+        });
+        response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Who changed what: a line for every call that may change something, in a file of the data directory.
 //!
 //! A line is one write, so that two never mix, and it begins anew behind one that was cut: by a full disk, or by the end of
-//! the server before. A log that cannot be written is told in the server's own log and never
-//! keeps a call from being answered: what was done is done.
+//! the server before. A server whose log cannot be opened does not start; one that cannot be written later is told in the server's
+//! own log and never keeps a call from being answered: what was done is done.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::Request;
@@ -41,7 +42,41 @@ struct Line<'a> {
     time: String,
     #[serde(flatten)]
     call: &'a Call,
-    status: u16,
+    status: Status,
+}
+
+/// How a call was answered.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+enum Status {
+    Answered(u16),
+    BrokenOff(&'static str),
+}
+
+/// A call that is being done; noted when it is answered, or else when it is dropped.
+pub(crate) struct Noted {
+    log: Option<Arc<AuditLog>>,
+    call: Call,
+    status: Status,
+}
+
+impl Noted {
+    pub(crate) fn new(log: Option<Arc<AuditLog>>, call: Call) -> Self {
+        Self { log, call, status: Status::BrokenOff("broken_off") }
+    }
+
+    /// It was answered like this.
+    pub(crate) fn answered(mut self, status: StatusCode) {
+        self.status = Status::Answered(status.as_u16());
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            log.note(&self.call, self.status);
+        }
+    }
 }
 
 impl AuditLog {
@@ -53,11 +88,8 @@ impl AuditLog {
     }
 
     /// Notes a call and how it was answered.
-    pub(crate) fn note(&self, call: &Call, status: StatusCode) {
-        if !call.changes {
-            return;
-        }
-        let line = Line { time: Timestamp::now().to_string(), call, status: status.as_u16() };
+    fn note(&self, call: &Call, status: Status) {
+        let line = Line { time: Timestamp::now().to_string(), call, status };
         let written = serde_json::to_string(&line).map_err(io::Error::other);
         if let Err(error) = written.and_then(|line| self.write(&line)) {
             tracing::error!(%error, "cannot write the audit log");
@@ -83,6 +115,11 @@ fn ends_torn(file: &File) -> io::Result<bool> {
 }
 
 impl Call {
+    /// Whether it may change something.
+    pub(crate) fn changes(&self) -> bool {
+        self.changes
+    }
+
     /// What is called, by whom.
     pub(crate) fn of(request: &Request, who: String) -> Self {
         Self {
@@ -106,12 +143,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.jsonl");
         std::fs::write(&path, r#"{"time":"2026-01-0"#).unwrap();
-        let log = AuditLog::open(&path).unwrap();
-        let call = Call::of(&Request::post("/v1/sessions/s1").body(Body::empty()).unwrap(), "anybody".to_owned());
-        log.note(&call, StatusCode::OK);
-        log.note(&call, StatusCode::CONFLICT);
+        let log = Arc::new(AuditLog::open(&path).unwrap());
+        let call = || Call::of(&Request::post("/v1/sessions/s1").body(Body::empty()).unwrap(), "anybody".to_owned());
+        Noted::new(Some(log.clone()), call()).answered(StatusCode::OK);
+        Noted::new(Some(log.clone()), call()).answered(StatusCode::CONFLICT);
+        drop(Noted::new(Some(log), call()));
         let text = std::fs::read_to_string(&path).unwrap();
-        let statuses = text.lines().skip(1).map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        assert_eq!(statuses.map(|line| line["status"].as_u64().unwrap()).collect::<Vec<_>>(), [200, 409], "{text}");
+        let lines = text.lines().skip(1).map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let statuses: Vec<_> = lines.map(|line| line["status"].clone()).collect();
+        assert_eq!(statuses, [200.into(), 409.into(), serde_json::Value::from("broken_off")], "{text}");
     }
 }

@@ -12,6 +12,7 @@ use session::Options;
 use crate::access::Auth;
 use crate::tasks::Tasker;
 use crate::tls::Tls;
+use crate::vocabulary::Vocabulary;
 
 /// What a server is made of.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct ServerConfig {
     pub file_bytes: u64,
     /// Bytes of a bundle that is taken in.
     pub bundle_bytes: u64,
+    /// The directories of the host, without links, in which callers that may not do everything find their workspaces.
+    pub workspace_roots: Arc<[PathBuf]>,
+    /// Which types of events a client is served that does not say.
+    pub events: Vocabulary,
     /// Where calls that change something are noted; nowhere when there is none.
     pub audit: Option<PathBuf>,
     /// Installs agents, where that can be done.
@@ -54,6 +59,8 @@ impl ServerConfig {
             message_bytes: 16 << 20,
             file_bytes: 1 << 30,
             bundle_bytes: 1 << 30,
+            workspace_roots: Arc::default(),
+            events: Vocabulary::All,
             audit: None,
             installer: None,
             elsewhere: None,

@@ -32,6 +32,19 @@ impl ApiError {
         Self::new(code, chain(error))
     }
 
+    /// Something could not be kept on disk; `what` says what.
+    pub(crate) fn unkept(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let full = store::is_full(error);
+        let failed = |code| Self::new(code, format!("{what}: {}", chain(error)));
+        if full { failed(Code::DiskFull).hint("df -h") } else { failed(Code::JournalUnavailable) }
+    }
+
+    /// A line that can be pasted to mend it.
+    pub(crate) fn hint(mut self, line: &str) -> Self {
+        self.0.hint = Some(line.to_owned());
+        self
+    }
+
     /// Something a program may want to know beside the code.
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.0.extensions.insert(name.to_owned(), value);
@@ -79,7 +92,8 @@ impl IntoResponse for ApiError {
 
 /// `404`: no such route.
 pub(crate) async fn route_not_found(request: Request) -> ApiError {
-    ApiError::new(Code::RouteNotFound, format!("there is no `{}`", request.uri().path()))
+    let what = format!("there is no route `{}`", request.uri().path());
+    ApiError::new(Code::RouteNotFound, what).hint("viv api GET /openapi.json")
 }
 
 /// `405`: the route is there, the method is not.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE};
@@ -20,8 +20,10 @@ use store::{Answered, Known, Requests};
 use uuid::Uuid;
 
 use crate::access::Caller;
+use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::request_id;
+use crate::router::SMALL_BODY;
 use crate::spool::{self, spool};
 use crate::state::AppState;
 
@@ -88,8 +90,9 @@ impl Drop for Flight {
 /// Does a named request once.
 pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Result<Response, ApiError> {
     let Some(key) = key(&request)? else { return Ok(next.run(request).await) };
-    let caller = request.extensions().get::<Caller>().map(|caller| caller.0.clone()).unwrap_or_default();
-    let (mut request, digest) = fingerprint(request, state.config.bundle_bytes).await?;
+    let caller = request.extensions().get::<Caller>().map(|caller| caller.who.clone()).unwrap_or_default();
+    let most = most_bytes(&request, &state.config);
+    let (mut request, digest) = fingerprint(request, most).await?;
     let _flight = state.in_flight.enter(&caller, &key)?;
     let requests = state.requests()?;
     let begun_ms = match begin(&requests, &caller, &key, digest).await? {
@@ -115,6 +118,19 @@ fn key(request: &Request) -> Result<Option<String>, ApiError> {
     key.map(|key| Some(key.to_owned())).ok_or_else(refused)
 }
 
+/// Bytes the route takes: no more is kept of a body that it would refuse anyway.
+fn most_bytes(request: &Request, config: &ServerConfig) -> u64 {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    match route {
+        "/v1/import" => config.bundle_bytes,
+        "/v1/fs/upload-batch" => config.file_bytes,
+        "/v1/sessions/{session_id}"
+        | "/v1/sessions/{session_id}/messages"
+        | "/v1/sessions/{session_id}/messages/stream" => config.message_bytes as u64,
+        _ => SMALL_BODY as u64,
+    }
+}
+
 /// The request as it was, and the digest of all that makes it what it is.
 async fn fingerprint(request: Request, most: u64) -> Result<(Request, [u8; 32]), ApiError> {
     let (parts, body) = request.into_parts();
@@ -133,7 +149,7 @@ async fn begin(requests: &Arc<Requests>, caller: &str, key: &str, digest: [u8; 3
     let begun = tokio::task::spawn_blocking(move || requests.begin(&caller, &key, &digest)).await;
     match begun {
         Ok(Ok(known)) => Ok(known),
-        Ok(Err(error)) => Err(ApiError::new(Code::JournalUnavailable, format!("the key cannot be kept: {error}"))),
+        Ok(Err(error)) => Err(ApiError::unkept("the key cannot be kept", &error)),
         Err(_) => Err(ApiError::new(Code::JournalUnavailable, "the server is stopping")),
     }
 }

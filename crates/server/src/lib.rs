@@ -30,6 +30,7 @@ mod state;
 mod stream;
 mod tasks;
 mod tls;
+mod vocabulary;
 mod wire;
 
 pub use access::{Auth, Scope, Token};
@@ -38,3 +39,4 @@ pub use router::app;
 pub use serve::{ServeError, serve};
 pub use tasks::{Run, RunTask, Tasker};
 pub use tls::{Tls, TlsError};
+pub use vocabulary::Vocabulary;

@@ -7,6 +7,8 @@ use session::SessionError;
 use store::Journal;
 
 use crate::error::ApiError;
+use crate::state::AppState;
+use crate::vocabulary::Vocabulary;
 
 /// Events of a page nobody gave a limit for, and of the largest anybody can ask for.
 const DEFAULT_EVENTS: usize = 1000;
@@ -16,13 +18,24 @@ pub(crate) const MAX_BYTES: usize = 8 << 20;
 /// So many events are read at a time.
 const STEP: usize = 64;
 
+/// What of events a client is served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Show {
+    /// Which of them.
+    pub(crate) events: Vocabulary,
+    /// With what the agent printed itself.
+    pub(crate) raw: bool,
+}
+
+impl Show {
+    /// What a client asked for, or else what the server was started with.
+    pub(crate) fn of(state: &AppState, events: Option<Vocabulary>, raw: Option<bool>) -> Self {
+        Self { events: events.unwrap_or(state.config.events), raw: raw.unwrap_or(false) }
+    }
+}
+
 /// The events after `offset` as `{"events": […], "hasMore": …}`.
-pub(crate) fn read(
-    journal: &dyn Journal,
-    offset: u64,
-    limit: Option<u64>,
-    include_raw: bool,
-) -> Result<Response, ApiError> {
+pub(crate) fn read(journal: &dyn Journal, offset: u64, limit: Option<u64>, show: Show) -> Result<Response, ApiError> {
     let limit = self::limit(limit);
     let last = *journal.last().borrow();
     let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);
@@ -32,11 +45,15 @@ pub(crate) fn read(
             break;
         }
         for event in events {
+            seen = event.sequence;
+            if !show.events.has(&event) {
+                continue;
+            }
             if count > 0 {
                 body.push(b',');
             }
-            (seen, count) = (event.sequence, count + 1);
-            body.extend(encode(event, include_raw).into_bytes());
+            count += 1;
+            body.extend(encode(event, show.raw).into_bytes());
             if body.len() > MAX_BYTES {
                 break 'page;
             }

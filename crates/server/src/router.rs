@@ -7,6 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use session::Sessions;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,22 +20,31 @@ use crate::routes::{
     agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, reach, replays,
     sessions, tasks, usage,
 };
+use crate::serve::ServeError;
 use crate::state::AppState;
 use crate::tasks::Tasks;
 use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
 
 /// Bytes of a body that is not a message.
-const SMALL_BODY: usize = 1 << 20;
+pub(crate) const SMALL_BODY: usize = 1 << 20;
 
 /// All routes over `sessions`. When `stopping` is cancelled every event stream ends.
-pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken) -> Router {
-    let audit = config.audit.as_deref().and_then(|path| match AuditLog::open(path) {
-        Ok(log) => Some(Arc::new(log)),
-        Err(error) => {
-            tracing::error!(%error, "there is no audit log");
-            None
-        }
+pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken) -> Result<Router, ServeError> {
+    build(sessions, config, stopping, TaskTracker::new())
+}
+
+/// The same; `changing` counts the calls that change something until they are done.
+pub(crate) fn build(
+    sessions: Sessions,
+    config: ServerConfig,
+    stopping: CancellationToken,
+    changing: TaskTracker,
+) -> Result<Router, ServeError> {
+    let audit = config.audit.as_deref().map(|path| match AuditLog::open(path) {
+        Ok(log) => Ok(Arc::new(log)),
+        Err(source) => Err(ServeError::Audit { path: path.to_owned(), source }),
     });
+    let audit = audit.transpose()?;
     let tasks = Tasks::new(sessions.directory().tasks());
     let state = AppState {
         sessions,
@@ -44,6 +54,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         in_flight: InFlight::default(),
         requests: Arc::default(),
         tasks,
+        changing,
         stopping,
     };
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
@@ -55,7 +66,7 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .split_for_parts();
     // Set once, here: the document is made of the routes that it is served beside.
     let _ = state.document.set(finish(document).to_pretty_json().unwrap_or_default());
-    routes
+    let app = routes
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn_with_state(state.clone(), cors::listed_origins))
@@ -64,7 +75,8 @@ pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken
         .layer(from_fn(request_id::name))
         .layer(DefaultBodyLimit::max(SMALL_BODY))
         .layer(from_fn(linger::linger))
-        .with_state(state)
+        .with_state(state);
+    Ok(app)
 }
 
 /// What has a name is done once.
@@ -135,13 +147,13 @@ fn answering() -> OpenApiRouter<AppState> {
         .routes(routes!(answers::question))
         .routes(routes!(answers::reject))
         .routes(routes!(grants::revoke))
-        .routes(routes!(reach::grant))
 }
 
 /// For who may do everything.
 fn administering() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(sessions::remove))
+        .routes(routes!(reach::grant))
         .routes(routes!(bundles::import))
         .routes(routes!(agents::install))
 }

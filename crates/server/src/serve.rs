@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::Auth;
 use crate::config::{Listeners, ServerConfig};
 use crate::peer::Peer;
-use crate::router::app;
+use crate::router::build;
 use crate::tls::Tls;
 
 /// How long a client may take to send the head of a request.
@@ -38,6 +38,15 @@ pub enum ServeError {
     Tcp {
         /// The address asked for.
         address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Who changes what could not be noted.
+    #[error("cannot open the audit log `{}`", path.display())]
+    Audit {
+        /// The path asked for.
+        path: PathBuf,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -63,10 +72,11 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (tcp, addresses) = bind_tcp(&listeners, &config).await?;
+    // First of all: who looks for this process finds it there, and waits until it answers.
     let unix = listeners.unix.as_deref().map(bind_unix).transpose()?;
     let (accepting, streaming) = (CancellationToken::new(), CancellationToken::new());
     let (connections, drain) = (TaskTracker::new(), config.drain);
-    let app = app(sessions.clone(), config, streaming.clone());
+    let app = build(sessions.clone(), config, streaming.clone(), connections.clone())?;
     let server = Server { connections: connections.clone(), stopping: accepting.clone(), tls: listeners.tls };
     for listener in tcp {
         connections.spawn(server.clone().accept_tcp(listener, app.clone().layer(Extension(Peer::Tcp))));

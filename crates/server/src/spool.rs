@@ -41,5 +41,5 @@ pub(crate) fn body(file: SpooledTempFile) -> Body {
 
 /// The system could not keep a body.
 pub(crate) fn not_kept(error: &io::Error) -> ApiError {
-    ApiError::new(Code::Internal, format!("the body cannot be kept: {error}"))
+    ApiError::unkept("the body cannot be kept", error)
 }

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use protocol::{Code, SessionId};
+use protocol::SessionId;
 use session::{SessionError, Sessions};
 use store::Requests;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
@@ -28,6 +29,8 @@ pub(crate) struct AppState {
     pub(crate) requests: Arc<OnceLock<Arc<Requests>>>,
     /// Tasks that were handed in.
     pub(crate) tasks: Tasks,
+    /// Calls that change something, until they are done.
+    pub(crate) changing: TaskTracker,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
 }
@@ -46,9 +49,8 @@ impl AppState {
         if let Some(requests) = self.requests.get() {
             return Ok(requests.clone());
         }
-        let opened = self.sessions.requests().map_err(|error| {
-            ApiError::new(Code::JournalUnavailable, format!("the named requests cannot be opened: {error}"))
-        })?;
+        let opened = self.sessions.requests();
+        let opened = opened.map_err(|error| ApiError::unkept("the named requests cannot be opened", &error))?;
         Ok(self.requests.get_or_init(|| Arc::new(opened)).clone())
     }
 }

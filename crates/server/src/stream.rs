@@ -18,8 +18,9 @@ use protocol::{Event, EventBody, TurnId};
 use store::{Journal, Tail};
 use tokio_util::sync::CancellationToken;
 
-use crate::page::encode;
+use crate::page::{Show, encode};
 use crate::state::AppState;
+use crate::vocabulary::Vocabulary;
 
 /// How long a client waits before it connects again.
 pub(crate) const RETRY: Duration = Duration::from_secs(2);
@@ -35,20 +36,14 @@ pub(crate) enum Until {
 }
 
 /// The events after `offset`, as they happen.
-pub(crate) fn follow(
-    state: &AppState,
-    journal: Arc<dyn Journal>,
-    offset: u64,
-    until: Until,
-    include_raw: bool,
-) -> Response {
+pub(crate) fn follow(state: &AppState, journal: Arc<dyn Journal>, offset: u64, until: Until, show: Show) -> Response {
     let last = *journal.last().borrow();
     let mut held = VecDeque::from([Frame::default().retry(RETRY)]);
-    if offset > last {
+    if offset > last && show.events == Vocabulary::All {
         held.push_back(gap(offset, last));
     }
     let tail = Tail::new(journal, offset.min(last));
-    let reader = Reader { tail, held, until, include_raw, over: false, stopping: state.stopping.clone() };
+    let reader = Reader { tail, held, until, show, over: false, stopping: state.stopping.clone() };
     respond(state, reader.frames())
 }
 
@@ -70,7 +65,7 @@ struct Reader {
     tail: Tail,
     held: VecDeque<Frame>,
     until: Until,
-    include_raw: bool,
+    show: Show,
     over: bool,
     stopping: CancellationToken,
 }
@@ -103,7 +98,9 @@ impl Reader {
             return;
         }
         self.over = self.until.ends_with(&event);
-        self.held.push_back(frame(event, self.include_raw));
+        if self.show.events.has(&event) {
+            self.held.push_back(frame(event, self.show.raw));
+        }
     }
 }
 

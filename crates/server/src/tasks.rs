@@ -12,9 +12,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use protocol::{Code, Problem, SessionId};
+use protocol::{Problem, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use session::Options;
 use tokio_util::task::TaskTracker;
 use utoipa::ToSchema;
 
@@ -23,8 +24,9 @@ use crate::error::ApiError;
 /// A task that is being done; in the end, what came of it.
 pub type Run = Pin<Box<dyn Future<Output = Value> + Send>>;
 
-/// What a [`Tasker`] does: looks at a task and refuses it, or gives its name and how it is done in the session of that id.
-pub type RunTask = dyn Fn(SessionId, Value) -> Result<(String, Run), Box<Problem>> + Send + Sync;
+/// What a [`Tasker`] does: looks at a task and refuses it, or gives its name and how it is done in the session of that id,
+/// which is made as the options of its caller say.
+pub type RunTask = dyn Fn(SessionId, Value, &Options) -> Result<(String, Run), Box<Problem>> + Send + Sync;
 
 /// Does tasks.
 #[derive(Clone)]
@@ -160,5 +162,5 @@ pub(crate) fn order(info: &TaskInfo) -> String {
 }
 
 fn not_kept(error: &io::Error) -> ApiError {
-    ApiError::new(Code::JournalUnavailable, format!("what is known of the task cannot be kept or read: {error}"))
+    ApiError::unkept("what is known of the task cannot be kept or read", error)
 }

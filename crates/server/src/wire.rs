@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use session::{Message, PendingRequest, Replayed, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::vocabulary::Vocabulary;
+
 /// `GET /v1/health`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
@@ -93,6 +95,9 @@ pub(crate) struct RawQuery {
     /// With what the agent printed itself.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
+    /// Only types of events that the contract knows, or all; what the server was started with when not given.
+    #[serde(default)]
+    pub(crate) events: Option<Vocabulary>,
 }
 
 /// Query of `GET …/events/sse`.
@@ -105,6 +110,9 @@ pub(crate) struct StreamQuery {
     /// With what the agent printed itself.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
+    /// Only types of events that the contract knows, or all; what the server was started with when not given.
+    #[serde(default)]
+    pub(crate) events: Option<Vocabulary>,
 }
 
 /// Query of `GET …/events`.
@@ -120,6 +128,9 @@ pub(crate) struct EventsQuery {
     /// With what the agent printed itself.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
+    /// Only types of events that the contract knows, or all; what the server was started with when not given.
+    #[serde(default)]
+    pub(crate) events: Option<Vocabulary>,
 }
 
 /// Body of `POST …/permissions/{id}/reply`.

@@ -35,7 +35,7 @@ use crate::seat::{Departure, Seat};
 use crate::turn::{Effect, Input, Phase};
 use crate::{Accepted, Message, SessionError, WhenBusy};
 
-pub(crate) use ask::{resolved_permission, resolved_question};
+pub(crate) use ask::{Why, resolved_permission, resolved_question};
 pub(crate) use changes::summary;
 
 /// So many messages may wait in one session.

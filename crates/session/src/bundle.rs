@@ -69,15 +69,19 @@ impl Sessions {
         if verified.session.as_ref() != Some(&id) || verified.torn_bytes > 0 {
             return Err(SessionError::Bundle("its journal is not whole, or is another session's".to_owned()));
         }
-        match journal.persist_noclobber(directory.journal(&id)) {
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(SessionError::AlreadyExists(id));
+        let _alone = self.host.shelf.take_in_alone();
+        if self.host.shelf.index.is_used(&id)? {
+            return Err(self.host.shelf.taken(id));
+        }
+        // A journal of a session that is not in the list is nobody's: an import that was killed has left it.
+        let path = directory.journal(&id);
+        let _ = std::fs::remove_file(path.with_extension("idx"));
+        journal.persist(&path).map_err(|error| failed("keep")(error.error))?;
+        self.enter_ended(&info, verified.ended).inspect_err(|error| {
+            // What another process has entered meanwhile stays.
+            if !matches!(error, SessionError::AlreadyExists(_)) {
+                self.host.shelf.unmake(&id);
             }
-            kept => kept.map_err(|error| failed("keep")(error.error))?,
-        };
-        self.enter_ended(&info, verified.ended).inspect_err(|_| {
-            // An id that was used before, and deleted: nothing of the bundle stays.
-            let _ = std::fs::remove_file(directory.journal(&id));
         })?;
         Ok(id)
     }

@@ -7,8 +7,9 @@ use policy::{PolicyError, WideningDenied};
 use protocol::{Code, PermissionId, QuestionId, SessionId};
 use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
-use store::{DataDirError, JournalError, LedgerError, SessionIndexError};
+use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_full};
 
+use crate::Forbidden;
 use crate::skills::SkillError;
 
 /// Why a command to a session was refused or failed.
@@ -20,6 +21,9 @@ pub enum SessionError {
     /// Ids are never used twice.
     #[error("session `{0}` exists already")]
     AlreadyExists(SessionId),
+    /// It was deleted, and what it cost keeps its id.
+    #[error("session `{0}` was deleted, and its id is never used again")]
+    IdUsed(SessionId),
     /// `session.ended` was recorded.
     #[error("session `{0}` has ended")]
     Ended(SessionId),
@@ -102,6 +106,14 @@ pub enum SessionError {
         /// What the system said.
         #[source]
         source: std::io::Error,
+    },
+    /// No session is made there, or not by this caller.
+    #[error("directory `{}` is not allowed: {why}", path.display())]
+    DirectoryNotAllowed {
+        /// As the client wrote it.
+        path: PathBuf,
+        /// What stands against it.
+        why: Forbidden,
     },
     /// The agent cannot be started like this.
     #[error("the agent cannot be started like this")]
@@ -195,9 +207,13 @@ pub enum SessionError {
 impl SessionError {
     /// Stable identifier for clients.
     pub fn code(&self) -> Code {
+        // Whatever met it: it is not our defect, and it is mended in the same way.
+        if is_full(self) {
+            return Code::DiskFull;
+        }
         match self {
             Self::NotFound(_) => Code::SessionNotFound,
-            Self::AlreadyExists(_) => Code::SessionAlreadyExists,
+            Self::AlreadyExists(_) | Self::IdUsed(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
             Self::StillOpen(_) => Code::SessionOpen,
@@ -220,6 +236,7 @@ impl SessionError {
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
             | Self::Skills(_) => Code::InvalidRequest,
+            Self::DirectoryNotAllowed { .. } => Code::DirectoryNotAllowed,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
             Self::Sandbox(error) => error.code(),
@@ -242,8 +259,11 @@ impl SessionError {
 
     /// What to do about it, in a line that can be pasted where there is one.
     pub fn hint(&self) -> Option<String> {
+        if is_full(self) {
+            return Some("df -h".to_owned());
+        }
         match self {
-            Self::NotFound(_) => Some("viv sessions ls".to_owned()),
+            Self::NotFound(_) | Self::IdUsed(_) => Some("viv sessions ls".to_owned()),
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
             Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
@@ -251,6 +271,12 @@ impl SessionError {
             Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
+            }
+            Self::DirectoryNotAllowed { path, why: Forbidden::Outside } => {
+                Some(format!("viv serve --workspace-root={}", path.display()))
+            }
+            Self::DirectoryNotAllowed { .. } => {
+                Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
             }
             Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
             Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),

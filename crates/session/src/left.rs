@@ -12,7 +12,7 @@ use protocol::{
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
 
-use crate::actor::{Queued, resolved_permission, resolved_question};
+use crate::actor::{Queued, Why, resolved_permission, resolved_question};
 use crate::change::Change;
 use crate::{Accepted, Message};
 
@@ -64,11 +64,11 @@ impl Left {
             append(EventBody::ItemCompleted(ItemEvent { item }))?;
         }
         for (_, asked) in std::mem::take(&mut self.permissions) {
-            let resolved = resolved_permission(&asked, PermissionReply::Reject, Some("expired"));
+            let resolved = resolved_permission(&asked, PermissionReply::Reject, Some(Why::expired(reason)));
             append(EventBody::PermissionResolved(resolved))?;
         }
         for (_, asked) in std::mem::take(&mut self.questions) {
-            append(EventBody::QuestionResolved(resolved_question(&asked, None, Some("expired"))))?;
+            append(EventBody::QuestionResolved(resolved_question(&asked, None, Some(Why::expired(reason)))))?;
         }
         if turn.is_some() {
             let (outcome, metadata) = (Some(TurnOutcome::Interrupted), Some(json!({"reason": reason})));

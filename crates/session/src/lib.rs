@@ -43,6 +43,7 @@ mod turn;
 mod variables;
 mod watched;
 mod workbench;
+mod workspaces;
 
 pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
@@ -62,3 +63,4 @@ pub use surroundings::{Make, Narrow, Project, Upstreams};
 pub use timing::Timing;
 pub use variables::Variables;
 pub use workbench::{ArtifactError, Task, Workbench};
+pub use workspaces::{Forbidden, Workspaces};

@@ -7,6 +7,7 @@ use gateway::Normal;
 use policy::Effective;
 use protocol::{Attachment, TurnId};
 
+use crate::Workspaces;
 use crate::replay::Rerun;
 
 /// How a session is made, beyond what the wire contract knows.
@@ -26,6 +27,8 @@ pub struct Options {
     pub replay: Option<Rerun>,
     /// What does not count when a session is played again; only what no two runs have in common when there is none.
     pub normal: Option<Arc<Normal>>,
+    /// The directories of the host that may be named for it.
+    pub workspaces: Workspaces,
 }
 
 /// One message for the agent.

@@ -26,6 +26,9 @@ pub struct PendingRequest {
     pub asked_at: String,
     /// Milliseconds it may wait in all before it is refused.
     pub patience_ms: u64,
+    /// When it is refused, RFC 3339, if nobody has answered by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
     /// What is asked.
     #[serde(flatten)]
     pub request: Request,

@@ -17,7 +17,8 @@ use crate::change::Change;
 use crate::host::Host;
 use crate::roster::{Enlisted, Roster};
 use crate::skills::Skills;
-use crate::{Options, SessionError};
+use crate::workspaces::refuse_own;
+use crate::{Options, SessionError, Workspaces};
 
 /// What stands in the list of sessions where there is no agent.
 const NO_AGENT: &str = "none";
@@ -149,7 +150,11 @@ impl Plan {
     fn read(host: &Host, id: SessionId, request: CreateSession, options: Options) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
         let permission_mode = permission_mode(&request)?;
-        let directory = request.directory.as_deref().map(Path::new).map(workspace).transpose()?;
+        let data = host.shelf.directory();
+        let workspace = |path: &str| options.workspaces.resolve(Path::new(path), data);
+        let directory = request.directory.as_deref().map(workspace).transpose()?;
+        let skills = Skills::read(request.skills)?;
+        skills.here()?.iter().try_for_each(|place| options.workspaces.resolve(place, data).map(drop))?;
         let policy = match &options.policy {
             Some(policy) => policy.clone(),
             None => host.policy_in(directory.as_deref())?,
@@ -174,10 +179,18 @@ impl Plan {
             native_session_id: None,
             replay_is_over: false,
             mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
-            skills: Skills::read(request.skills)?,
+            skills,
             forked_from: None,
             changes: Vec::new(),
         })
+    }
+
+    /// Refuses a workspace that no session has, also where it was named before that was a rule.
+    pub(crate) fn refuse_own(&self, host: &Host) -> Result<(), SessionError> {
+        let Some(path) = &self.directory else { return Ok(()) };
+        let there = path.canonicalize().map_err(|source| SessionError::Directory { path: path.clone(), source })?;
+        let forbidden = |why| SessionError::DirectoryNotAllowed { path: path.clone(), why };
+        refuse_own(&there, host.shelf.directory()).map_err(forbidden)
     }
 
     /// A new sandbox for this plan, with what an agent needs in it.
@@ -249,6 +262,7 @@ impl Plan {
                 dependencies: metadata.dependencies,
                 replay: None,
                 normal: None,
+                workspaces: Workspaces::Any,
             },
             replay_is_over: metadata.replay_of.is_some(),
             epoch: epoch(record),
@@ -355,21 +369,5 @@ fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionErr
         (Some("plan"), None) => Ok(Some("plan".to_owned())),
         (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
         _ => Err(SessionError::NotSupported { field: "agentMode", why: "an agent's modes are `default` and `plan`" }),
-    }
-}
-
-fn workspace(path: &Path) -> Result<PathBuf, SessionError> {
-    if !path.is_absolute() {
-        return Err(SessionError::DirectoryNotAbsolute(path.to_owned()));
-    }
-    let failed = |source| SessionError::Directory { path: path.to_owned(), source };
-    let canonical = path.canonicalize().map_err(failed)?;
-    if canonical == Path::new("/") {
-        return Err(SessionError::DirectoryIsRoot);
-    }
-    match canonical.metadata() {
-        Ok(metadata) if metadata.is_dir() => Ok(canonical),
-        Ok(_) => Err(failed(std::io::ErrorKind::NotADirectory.into())),
-        Err(error) => Err(failed(error)),
     }
 }

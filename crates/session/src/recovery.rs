@@ -114,6 +114,16 @@ fn adopt(
     Ok(record)
 }
 
+/// Brings the list of sessions up to date with a journal that has ended: there was no room for it then.
+pub(crate) fn note_end(shelf: &Shelf, id: &SessionId, journal: &FileJournal) -> Result<(), SessionError> {
+    let Some(EventBody::SessionEnded(ended)) = last_event(journal)?.map(|event| event.draft.body) else {
+        return Ok(());
+    };
+    let (event_count, outcome) = (Some(last(journal)), Some(ended.reason.into()));
+    shelf.index.update(id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+    Ok(())
+}
+
 /// Whether nothing is open: the last thing that happened was the end of something.
 fn is_at_rest(journal: &FileJournal) -> Result<bool, SessionError> {
     let body = last_event(journal)?.map(|event| event.draft.body);

@@ -172,6 +172,9 @@ impl Sessions {
         mut hear: impl FnMut(&Event),
     ) -> Result<(), RerunError> {
         let directory = stage.directory.or_else(|| recording.directory.clone());
+        // Before it is looked at: what differs in a directory is told, and not to everybody.
+        let named = directory.as_deref().map(|path| self.check_directory(path, &stage.options.workspaces));
+        named.transpose()?;
         recording.check_workspace(directory.as_ref())?;
         let policy = recording.policy(&stage.policy)?;
         let request = CreateSession {

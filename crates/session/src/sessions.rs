@@ -1,7 +1,7 @@
 //! Every session of a data directory, as its callers know them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams, Variables};
+use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams, Variables, Workspaces};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -119,13 +119,21 @@ impl Sessions {
     pub(crate) async fn begin(&self, id: SessionId, plan: Plan) -> Result<SessionInfo, SessionError> {
         let (seat, commands) = Seat::new(id.clone());
         self.host.sit(&seat)?;
-        if self.host.shelf.index.get(&id).is_ok() {
-            self.host.leave(&seat);
-            return Err(SessionError::AlreadyExists(id));
+        match self.host.shelf.index.get(&id) {
+            Ok(record) if self.host.shelf.was_unmade(&record) => self.host.shelf.unmake(&id),
+            Ok(_) => {
+                self.host.leave(&seat);
+                return Err(SessionError::AlreadyExists(id));
+            }
+            Err(_) => {}
         }
         let (ready, made) = oneshot::channel();
         self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
-        let record = made.await.unwrap_or(Err(SessionError::ShuttingDown))?;
+        let record = made.await.unwrap_or(Err(SessionError::ShuttingDown));
+        let record = record.map_err(|error| match error {
+            SessionError::AlreadyExists(id) => self.host.shelf.taken(id),
+            other => other,
+        })?;
         Ok(self.told(*record))
     }
 
@@ -139,6 +147,11 @@ impl Sessions {
     ) -> Result<Workbench, SessionError> {
         let plan = Plan::check_commands(&self.host, id, request, options)?;
         Workbench::open(&self.host, plan).await
+    }
+
+    /// The directory that `path` names, without links, if a session may be made on it.
+    pub fn check_directory(&self, path: &Path, workspaces: &Workspaces) -> Result<PathBuf, SessionError> {
+        workspaces.resolve(path, self.host.shelf.directory())
     }
 
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.

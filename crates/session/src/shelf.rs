@@ -29,6 +29,8 @@ pub(crate) struct Shelf {
     open: Mutex<Journals>,
     /// Files for the journals of sessions to come.
     spares: Arc<Spares>,
+    /// One session is taken in at a time.
+    taking_in: Mutex<()>,
     /// Whether the list of sessions is about to be brought to the disk.
     settling: Arc<AtomicBool>,
 }
@@ -76,6 +78,7 @@ impl Shelf {
             owner,
             growth: Arc::default(),
             open: Mutex::default(),
+            taking_in: Mutex::default(),
             settling: Arc::default(),
         })
     }
@@ -104,7 +107,39 @@ impl Shelf {
         let id = &record.info.session_id;
         let begun = self.open_by(id, |path| FileJournal::begin(path, id.clone(), self.clock.clone(), &self.spares));
         self.keep_spares();
-        Ok((begun?.0, record))
+        let (journal, _) = begun.inspect_err(|_| self.unmake(id))?;
+        Ok((journal, record))
+    }
+
+    /// Takes back that a session was entered which nobody was told of. Where the disk is so full that the list cannot be
+    /// written, its row stays; [`Self::was_unmade`] knows it.
+    pub(crate) fn unmake(&self, id: &SessionId) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let journal = self.directory.journal(id);
+        for file in [journal.with_extension("idx"), journal] {
+            if let Err(error) = gone(std::fs::remove_file(file)) {
+                tracing::warn!(session = %id, %error, "something is left of a session that was not made");
+            }
+        }
+        if let Err(error) = self.index.unmake(id, self.owner.id()) {
+            tracing::warn!(session = %id, %error, "a session that was not made stays in the list for now");
+        }
+    }
+
+    /// Whether a session of this process was taken back and only its row is left.
+    pub(crate) fn was_unmade(&self, record: &SessionRecord) -> bool {
+        let ours = record.owner == *self.owner.id() && record.outcome.is_none() && record.info.event_count == 0;
+        ours && !self.directory.journal(&record.info.session_id).exists()
+    }
+
+    /// Held by whoever takes in a session: its journal is there before its entry.
+    pub(crate) fn take_in_alone(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.taking_in.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to tell who wants an id that is used, or was.
+    pub(crate) fn taken(&self, id: SessionId) -> SessionError {
+        if self.index.get(&id).is_ok() { SessionError::AlreadyExists(id) } else { SessionError::IdUsed(id) }
     }
 
     /// Makes files for sessions to come, beside everything else, when few are left.
@@ -274,7 +309,13 @@ impl Shelf {
     /// Gives a session that is being forked a memory of its own.
     pub(crate) async fn copy_memory(self: &Arc<Self>, from: &SessionId, to: &SessionId) -> Result<(), SessionError> {
         let (from, to) = (self.directory.memory(from), self.directory.memory(to));
-        blocking(move || gone(std::fs::copy(from, to).map(drop))).await
+        blocking(move || {
+            gone(std::fs::copy(from, &to).map(drop)).inspect_err(|_| {
+                // Half a memory is worse than none.
+                let _ = std::fs::remove_file(to);
+            })
+        })
+        .await
     }
 }
 

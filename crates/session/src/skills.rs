@@ -120,6 +120,21 @@ impl Skills {
         }
     }
 
+    /// The directories of the host among its sources: what is read from them is read by the host.
+    pub(crate) fn here(&self) -> Result<Vec<PathBuf>, SkillError> {
+        let mut places = Vec::new();
+        for source in &self.sources {
+            match source.kind {
+                SourceKind::Local => places.push(source.local()?),
+                SourceKind::Git if git::remote(&source.place)?.is_none() => {
+                    places.push(PathBuf::from(source.place.strip_prefix("file://").unwrap_or(&source.place)));
+                }
+                SourceKind::Git | SourceKind::Github => {}
+            }
+        }
+        Ok(places)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
@@ -178,7 +193,7 @@ impl Source {
     /// The folder that holds the source, fetched if it is somewhere else.
     async fn bring(&self, folder: &Path, host: &Host, plan: &Plan) -> Result<PathBuf, SkillError> {
         if self.kind == SourceKind::Local {
-            return self.local();
+            return self.local()?.canonicalize().map_err(|error| self.unfetched(&error));
         }
         let opened = Way::open(&host.egress, plan.id.clone(), plan.policy.clone());
         let way = opened.map_err(|error| SkillError::Fetch {
@@ -210,11 +225,12 @@ impl Source {
         }
     }
 
+    /// Its directory on this host, as it was named.
     fn local(&self) -> Result<PathBuf, SkillError> {
         if self.reference.is_some() || !Path::new(&self.place).is_absolute() {
             return Err(SkillError::Unusable(self.place.clone()));
         }
-        Path::new(&self.place).canonicalize().map_err(|error| self.unfetched(&error))
+        Ok(PathBuf::from(&self.place))
     }
 
     fn unfetched(&self, error: &std::io::Error) -> SkillError {

@@ -93,6 +93,7 @@ pub struct Workbench {
 
 impl Workbench {
     pub(crate) async fn open(host: &Arc<Host>, plan: Plan) -> Result<Self, SessionError> {
+        plan.refuse_own(host)?;
         let keys = Keys::make(host, &plan)?;
         let mut inside = Inside::of(host, &plan, &keys.token)?;
         inside.files.extend(keys.files());

@@ -11,6 +11,7 @@ mod data_dir;
 mod database;
 mod digest;
 mod feed;
+mod full;
 mod guard;
 mod journal;
 mod keys;
@@ -27,6 +28,7 @@ pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
 pub use digest::{Digest, DigestError};
 pub use feed::{Feed, Grown, Growth, Run, Spot, SpotError};
+pub use full::is_full;
 pub use journal::{
     FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Tail, Verified, verify,
 };

@@ -39,6 +39,8 @@ pub(crate) struct ConfigFile {
     pub(crate) sandbox: SandboxSection,
     /// The way to everything that is not a model.
     pub(crate) egress: EgressSection,
+    /// How long a person is waited for.
+    pub(crate) ask: AskSection,
     /// What `net.inject` of a policy may name.
     pub(crate) credentials: BTreeMap<String, CredentialSection>,
 }
@@ -58,6 +60,18 @@ pub(crate) struct CredentialSection {
     pub(crate) key_env: Option<String>,
     /// The variable inside that holds a placeholder; that of its own name in capitals when absent, none when empty.
     pub(crate) variable: Option<String>,
+}
+
+/// How long a person is waited for; then the answer is no.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AskSection {
+    /// For a permission; 15 minutes when absent.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) permission_timeout: Option<Duration>,
+    /// For an answer to a question; an hour when absent.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) question_timeout: Option<Duration>,
 }
 
 /// The way to everything that is not a model.

@@ -9,7 +9,7 @@ use ::policy::Effective;
 use protocol::{Code, SessionId};
 use serde_json::Value;
 use server::{Run, Tasker};
-use session::Sessions;
+use session::{Sessions, Workspaces};
 
 use super::document::{self, BackendWord, TaskFile};
 use super::report::Report;
@@ -20,20 +20,29 @@ use crate::failure::Failure;
 /// Does tasks on `sessions`, which are made under `policy`.
 pub(crate) fn tasker(config: &Config, policy: &Arc<Effective>, sessions: &Sessions) -> Tasker {
     let (config, policy, sessions) = (config.clone(), policy.clone(), sessions.clone());
-    Tasker(Arc::new(move |id, task| begin(id, task, &config, &policy, &sessions).map_err(|failure| failure.problem())))
+    Tasker(Arc::new(move |id, task, options| {
+        let told =
+            begin(id, task, &options.workspaces, &Host { config: &config, policy: &policy, sessions: &sessions });
+        told.map_err(|failure| failure.problem())
+    }))
 }
 
-fn begin(
-    id: SessionId,
-    task: Value,
-    config: &Config,
-    policy: &Arc<Effective>,
-    sessions: &Sessions,
-) -> Result<(String, Run), Failure> {
+/// Where tasks are done.
+struct Host<'a> {
+    config: &'a Config,
+    policy: &'a Arc<Effective>,
+    sessions: &'a Sessions,
+}
+
+fn begin(id: SessionId, task: Value, workspaces: &Workspaces, host: &Host<'_>) -> Result<(String, Run), Failure> {
     let file = document::of(task, "the body")?;
     check(&file)?;
-    let scene = Scene::served(&file, config, policy.clone())?;
-    let (name, sessions) = (file.name.clone(), sessions.clone());
+    if let Some(workspace) = file.workspace.as_ref() {
+        host.sessions.check_directory(workspace, workspaces)?;
+    }
+    let mut scene = Scene::served(&file, host.config, host.policy.clone())?;
+    scene.options.workspaces = workspaces.clone();
+    let (name, sessions) = (file.name.clone(), host.sessions.clone());
     Ok((name, Box::pin(async move { carry_out(id, &file, &scene, &sessions).await })))
 }
 

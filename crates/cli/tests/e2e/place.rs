@@ -13,6 +13,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A data directory and a workspace that go with the test.
 pub(crate) struct Place {
     directory: TempDir,
+    /// Beside it: no session works on a directory that holds what is kept.
+    kept: TempDir,
 }
 
 impl Place {
@@ -20,11 +22,11 @@ impl Place {
         let directory = TempDir::new().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
         std::fs::write(directory.path().join("workspace/kept.txt"), "as it was\n").unwrap();
-        Self { directory }
+        Self { directory, kept: TempDir::new().unwrap() }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
+        self.kept.path().join("data")
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {

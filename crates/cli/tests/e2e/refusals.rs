@@ -50,7 +50,11 @@ fn the_server_refuses_and_starts_nothing() {
     }
     check(&client.post("/v1/sessions/new", r#"{"agent":"nobody"}"#), 400, "unsupported_agent");
     check(&client.post("/v1/sessions/new", r#"{"agent":"mock","directory":"relative"}"#), 400, "invalid_request");
-    check(&client.post("/v1/sessions/new", r#"{"agent":"mock","directory":"/no/where"}"#), 400, "invalid_request");
+    check(
+        &client.post("/v1/sessions/new", r#"{"agent":"mock","directory":"/no/where"}"#),
+        403,
+        "directory_not_allowed",
+    );
     check(&client.post("/v1/sessions/kept", r#"{"agent":"mock"}"#), 409, "session_already_exists");
     for path in ["", "/events", "/events/sse", "/pending"] {
         check(&client.get(&format!("/v1/sessions/missing{path}")), 404, "session_not_found");
@@ -114,7 +118,7 @@ fn no_name_of_a_session_leads_out_of_the_data_directory() {
     let beside = std::fs::read_dir(place.data().parent().unwrap()).unwrap();
     let mut beside: Vec<_> = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     beside.sort();
-    assert_eq!(beside, ["data", "workspace"]);
+    assert_eq!(beside, ["data"]);
     assert_eq!(std::fs::read_dir(place.data().join("trajectory")).unwrap().count(), 0, "a session was made");
     server.stop();
 }

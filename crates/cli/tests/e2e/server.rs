@@ -60,14 +60,14 @@ impl Server {
     /// Starts a server whose log tells of errors, and waits until it listens.
     #[track_caller]
     pub(crate) fn start_logging(place: &Place) -> Self {
-        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth"]);
+        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
         let child = command.env("VIV_LOG", "error").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self::listening(Self { child, base: None })
     }
 
     /// Starts a server and does not wait.
     pub(crate) fn launch(place: &Place) -> Self {
-        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth"]);
+        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self { child, base: None }
     }

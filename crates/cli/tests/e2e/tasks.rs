@@ -93,6 +93,12 @@ fn what_is_for_the_host_to_choose_is_refused() {
     let mut odd = small.clone();
     odd["comands"] = json!([]);
     assert_eq!(client.post("/v1/tasks", &odd.to_string()).status, 422);
+    for workspace in [place.data(), place.data().join("trajectory"), "/".into(), "/etc".into()] {
+        let mut task = small.clone();
+        task["workspace"] = json!(workspace);
+        let refused = client.post("/v1/tasks", &task.to_string());
+        assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("directory_not_allowed")), "{refused:?}");
+    }
     let mut relative = small;
     relative["workspace"] = json!("somewhere");
     assert_eq!(client.post("/v1/tasks", &relative.to_string()).status, 400);

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use protocol::Code;
+use session::SessionError;
 
 use crate::agent_list::{AgentList, ModeList, ModelList};
 use crate::error::ApiError;
@@ -33,7 +34,7 @@ pub(crate) async fn list(State(state): State<AppState>) -> Json<AgentList> {
     responses((status = 200, description = "What can be asked for as `agentMode`.", body = ModeList)),
 )]
 pub(crate) async fn modes(Path(name): Path<String>) -> Result<Json<ModeList>, ApiError> {
-    let unknown = || ApiError::new(Code::UnsupportedAgent, format!("there is no agent `{name}`"));
+    let unknown = || SessionError::UnknownAgent(name.clone());
     Ok(Json(ModeList::of(agents::by_name(&name).ok_or_else(unknown)?)))
 }
 
@@ -50,7 +51,8 @@ pub(crate) async fn models(
     State(state): State<AppState>,
     Path(name): Path<String>,
 ) -> Result<Json<ModelList>, ApiError> {
-    let missing = || ApiError::new(Code::AgentNotInstalled, format!("agent `{name}` is not installed"));
+    let agent = agents::by_name(&name).ok_or_else(|| SessionError::UnknownAgent(name.clone()))?;
+    let missing = || SessionError::NotInstalled { agent: agent.id(), version: None };
     state.sessions.roster().find(&name, None).ok_or_else(missing)?;
     Ok(Json(ModelList::of(state.sessions.models())))
 }

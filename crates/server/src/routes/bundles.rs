@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
-use protocol::{Code, SessionId, SessionInfo};
+use protocol::{SessionId, SessionInfo};
 use tokio_util::io::ReaderStream;
 
 use crate::error::ApiError;
@@ -58,5 +58,5 @@ pub(crate) async fn import(
 }
 
 fn unreadable(error: &io::Error) -> ApiError {
-    ApiError::new(Code::Internal, format!("the bundle cannot be read: {error}"))
+    ApiError::unkept("the bundle cannot be read", error)
 }

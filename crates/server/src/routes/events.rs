@@ -7,7 +7,7 @@ use protocol::{Code, Event, SessionId};
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::page;
+use crate::page::{self, Show};
 use crate::state::AppState;
 use crate::stream::{Until, follow};
 use crate::wire::{EventPage, EventsQuery, StreamQuery};
@@ -27,7 +27,8 @@ pub(crate) async fn page(
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, ApiError> {
     let journal = state.sessions.journal(&id)?;
-    page::read(&*journal, query.offset.unwrap_or(0), query.limit, query.include_raw.unwrap_or(false))
+    let show = Show::of(&state, query.events, query.include_raw);
+    page::read(&*journal, query.offset.unwrap_or(0), query.limit, show)
 }
 
 /// `GET /v1/sessions/{session_id}/events/sse`: what comes after `Last-Event-ID` or `offset`, until the session
@@ -51,7 +52,8 @@ pub(crate) async fn stream(
     if page::is_over(&*journal, offset)? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(follow(&state, journal, offset, Until::SessionEnds, query.include_raw.unwrap_or(false)))
+    let show = Show::of(&state, query.events, query.include_raw);
+    Ok(follow(&state, journal, offset, Until::SessionEnds, show))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {

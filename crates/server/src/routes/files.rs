@@ -21,6 +21,7 @@ use crate::list::{ListQuery, cut};
 use crate::state::AppState;
 use crate::wire::files::{
     FsAction, FsEntry, FsMoveBody, FsMoved, FsStat, FsUploaded, FsWritten, InSession, MaybePath, OnePath, RemoveQuery,
+    whose,
 };
 
 /// Names of one directory that are told.
@@ -35,6 +36,7 @@ const MOST_ENTRIES: usize = 10_000;
     params(MaybePath, ListQuery),
     responses((status = 200, description = "Sorted by name.", body = Vec<FsEntry>, headers(
         ("x-viv-next-cursor" = Option<String>, description = "`cursor` of the next page, if there is one."),
+        ("x-viv-truncated" = Option<bool>, description = "`true` where the directory has more names than are told."),
     ))),
 )]
 pub(crate) async fn entries(
@@ -42,13 +44,14 @@ pub(crate) async fn entries(
     Query(query): Query<MaybePath>,
     Query(page): Query<ListQuery>,
 ) -> Result<Response, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     let path = query.path.unwrap_or_default();
     let listing = sandbox.files().list(FilePath::new(&path), MOST_ENTRIES).await?;
     let entries: Vec<FsEntry> = listing.entries.into_iter().map(FsEntry::from).collect();
     let (entries, next) = cut(entries, &page, |entry| entry.name().to_owned())?;
     let next = AppendHeaders(next.map(|next| ("x-viv-next-cursor", next)));
-    Ok((next, Json(entries)).into_response())
+    let truncated = AppendHeaders(listing.truncated.then_some(("x-viv-truncated", "true")));
+    Ok((next, truncated, Json(entries)).into_response())
 }
 
 /// `GET /v1/fs/file`: the content of a file.
@@ -61,7 +64,7 @@ pub(crate) async fn entries(
     responses((status = 200, description = "Its bytes.", body = Vec<u8>, content_type = "application/octet-stream")),
 )]
 pub(crate) async fn read(State(state): State<AppState>, Query(query): Query<OnePath>) -> Result<Response, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     let range = ByteRange::first(state.config.file_bytes);
     let content = sandbox.files().read(FilePath::new(&query.path), range).await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_LENGTH, content.length.to_string())];
@@ -83,7 +86,7 @@ pub(crate) async fn write(
     Query(query): Query<OnePath>,
     body: Body,
 ) -> Result<Json<FsWritten>, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     let path = FilePath::new(&query.path);
     let bytes_written = sandbox.files().write(path, stream(body), state.config.file_bytes).await?;
     Ok(Json(FsWritten { path: query.path, bytes_written }))
@@ -102,7 +105,7 @@ pub(crate) async fn remove(
     State(state): State<AppState>,
     Query(query): Query<RemoveQuery>,
 ) -> Result<Json<FsAction>, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     let depth = if query.recursive.unwrap_or(false) { Depth::Recursive } else { Depth::Single };
     sandbox.files().remove(FilePath::new(&query.path), depth).await?;
     Ok(Json(FsAction { path: query.path }))
@@ -121,7 +124,7 @@ pub(crate) async fn make_directory(
     State(state): State<AppState>,
     Query(query): Query<OnePath>,
 ) -> Result<Json<FsAction>, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     sandbox.files().make_directory(FilePath::new(&query.path)).await?;
     Ok(Json(FsAction { path: query.path }))
 }
@@ -141,7 +144,7 @@ pub(crate) async fn rename(
     Query(query): Query<InSession>,
     JsonBody(body): JsonBody<FsMoveBody>,
 ) -> Result<Json<FsMoved>, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     let existing = if body.overwrite.unwrap_or(false) { Existing::Replace } else { Existing::Keep };
     sandbox.files().rename(FilePath::new(&body.from), FilePath::new(&body.to), existing).await?;
     Ok(Json(FsMoved { from: body.from, to: body.to }))
@@ -160,7 +163,7 @@ pub(crate) async fn stat(
     State(state): State<AppState>,
     Query(query): Query<OnePath>,
 ) -> Result<Json<FsStat>, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     Ok(Json(sandbox.files().stat(FilePath::new(&query.path)).await?.into()))
 }
 
@@ -179,7 +182,7 @@ pub(crate) async fn upload(
     Query(query): Query<MaybePath>,
     body: Body,
 ) -> Result<Json<FsUploaded>, ApiError> {
-    let sandbox = state.sessions.sandbox(&query.session_id)?;
+    let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
     let cap = ArchiveCap { bytes: state.config.file_bytes, ..ArchiveCap::default() };
     let path = query.path.unwrap_or_default();
     Ok(Json(sandbox.files().unpack(FilePath::new(&path), stream(body), cap).await?.into()))

@@ -8,6 +8,7 @@ use session::Message;
 
 use crate::error::ApiError;
 use crate::extract::{Json, Path, Query};
+use crate::page::Show;
 use crate::state::AppState;
 use crate::stream::{Until, follow};
 use crate::wire::{MessageBody, RawQuery};
@@ -56,7 +57,8 @@ pub(crate) async fn stream(
     let journal = state.sessions.journal(&id)?;
     let accepted = state.sessions.send(&id, named(body, &headers)?).await?;
     let until = Until::TurnNeedsSomebody(accepted.turn_id);
-    Ok(follow(&state, journal, accepted.sequence, until, query.include_raw.unwrap_or(false)))
+    let show = Show::of(&state, query.events, query.include_raw);
+    Ok(follow(&state, journal, accepted.sequence, until, show))
 }
 
 /// A message that is sent twice is taken once: `Idempotency-Key` names it when its body does not.

@@ -5,6 +5,7 @@ use axum::{Extension, Json};
 use protocol::SessionId;
 use session::RerunError;
 
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{OptionalJson, Path};
 use crate::idempotency::Named;
@@ -26,12 +27,13 @@ use crate::wire::{ReplayBody, ReplayReport};
 pub(crate) async fn replay(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
+    Extension(caller): Extension<Caller>,
     named: Option<Extension<Named>>,
     OptionalJson(body): OptionalJson<ReplayBody>,
 ) -> Result<Json<ReplayReport>, ApiError> {
     let (new, directory) = body.map_or((None, None), |body| (body.session_id, body.directory));
     let new = new.map_or_else(|| fresh_id(named.as_deref()), Ok)?;
-    let options = state.config.options.clone();
+    let options = caller.options(&state.config.options);
     let played = state.sessions.play_again(&id, new.clone(), directory.map(Into::into), options).await?;
     Ok(Json(ReplayReport::of(new, played)))
 }

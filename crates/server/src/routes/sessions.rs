@@ -7,6 +7,7 @@ use protocol::{Code, CreateSession, SessionId, SessionInfo};
 use session::SessionError;
 use uuid::Uuid;
 
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json as Body, OptionalJson, Path, Query};
 use crate::idempotency::Named;
@@ -63,10 +64,11 @@ pub(crate) async fn show(
 pub(crate) async fn create(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
+    Extension(caller): Extension<Caller>,
     named: Option<Extension<Named>>,
     Body(request): Body<CreateSession>,
 ) -> Result<Json<Created>, ApiError> {
-    let created = state.sessions.create(id, request, state.config.options.clone()).await;
+    let created = state.sessions.create(id, request, caller.options(&state.config.options)).await;
     let info = made(&state, named.as_deref(), created)?;
     Ok(Json(Created { healthy: true, native_session_id: info.native_session_id }))
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json as Body, Path, Query};
 use crate::idempotency::Named;
@@ -37,13 +38,14 @@ pub(crate) struct TaskList {
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
     named: Option<Extension<Named>>,
     Body(task): Body<Map<String, Value>>,
 ) -> Result<(StatusCode, Json<TaskInfo>), ApiError> {
     let tasker = state.config.tasker.clone();
     let tasker = tasker.ok_or_else(|| ApiError::new(Code::InvalidRequest, "this server does no tasks"))?;
     let id = fresh_id(named.as_deref())?;
-    let (name, run) = (tasker.0)(id.clone(), Value::Object(task))?;
+    let (name, run) = (tasker.0)(id.clone(), Value::Object(task), &caller.options(&state.config.options))?;
     Ok((StatusCode::ACCEPTED, Json(state.tasks.begin(id, name, run)?)))
 }
 

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use protocol::SessionId;
+use protocol::{Code, SessionId};
 use sandbox::{FileEntry, FileKind, FileStat, Unpacked};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+
+use crate::error::ApiError;
 
 /// Where the workspace is, inside.
 const WORKSPACE: &str = "/workspace";
@@ -18,9 +20,9 @@ const WORKSPACE: &str = "/workspace";
 pub(crate) struct OnePath {
     /// Relative to the workspace, or absolute and inside `/workspace`.
     pub(crate) path: String,
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// A path that may be left out.
@@ -29,18 +31,18 @@ pub(crate) struct OnePath {
 pub(crate) struct MaybePath {
     /// Relative to the workspace, or absolute and inside `/workspace`; the workspace itself when not given.
     pub(crate) path: Option<String>,
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// Only a session.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct InSession {
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// Query of `DELETE /v1/fs/entry`.
@@ -51,20 +53,32 @@ pub(crate) struct RemoveQuery {
     pub(crate) path: String,
     /// Also what is in a directory.
     pub(crate) recursive: Option<bool>,
-    /// Whose workspace: no file of the host can be meant.
-    #[serde(alias = "sessionId")]
-    pub(crate) session_id: SessionId,
+    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    #[serde(default, alias = "sessionId")]
+    pub(crate) session_id: Option<SessionId>,
 }
 
-/// What kind of thing a name stands for.
+/// The session whose workspace is meant.
+pub(crate) fn whose(session: Option<&SessionId>) -> Result<&SessionId, ApiError> {
+    let missing = "`session_id` is missing: files are those of a session's workspace, and none was named";
+    session.ok_or_else(|| ApiError::new(Code::InvalidRequest, missing).hint("viv sessions ls"))
+}
+
+/// What kind of thing a name stands for. What is neither is told as a file, and `special` says what it is.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FsEntryType {
     File,
     Directory,
-    /// Shown as it is, not as what it leads to; ours.
+}
+
+/// What is neither a file nor a directory; the contract does not know it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FsSpecial {
+    /// Shown as it is, not as what it leads to.
     Symlink,
-    /// Shown and can be removed, nothing else; ours.
+    /// Shown and can be removed, nothing else.
     Other,
 }
 
@@ -76,6 +90,8 @@ pub(crate) struct FsEntry {
     /// As seen inside.
     path: String,
     entry_type: FsEntryType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    special: Option<FsSpecial>,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
@@ -94,6 +110,8 @@ pub(crate) struct FsStat {
     /// As seen inside.
     path: String,
     entry_type: FsEntryType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    special: Option<FsSpecial>,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
@@ -141,20 +159,20 @@ pub(crate) struct FsUploaded {
 
 impl From<FileStat> for FsStat {
     fn from(stat: FileStat) -> Self {
-        let entry_type = match stat.kind {
-            FileKind::File => FsEntryType::File,
-            FileKind::Directory => FsEntryType::Directory,
-            FileKind::Link => FsEntryType::Symlink,
-            FileKind::Special => FsEntryType::Other,
+        let (entry_type, special) = match stat.kind {
+            FileKind::File => (FsEntryType::File, None),
+            FileKind::Directory => (FsEntryType::Directory, None),
+            FileKind::Link => (FsEntryType::File, Some(FsSpecial::Symlink)),
+            FileKind::Special => (FsEntryType::File, Some(FsSpecial::Other)),
         };
-        Self { path: inside(&stat.path), entry_type, size: stat.size, modified: time(stat.modified) }
+        Self { path: inside(&stat.path), entry_type, special, size: stat.size, modified: time(stat.modified) }
     }
 }
 
 impl From<FileEntry> for FsEntry {
     fn from(entry: FileEntry) -> Self {
-        let FsStat { path, entry_type, size, modified } = entry.stat.into();
-        Self { name: entry.name.to_string_lossy().into_owned(), path, entry_type, size, modified }
+        let FsStat { path, entry_type, special, size, modified } = entry.stat.into();
+        Self { name: entry.name.to_string_lossy().into_owned(), path, entry_type, special, size, modified }
     }
 }
 

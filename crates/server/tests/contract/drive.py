@@ -1,90 +1,195 @@
 """Drives a server with a client that was generated from the contract, at ADDRESS, with the token in FILE.
 The client is the package `theirs`.
 
-What the contract does not know is an addition: event types of ours are skipped, everything else must be read by the
-generated models as it comes.
+The server serves what the contract knows (`--events=contract`), so that every operation of the contract is called as it was
+generated, and every answer is read by the generated models as it comes. At the end no operation may be left over.
 """
 
 import io
 import json
+import pathlib
 import sys
+import tarfile
 
+import theirs
 from theirs import AuthenticatedClient
-from theirs.api.agents import get_agent_models, get_agent_modes, list_agents
-from theirs.api.fs import fs_delete_entry, fs_entries, fs_mkdir, fs_move, fs_read_file, fs_stat, fs_write_file
+from theirs.api.agents import get_agent_models, get_agent_modes, install_agent, list_agents
+from theirs.api.fs import (
+    fs_delete_entry,
+    fs_entries,
+    fs_mkdir,
+    fs_move,
+    fs_read_file,
+    fs_stat,
+    fs_upload_batch,
+    fs_write_file,
+)
 from theirs.api.meta import get_health
-from theirs.api.sessions import create_session, list_sessions, post_message, reply_permission, terminate_session
+from theirs.api.sessions import (
+    create_session,
+    get_events,
+    get_events_sse,
+    list_sessions,
+    post_message,
+    post_message_stream,
+    reject_question,
+    reply_permission,
+    reply_question,
+    terminate_session,
+)
 from theirs.models import (
+    AgentInstallRequest,
     CreateSessionRequest,
+    FsEntryType,
     FsMoveRequest,
     MessageRequest,
     PermissionReply,
     PermissionReplyRequest,
     ProblemDetails,
+    QuestionReplyRequest,
     UniversalEvent,
-    UniversalEventType,
 )
 from theirs.types import File
 
-KNOWN = {kind.value for kind in UniversalEventType}
+CALLED = set()
+# Larger than what a server takes by itself when nobody thought of files.
+LARGE = 3 << 20
+
+
+def call(operation, *arguments, **named):
+    """Calls an operation as it was generated; its answer as the generated models read it."""
+    CALLED.add(operation.__name__.rsplit(".", 1)[-1])
+    return operation.sync(*arguments, **named)
+
+
+def events(text):
+    """Every event of a stream, read by the generated model."""
+    lines = (line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: "))
+    return [UniversalEvent.from_dict(json.loads(line)) for line in lines]
+
+
+def turn(client, message):
+    """The events of a turn, up to its end or to what a person must answer."""
+    CALLED.add("post_message_stream")
+    answer = post_message_stream.sync_detailed("contract", client=client, body=MessageRequest(message=message))
+    assert answer.status_code == 200, answer
+    told = events(answer.content.decode())
+    numbers = [event.sequence for event in told]
+    assert numbers == sorted(set(numbers)), numbers
+    return told
+
+
+def asked(told, kind):
+    """What the last event of a turn asks. The contract does not say which `data` goes with which `type`, so that a
+    generated model is not always the right one."""
+    assert told[-1].type_.value == kind, told[-1]
+    return told[-1].to_dict()["data"]
 
 
 def until(client, session, kind, offset=0):
-    """The first event of a type after a number, and the number of the last event that was seen."""
+    """The first event of a type after a number, page by page, and its number."""
     while True:
-        path = f"/v1/sessions/{session}/events/sse?offset={offset}"
-        with client.get_httpx_client().stream("GET", path) as stream:
-            for line in stream.iter_lines():
-                if not line.startswith("data: "):
-                    continue
-                event = json.loads(line.removeprefix("data: "))
-                offset = event["sequence"]
-                if event["type"] not in KNOWN:
-                    continue
-                read = UniversalEvent.from_dict(event)
-                if read.type_.value == kind:
-                    return read, offset
+        page = call(get_events, session, client=client, offset=offset, limit=3)
+        for event in page.events:
+            offset = event.sequence
+            if event.type_.value == kind:
+                return event, offset
 
 
 def main(address, file):
     with open(file) as text:
         token = text.read().strip()
     client = AuthenticatedClient(base_url=address, token=token, raise_on_unexpected_status=True, timeout=60)
-    assert get_health.sync(client=client).status == "ok"
-    agents = {agent.id: agent for agent in list_agents.sync(client=client).agents}
-    assert agents["mock"].installed and agents["mock"].capabilities.permissions
-    assert [mode.id for mode in get_agent_modes.sync("mock", client=client).modes] == ["default", "plan"]
-    assert get_agent_models.sync("mock", client=client).models
-    made = create_session.sync("contract", client=client, body=CreateSessionRequest(agent="mock", title="Contract"))
+    assert call(get_health, client=client).status == "ok"
+    agents(client)
+    made = call(create_session, "contract", client=client, body=CreateSessionRequest(agent="mock", title="Contract"))
     assert made.healthy
-    again = create_session.sync("contract", client=client, body=CreateSessionRequest(agent="mock"))
+    again = call(create_session, "contract", client=client, body=CreateSessionRequest(agent="mock"))
     assert isinstance(again, ProblemDetails) and again.status == 409, again
-    listed = [session for session in list_sessions.sync(client=client).sessions if session.session_id == "contract"]
+    listed = [session for session in call(list_sessions, client=client).sessions if session.session_id == "contract"]
     assert listed[0].title == "Contract" and not listed[0].ended
-    post_message.sync("contract", client=client, body=MessageRequest(message="/run echo hello"))
-    asked, seen = until(client, "contract", "permission.requested")
-    once = PermissionReplyRequest(reply=PermissionReply.ONCE)
-    # The contract does not say which `data` goes with which `type`, so a generated model is not always the right one.
-    permission = asked.to_dict()["data"]["permission_id"]
-    reply_permission.sync("contract", permission, client=client, body=once)
-    until(client, "contract", "turn.ended", seen)
+    permissions(client)
+    questions(client)
     files(client)
-    terminate_session.sync("contract", client=client)
-    ended, _ = until(client, "contract", "session.ended")
-    assert ended.to_dict()["data"]["reason"] == "terminated", ended
+    whole(client)
+    missing = {path.stem for path in pathlib.Path(theirs.__file__).parent.glob("api/*/*.py")} - CALLED - {"__init__"}
+    assert not missing, f"never called: {missing}"
+
+
+def agents(client):
+    known = {agent.id: agent for agent in call(list_agents, client=client).agents}
+    assert known["mock"].installed and known["mock"].capabilities.permissions
+    assert [mode.id for mode in call(get_agent_modes, "mock", client=client).modes] == ["default", "plan"]
+    assert call(get_agent_models, "mock", client=client).models
+    refused = call(install_agent, "nobody", client=client, body=AgentInstallRequest())
+    assert isinstance(refused, ProblemDetails) and refused.status == 400, refused
+
+
+def permissions(client):
+    call(post_message, "contract", client=client, body=MessageRequest(message="/run echo hello"))
+    permission, seen = until(client, "contract", "permission.requested")
+    once = PermissionReplyRequest(reply=PermissionReply.ONCE)
+    call(reply_permission, "contract", permission.to_dict()["data"]["permission_id"], client=client, body=once)
+    until(client, "contract", "turn.ended", seen)
+
+
+def questions(client):
+    question = asked(turn(client, "/question"), "question.requested")
+    _, seen = until(client, "contract", "question.requested")
+    answers = QuestionReplyRequest(answers=[[question["options"][0]]])
+    call(reply_question, "contract", question["question_id"], client=client, body=answers)
+    _, seen = until(client, "contract", "question.resolved", seen)
+    _, seen = until(client, "contract", "turn.ended", seen)
+    question = asked(turn(client, "/question"), "question.requested")
+    call(reject_question, "contract", question["question_id"], client=client)
+    until(client, "contract", "turn.ended", seen)
 
 
 def files(client):
     here = {"client": client, "session_id": "contract"}
-    fs_mkdir.sync(path="notes", **here)
+    call(fs_mkdir, path="notes", **here)
     content = File(payload=io.BytesIO(b"hello"))
-    assert fs_write_file.sync(path="notes/a.txt", body=content, **here).bytes_written == 5
-    assert fs_stat.sync(path="notes/a.txt", **here).size == 5
-    moved = fs_move.sync(body=FsMoveRequest(from_="notes/a.txt", to="notes/b.txt"), **here)
+    assert call(fs_write_file, path="notes/a.txt", body=content, **here).bytes_written == 5
+    assert call(fs_stat, path="notes/a.txt", **here).size == 5
+    moved = call(fs_move, body=FsMoveRequest(from_="notes/a.txt", to="notes/b.txt"), **here)
     assert moved.to == "notes/b.txt"
-    assert [entry.name for entry in fs_entries.sync(path="notes", **here)] == ["b.txt"]
-    assert fs_read_file.sync(path="notes/b.txt", **here).payload.read() == b"hello"
-    assert fs_delete_entry.sync(path="notes", recursive=True, **here).path == "notes"
+    uploaded = call(fs_upload_batch, path="notes", body=File(payload=archive()), **here)
+    assert len(uploaded.paths) == 2 and not uploaded.truncated, uploaded
+    entries = {entry.name: entry for entry in call(fs_entries, path="notes", **here)}
+    assert sorted(entries) == ["b.txt", "large", "link"], entries
+    assert entries["large"].size == LARGE and entries["link"].entry_type == FsEntryType.FILE
+    assert call(fs_stat, path="notes", **here).entry_type == FsEntryType.DIRECTORY
+    assert call(fs_read_file, path="notes/b.txt", **here).payload.read() == b"hello"
+    assert call(fs_delete_entry, path="notes", recursive=True, **here).path == "notes"
+
+
+def archive():
+    """A file that is not small, and a link to it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        large = tarfile.TarInfo("large")
+        large.size = LARGE
+        tar.addfile(large, io.BytesIO(bytes(LARGE)))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "large"
+        tar.addfile(link)
+    packed.seek(0)
+    return packed
+
+
+def whole(client):
+    """Of a session that has ended, the stream and the pages tell the same."""
+    turn(client, "/demo")
+    call(terminate_session, "contract", client=client)
+    CALLED.add("get_events_sse")
+    streamed = events(get_events_sse.sync_detailed("contract", client=client).content.decode())
+    paged, more = [], True
+    while more:
+        page = call(get_events, "contract", client=client, offset=paged[-1].sequence if paged else 0, limit=7)
+        paged.extend(page.events)
+        more = page.has_more
+    assert [event.to_dict() for event in paged] == [event.to_dict() for event in streamed]
+    assert paged[-1].type_.value == "session.ended" and paged[-1].to_dict()["data"]["reason"] == "terminated", paged[-1]
 
 
 main(sys.argv[1], sys.argv[2])

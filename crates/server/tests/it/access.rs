@@ -53,6 +53,11 @@ async fn a_token_opens_what_it_is_good_for_and_nothing_else() {
     let reply = "/v1/sessions/s1/permissions/per_1_1/reply";
     assert_eq!(call(&stage, "driver", "POST", reply, r#"{"reply":"once"}"#).await.status, 403);
     assert_eq!(call(&stage, "answerer", "POST", reply, r#"{"reply":"once"}"#).await.status, 404);
+    let widen = "/v1/sessions/s1/policy/grant";
+    let more = r#"{"rules":["net.enabled=true"],"seconds":60}"#;
+    for token in ["answerer", "driver"] {
+        assert_eq!(call(&stage, token, "POST", widen, more).await.status, 403, "{token} lets a session reach more");
+    }
     assert_eq!(call(&stage, "admin", "POST", "/v1/sessions/s1/terminate", "").await.status, 204);
     assert_eq!(call(&stage, "nobody", "GET", "/v1/sessions", "").await.status, 401);
 }

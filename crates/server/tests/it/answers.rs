@@ -64,5 +64,8 @@ async fn what_is_pending_is_listed() {
         (&pending["pending"][0]["type"], &pending["pending"][0]["sessionId"]),
         (&json!("question"), &json!("s1"))
     );
+    let time = |name: &str| pending["pending"][0][name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let patience = pending["pending"][0]["patienceMs"].as_i64().unwrap();
+    assert_eq!(time("deadline").as_millisecond() - time("askedAt").as_millisecond(), patience);
     assert_eq!(stage.client.get("/v1/pending").await.json(), pending);
 }

@@ -71,6 +71,20 @@ pub(crate) async fn post(socket: &Path, path: &str, body: &str) -> io::Result<St
     if answer.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
 }
 
+/// Calls the server; the status and the body.
+pub(crate) async fn call(socket: &Path, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    let kind = if body.starts_with(b"{") { "application/json" } else { "application/octet-stream" };
+    let mut stream = UnixStream::connect(socket).await.unwrap();
+    let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: {kind}");
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let status = std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap();
+    (status, answer[end + 4..].to_vec())
+}
+
 /// A record is whole: contiguous, every turn ended, everything asked resolved once.
 #[track_caller]
 pub(crate) fn check_record(session: &SessionId, events: &[Event]) {

@@ -6,9 +6,14 @@
 //! message in a turn (`messages`), answers that are dropped (`answers`), files outside of the workspace (`files`). That events
 //! survive a round trip is a property test of `protocol`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::client::Frame;
 use crate::stage::Stage;
@@ -18,6 +23,9 @@ crate::trials!(
     the_input_of_a_tool_is_kept_as_it_was,
     what_a_turn_cost_is_among_its_events,
     a_file_may_be_larger_than_two_megabytes,
+    an_archive_may_be_larger_than_two_megabytes,
+    what_a_sub_agent_does_stands_below_its_call,
+    when_everything_happened_is_told,
     a_busy_session_keeps_no_other_waiting,
 );
 
@@ -85,11 +93,75 @@ async fn a_busy_session_keeps_no_other_waiting() {
     for id in ["busy", "other"] {
         stage.session(id).await;
     }
-    stage.send("busy", "/slow 100000").await;
-    for _ in 0..10 {
-        assert_eq!(turn(&stage, "other", "/echo done").await.last().unwrap().event, "turn.ended");
+    stage.send("busy", "/flood 100000000").await;
+    while stage.client.get("/v1/sessions/busy").await.json()["eventCount"].as_u64().unwrap() < 20_000 {
+        tokio::task::yield_now().await;
     }
-    let busy = stage.client.get("/v1/sessions/busy/events").await.json();
+    // Whoever reads the tail of the busy one reads pages as large as there are, one after another.
+    let (done, large) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (client, done, large) = (stage.client.clone(), done.clone(), large.clone());
+            tokio::spawn(async move {
+                while !done.is_cancelled() {
+                    let page = client.get("/v1/sessions/busy/events?limit=10000").await.json();
+                    large.fetch_add(page["events"].as_array().unwrap().len(), Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let began = Instant::now();
+        assert_eq!(turn(&stage, "other", "/echo done").await.last().unwrap().event, "turn.ended");
+        slowest = slowest.max(began.elapsed());
+    }
+    done.cancel();
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    assert!(large.load(Ordering::SeqCst) >= 10_000, "nobody read a large page");
+    // A turn of the mock takes milliseconds; behind a lock that the flood and the pages hold it would wait for all of them.
+    assert!(slowest < Duration::from_secs(5), "a turn of another session took {slowest:?}");
+    let busy = stage.client.get("/v1/sessions/busy/events?offset=1000&limit=10000").await.json();
     let ended = busy["events"].as_array().unwrap().iter().any(|event| event["type"] == "turn.ended");
     assert!(!ended, "the other one was not busy");
+}
+
+async fn an_archive_may_be_larger_than_two_megabytes() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let content = vec![7_u8; 5 << 20];
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, "large.bin", content.as_slice()).unwrap();
+    let upload = Request::post("/v1/fs/upload-batch?session_id=s1&path=in").header("host", "localhost");
+    let unpacked = stage.client.call(upload.body(Body::from(archive.into_inner().unwrap())).unwrap()).await;
+    assert_eq!(unpacked.status, 200, "{}", unpacked.text());
+    let read = stage.client.get("/v1/fs/file?session_id=s1&path=in/large.bin").await;
+    assert!(read.body == content, "another file came back");
+}
+
+async fn what_a_sub_agent_does_stands_below_its_call() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let frames = turn(&stage, "s1", "/subagent").await;
+    let items: Vec<Value> = frames.iter().map(|frame| frame.json()["data"]["item"].clone()).collect();
+    let below: Vec<&Value> = items.iter().filter(|item| item["parent_id"].is_string()).collect();
+    assert!(!below.is_empty(), "nothing stands below anything");
+    for item in below {
+        assert!(items.iter().any(|parent| parent["item_id"] == item["parent_id"]), "{item} is below nothing");
+    }
+}
+
+async fn when_everything_happened_is_told() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let frames = turn(&stage, "s1", "/tool").await;
+    let times: Vec<jiff::Timestamp> =
+        frames.iter().map(|frame| frame.json()["time"].as_str().unwrap().parse().unwrap()).collect();
+    assert!(times.len() > 4 && times.is_sorted(), "{times:?}");
 }

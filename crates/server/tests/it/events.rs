@@ -3,9 +3,10 @@
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
+use server::{ServerConfig, Vocabulary};
 
 use crate::client::Frame;
-use crate::stage::Stage;
+use crate::stage::{Stage, config};
 
 crate::trials!(
     a_page_goes_on_where_the_last_one_ended,
@@ -16,6 +17,7 @@ crate::trials!(
     a_client_that_saw_too_much_is_told,
     a_page_is_bounded_whatever_is_in_it,
     a_number_that_is_none_is_refused,
+    a_client_of_the_contract_is_served_what_that_knows,
 );
 
 /// A session with something of everything, ended.
@@ -134,4 +136,45 @@ async fn a_number_that_is_none_is_refused() {
     let request = request.header("last-event-id", "seven").body(Body::empty()).unwrap();
     let refused = stage.client.call(request).await;
     assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()));
+}
+
+async fn a_client_of_the_contract_is_served_what_that_knows() {
+    let stage = Stage::new();
+    let all = finished(&stage).await;
+    let contract: Value = serde_json::from_str(include_str!("../contract/openapi.json")).unwrap();
+    let known = contract["components"]["schemas"]["UniversalEventType"]["enum"].as_array().unwrap();
+    let wanted: Vec<Value> = all.iter().filter(|event| known.contains(&event["type"])).cloned().collect();
+    assert!(known.iter().filter(|kind| wanted.iter().any(|event| event["type"] == **kind)).count() > 7, "{wanted:?}");
+    assert!(wanted.len() < all.len(), "nothing of ours is on record");
+    let (mut seen, mut more) = (Vec::<Value>::new(), true);
+    while more {
+        let offset = seen.last().map_or(0, |event| event["sequence"].as_u64().unwrap());
+        let (events, has_more) = page(&stage, &format!("events=contract&offset={offset}&limit=5")).await;
+        assert!(events.len() == 5 || !has_more, "a page is full, or the last one");
+        seen.extend(events);
+        more = has_more;
+    }
+    assert_eq!(seen, wanted);
+    let served = stage.client.get("/v1/sessions/s1/events/sse?events=contract").await;
+    assert_eq!(served.frames().iter().map(Frame::json).collect::<Vec<_>>(), wanted);
+    let bad = stage.client.get("/v1/sessions/s1/events?events=some").await;
+    assert_eq!(bad.status, 400);
+
+    let strict = Stage::with(ServerConfig { events: Vocabulary::Contract, ..config() });
+    strict.session("s1").await;
+    let say = async |query: &str| {
+        let path = format!("/v1/sessions/s1/messages/stream{query}");
+        let frames = strict.client.post(&path, r#"{"message":"/ask hello"}"#).await.frames();
+        frames.iter().all(|frame| known.iter().any(|kind| *kind == *frame.event))
+    };
+    assert!(say("").await, "the server serves what the contract knows");
+    assert!(!say("?events=all").await, "a client that asks for all gets all");
+    let ahead = strict.client.first_text(
+        Request::get("/v1/sessions/s1/events/sse?offset=100000")
+            .header("host", "localhost")
+            .body(Body::empty())
+            .unwrap(),
+        "retry",
+    );
+    assert!(!ahead.await.contains("stream.gap"));
 }

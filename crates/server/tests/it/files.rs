@@ -12,6 +12,8 @@ crate::trials!(
     an_archive_is_unpacked_as_it_comes,
     no_path_leads_out_of_the_workspace,
     files_are_those_of_a_session_that_runs,
+    a_list_that_is_not_whole_says_so,
+    a_link_is_told_as_one_and_the_contract_still_knows_it,
 );
 
 async fn call(stage: &Stage, method: &str, path: &str, body: impl Into<Body>) -> Answer {
@@ -100,4 +102,50 @@ async fn files_are_those_of_a_session_that_runs() {
     assert_eq!((asleep.status, &asleep.json()["code"]), (409, &"sandbox_gone".into()));
     assert_eq!(stage.client.post("/v1/sessions/s2/resume", "").await.status, 204);
     assert_eq!(call(&stage, "GET", "/v1/fs/entries?session_id=s2", "").await.status, 200);
+}
+
+async fn a_list_that_is_not_whole_says_so() {
+    let stage = Stage::new();
+    let workspace = stage.workspace();
+    for number in 0..10_000 {
+        std::fs::File::create(workspace.join(format!("f{number}"))).unwrap();
+    }
+    let body = json!({"agent": "mock", "directory": workspace}).to_string();
+    assert_eq!(stage.client.post("/v1/sessions/s1", &body).await.status, 200);
+    let list = async || call(&stage, "GET", "/v1/fs/entries?session_id=s1&path=", "").await;
+    let whole = list().await;
+    assert_eq!(whole.json().as_array().unwrap().len(), 10_000);
+    assert!(!whole.headers.contains_key("x-viv-truncated"));
+    std::fs::File::create(workspace.join("one-more")).unwrap();
+    let cut = list().await;
+    assert_eq!(
+        (cut.json().as_array().unwrap().len(), &cut.headers["x-viv-truncated"]),
+        (10_000, &"true".parse().unwrap())
+    );
+}
+
+async fn a_link_is_told_as_one_and_the_contract_still_knows_it() {
+    let stage = Stage::new();
+    let workspace = stage.workspace();
+    std::fs::create_dir(workspace.join("folder")).unwrap();
+    std::os::unix::fs::symlink("folder", workspace.join("inside")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", workspace.join("outside")).unwrap();
+    let body = json!({"agent": "mock", "directory": workspace}).to_string();
+    assert_eq!(stage.client.post("/v1/sessions/s1", &body).await.status, 200);
+    let listed = call(&stage, "GET", "/v1/fs/entries?session_id=s1&path=", "").await.json();
+    let told: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (&entry["name"], &entry["entryType"], &entry["special"]))
+        .collect();
+    let (file, link) = (json!("file"), json!("symlink"));
+    let expected = [
+        (&json!("folder"), &json!("directory"), &json!(null)),
+        (&json!("inside"), &file, &link),
+        (&json!("outside"), &file, &link),
+    ];
+    assert_eq!(told, expected);
+    let through = call(&stage, "GET", "/v1/fs/file?session_id=s1&path=outside", "").await;
+    assert_eq!((through.status, &through.json()["code"]), (400, &"file_outside_workspace".into()));
 }

@@ -2,10 +2,15 @@
 
 use serde_json::Value;
 
-use crate::child::{check_record, post, socket, start};
+use crate::child::{call, check_record, post, socket, start};
 use crate::stage::open;
 
-crate::trials!(a_full_disk_is_told_and_outlived, a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session);
+crate::trials!(
+    a_full_disk_is_told_and_outlived,
+    a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session,
+    every_change_on_a_full_disk_is_told_as_what_it_is_and_can_be_made_later,
+    a_session_whose_end_is_on_record_has_ended_also_where_the_list_is_full,
+);
 
 fn problem(answer: &str) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
@@ -24,7 +29,7 @@ async fn a_full_disk_is_told_and_outlived() {
     server.limit_files(Some(1));
     for _ in 0..3 {
         let refused = problem(&say("/echo lost").await);
-        assert_eq!((&refused["status"], &refused["code"]), (&503.into(), &"journal_unavailable".into()), "{refused}");
+        assert_eq!((&refused["status"], &refused["code"]), (&507.into(), &"disk_full".into()), "{refused}");
     }
     server.limit_files(None);
     let stream = say("/echo two").await;
@@ -43,7 +48,7 @@ async fn a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session() {
     server.limit_files(Some(1));
     // Waits for whatever the actor is doing, then hears that there is no room.
     let refused = post(&socket, "/v1/sessions/s1/messages", r#"{"message":"/echo lost"}"#).await.unwrap();
-    assert_eq!(problem(&refused)["code"], "journal_unavailable");
+    assert_eq!(problem(&refused)["code"], "disk_full");
     server.limit_files(None);
     let stream = post(&socket, "/v1/sessions/s1/messages/stream", r#"{"message":"/echo two"}"#).await.unwrap();
     assert!(stream.contains("turn.ended"), "{stream}");
@@ -59,4 +64,95 @@ async fn check(directory: &std::path::Path) {
     let events = sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
     check_record(&id, &events);
     assert!(events.iter().any(|event| event.draft.body.kind() == "session.recovered"));
+}
+
+/// Makes a session and says something; what it asks then, if it asks.
+async fn session(socket: &std::path::Path, id: &str, text: &str) -> Option<String> {
+    let (status, said) = call(socket, "POST", &format!("/v1/sessions/{id}"), br#"{"agent":"mock"}"#).await;
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&said));
+    let body = serde_json::json!({"message": text}).to_string();
+    call(socket, "POST", &format!("/v1/sessions/{id}/messages/stream"), body.as_bytes()).await;
+    let (_, pending) = call(socket, "GET", &format!("/v1/sessions/{id}/pending"), b"").await;
+    let asked = &serde_json::from_slice::<Value>(&pending).unwrap()["pending"][0]["data"];
+    ["permission_id", "question_id"].iter().find_map(|name| asked[*name].as_str().map(str::to_owned))
+}
+
+async fn every_change_on_a_full_disk_is_told_as_what_it_is_and_can_be_made_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await;
+    let socket = socket(directory.path());
+    for id in ["s1", "ended", "copied"] {
+        session(&socket, id, "/ask hello").await;
+    }
+    let permission = session(&socket, "permission", "/run echo hi").await.unwrap();
+    let question = session(&socket, "question", "/question").await.unwrap();
+    let granted = session(&socket, "granted", "/run echo hi").await.unwrap();
+    let always = format!("/v1/sessions/granted/permissions/{granted}/reply");
+    assert_eq!(call(&socket, "POST", &always, br#"{"reply":"always"}"#).await.0, 204);
+    let (_, bundle) = call(&socket, "GET", "/v1/sessions/copied/export", b"").await;
+    for id in ["ended", "copied"] {
+        assert_eq!(call(&socket, "POST", &format!("/v1/sessions/{id}/terminate"), b"").await.0, 204);
+    }
+    let other = tempfile::tempdir().unwrap();
+    let elsewhere = start(other.path()).await;
+    let there = crate::child::socket(other.path());
+
+    let changes: Vec<(&str, String, &[u8])> = vec![
+        ("POST", "/v1/sessions/new".into(), br#"{"agent":"mock"}"#),
+        ("PATCH", "/v1/sessions/s1".into(), br#"{"title":"another"}"#),
+        ("POST", "/v1/sessions/s1/fork".into(), br#"{"sessionId":"fork"}"#),
+        ("POST", "/v1/sessions/ended/replay".into(), br#"{"sessionId":"again"}"#),
+        ("POST", "/v1/sessions/s1/messages".into(), br#"{"message":"/echo hi"}"#),
+        ("POST", format!("/v1/sessions/permission/permissions/{permission}/reply"), br#"{"reply":"once"}"#),
+        ("POST", format!("/v1/sessions/question/questions/{question}/reply"), br#"{"answers":[["a"]]}"#),
+        ("POST", "/v1/sessions/s1/policy/narrow".into(), br#"{"rules":["net.enabled=false"]}"#),
+        ("DELETE", format!("/v1/sessions/granted/grants/{granted}"), b""),
+        ("POST", "/v1/sessions/s1/terminate".into(), b""),
+        ("DELETE", "/v1/sessions/ended".into(), b""),
+    ];
+    server.limit_files(Some(1));
+    for (method, path, body) in &changes {
+        let (status, said) = call(&socket, method, path, body).await;
+        let said = String::from_utf8_lossy(&said);
+        let problem: Value = serde_json::from_str(&said).unwrap_or_default();
+        assert_eq!((status, &problem["code"]), (507, &"disk_full".into()), "{method} {path}: {said}");
+        assert_eq!(problem["hint"], "df -h", "{method} {path}: {said}");
+    }
+    elsewhere.limit_files(Some(1));
+    let (status, said) = call(&there, "POST", "/v1/import", &bundle).await;
+    assert_eq!(status, 507, "{}", String::from_utf8_lossy(&said));
+    elsewhere.limit_files(None);
+    assert_eq!(call(&there, "POST", "/v1/import", &bundle).await.0, 200, "what failed has left something");
+
+    server.limit_files(None);
+    for (method, path, body) in &changes {
+        // What was asked is lost with its turn, and told so; everything else is done.
+        let lost = ["/permissions/", "/questions/"].iter().any(|part| path.contains(part));
+        let (status, said) = call(&socket, method, path, body).await;
+        let expected = if lost { status == 409 } else { (200..300).contains(&status) };
+        assert!(expected, "{method} {path}: {status} {}", String::from_utf8_lossy(&said));
+    }
+}
+
+async fn a_session_whose_end_is_on_record_has_ended_also_where_the_list_is_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await;
+    let socket = socket(directory.path());
+    session(&socket, "s1", "/echo hi").await;
+    // The log of the list is the largest file by far: it cannot grow, and the journal still can.
+    let data = std::fs::read_dir(directory.path().join("data")).unwrap().map(Result::unwrap);
+    let logs = data.filter(|entry| entry.file_name().to_string_lossy().ends_with("-wal"));
+    let list = logs.map(|entry| entry.metadata().unwrap().len()).min().unwrap();
+    let journal = directory.path().join("data/trajectory/s1.jsonl").metadata().unwrap().len();
+    assert!(journal + (8 << 10) < list, "{journal} {list}");
+    server.limit_files(Some(list));
+    let (status, said) = call(&socket, "POST", "/v1/sessions/s1/terminate", b"").await;
+    assert_eq!(status, 204, "{}", String::from_utf8_lossy(&said));
+    let (_, events) = call(&socket, "GET", "/v1/sessions/s1/events", b"").await;
+    assert!(String::from_utf8_lossy(&events).contains("session.ended"));
+    server.limit_files(None);
+    assert_eq!(call(&socket, "POST", "/v1/sessions/s1/terminate", b"").await.0, 204);
+    let (_, shown) = call(&socket, "GET", "/v1/sessions/s1", b"").await;
+    assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap()["ended"], true);
+    assert_eq!(call(&socket, "DELETE", "/v1/sessions/s1", b"").await.0, 204);
 }

@@ -17,6 +17,7 @@ crate::trials!(
     every_call_that_makes_or_changes_something_takes_a_key,
     what_failed_may_be_tried_again_under_its_key,
     a_key_belongs_to_who_sent_it,
+    a_body_that_its_route_refuses_is_not_kept_for_its_key,
     of_many_at_once_one_is_done,
     a_key_that_is_none_is_refused,
     an_answer_survives_a_restart,
@@ -41,6 +42,24 @@ async fn kinds(stage: &Stage, session: &str) -> Vec<String> {
     let page = stage.client.get(&format!("/v1/sessions/{session}/events")).await.json();
     let events = page["events"].as_array().unwrap();
     events.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn a_body_that_its_route_refuses_is_not_kept_for_its_key() {
+    use axum::body::{Body, Bytes};
+    use futures_util::stream;
+
+    let stage = Stage::with(server::ServerConfig { message_bytes: 2 << 20, ..config() });
+    stage.session("s1").await;
+    for (path, most) in [("/v1/sessions/s1/fork", 1_usize << 20), ("/v1/sessions/s1/messages", 2 << 20)] {
+        // Without an end: who keeps it before looking at its length never comes to one.
+        let piece = Bytes::from(vec![b' '; 64 << 10]);
+        let endless = stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
+        let mut request = keyed(path, "large", "{}");
+        *request.body_mut() = Body::from_stream(endless);
+        let refused = stage.client.call(request).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (413, &"body_too_large".into()), "{path}");
+        assert!(refused.json()["detail"].to_string().contains(&most.to_string()), "{path}: {}", refused.text());
+    }
 }
 
 async fn the_same_request_is_answered_the_same_and_done_once() {

@@ -13,6 +13,7 @@ crate::trials!(
     of_a_session_that_has_ended_there_is_no_fork,
     a_bundle_holds_everything_and_can_be_taken_in_elsewhere,
     a_bundle_that_was_changed_is_refused,
+    an_import_that_was_killed_can_be_made_again,
     what_a_session_may_do_is_told,
     a_message_sent_twice_under_one_key_is_taken_once,
 );
@@ -24,6 +25,23 @@ async fn delete(stage: &Stage, path: &str) -> Answer {
 async fn import(stage: &Stage, bundle: Vec<u8>) -> Answer {
     let request = Request::post("/v1/import").header("host", "localhost").body(Body::from(bundle)).unwrap();
     stage.client.call(request).await
+}
+
+async fn an_import_that_was_killed_can_be_made_again() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"hello"}"#).await;
+    let bundle = stage.client.get("/v1/sessions/s1/export").await.body.to_vec();
+    let elsewhere = Stage::new();
+    // What is there between the two steps of an import: the journal, and no entry.
+    let journal = elsewhere.directory.path().join("data/trajectory/s1.jsonl");
+    std::fs::copy(stage.directory.path().join("data/trajectory/s1.jsonl"), &journal).unwrap();
+    assert_eq!(elsewhere.client.get("/v1/sessions/s1").await.status, 404);
+    let taken = import(&elsewhere, bundle.clone()).await;
+    assert_eq!(taken.status, 200, "{}", taken.text());
+    let events = elsewhere.client.get("/v1/sessions/s1/events").await.json();
+    assert_eq!(events["events"].as_array().unwrap().last().unwrap()["type"], "session.ended");
+    assert_eq!(import(&elsewhere, bundle).await.status, 409);
 }
 
 async fn a_deleted_session_is_gone_and_its_id_stays_taken() {

@@ -13,6 +13,7 @@ mod changes;
 mod child;
 mod client;
 mod defects;
+mod directories;
 mod document;
 mod events;
 mod feed;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         answers::trials(),
         bodies::trials(),
         defects::trials(),
+        directories::trials(),
         sockets::trials(),
         usage::trials(),
         changes::trials(),

@@ -14,6 +14,7 @@ crate::trials!(
     a_message_may_be_larger_than_other_bodies,
     a_request_keeps_the_name_it_came_with,
     nothing_was_started_by_any_of_it,
+    a_refusal_names_what_is_wrong_and_what_to_do,
 );
 
 /// Checks that an answer is a whole problem document, and gives back what identifies it.
@@ -130,4 +131,32 @@ async fn nothing_was_started_by_any_of_it() {
     assert!(!stage.directory.path().join("scratch").exists(), "a sandbox was made");
     let journals = std::fs::read_dir(stage.directory.path().join("data/trajectory")).unwrap().count();
     assert_eq!(journals, 0);
+}
+
+async fn a_refusal_names_what_is_wrong_and_what_to_do() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let bundle = stage.client.get("/v1/sessions/s1/export").await.body;
+    assert_eq!(stage.client.call(request(Method::DELETE, "/v1/sessions/s1", "")).await.status, 204);
+    let import = Request::post("/v1/import").header("host", "localhost").body(Body::from(bundle)).unwrap();
+    let get = |path: &str| request(Method::GET, path, "");
+    for (request, code, word, hint) in [
+        (get("/v1/agents/nobody/models"), "unsupported_agent", "there is no agent `nobody`", "viv agents ls"),
+        (get("/v1/agents/nobody/modes"), "unsupported_agent", "there is no agent `nobody`", "viv agents ls"),
+        (get("/v1/agents/claude/models"), "agent_not_installed", "`claude`", "viv agents install claude"),
+        (get("/v1/nothing"), "route_not_found", "`/v1/nothing`", "viv api GET /openapi.json"),
+        (get("/v1/fs/entries"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
+        (get("/v1/fs/file?path=a"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
+        (import, "session_already_exists", "was deleted", "viv sessions ls"),
+        (
+            request(Method::POST, "/v1/sessions/s1", r#"{"agent":"mock"}"#),
+            "session_already_exists",
+            "was deleted",
+            "viv sessions ls",
+        ),
+    ] {
+        let problem = stage.client.call(request).await.json();
+        assert_eq!((&problem["code"], &problem["hint"]), (&code.into(), &hint.into()), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+    }
 }

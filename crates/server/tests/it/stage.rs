@@ -34,7 +34,7 @@ impl Stage {
     /// A server on a directory that is there.
     pub(crate) fn on(directory: TempDir, config: ServerConfig) -> Self {
         let sessions = open(directory.path());
-        let app = app(sessions.clone(), config, CancellationToken::new());
+        let app = app(sessions.clone(), config, CancellationToken::new()).unwrap();
         Self { directory, client: Client::new(app), sessions }
     }
 
@@ -68,8 +68,8 @@ impl Stage {
 }
 
 pub(crate) fn config() -> ServerConfig {
-    let options = Options::default();
-    ServerConfig { options, ..ServerConfig::new(Auth::None) }
+    let (options, workspace_roots) = (Options::default(), ["/".into()].into());
+    ServerConfig { options, workspace_roots, ..ServerConfig::new(Auth::None) }
 }
 
 /// Sessions on a directory.

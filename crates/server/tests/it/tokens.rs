@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::Request;
-use server::{Auth, ServerConfig};
+use server::{Auth, ServeError, ServerConfig};
 use sha2::{Digest, Sha256};
 use store::{DataDir, NewToken, SystemClock, Tokens};
+use tokio_util::sync::CancellationToken;
 
 use crate::client::Answer;
-use crate::stage::{Stage, config};
+use crate::stage::{Stage, config, open};
 
 crate::trials!(
     a_kept_token_opens_its_scopes_until_it_is_revoked,
     every_call_that_changes_something_is_noted_with_who_made_it,
+    what_a_client_that_left_has_changed_is_noted_too,
+    a_server_that_cannot_note_what_is_changed_does_not_start,
+    a_stream_ends_with_the_token_that_opened_it,
     a_listed_origin_may_call_and_no_other,
 );
 
@@ -62,6 +66,67 @@ async fn every_call_that_changes_something_is_noted_with_who_made_it() {
     assert_eq!(told, [("tok_driver", 200), ("tok_driver", 409)]);
     assert!(lines.iter().all(|line| line["path"] == "/v1/sessions/s1" && line["request_id"].is_string()));
     assert!(!log.contains("mock"), "what was sent is nobody's business here");
+}
+
+async fn what_a_client_that_left_has_changed_is_noted_too() {
+    let (stage, _tokens) = guarded();
+    // Each leaves a little later than the one before.
+    for polls in 1..=8 {
+        let path = format!("/v1/sessions/s{polls}");
+        let mut calling = Box::pin(call(&stage, "driver", "POST", &path, r#"{"agent":"mock"}"#));
+        for _ in 0..polls {
+            let polled = |context: &mut std::task::Context<'_>| {
+                std::task::Poll::Ready(calling.as_mut().poll(context).is_ready())
+            };
+            if std::future::poll_fn(polled).await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let log = || std::fs::read_to_string(stage.directory.path().join("data/audit.jsonl")).unwrap();
+    while log().lines().count() < 8 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let lines = log();
+    let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut noted: Vec<_> =
+        lines.map(|line| (line["path"].as_str().unwrap().to_owned(), line["status"].clone())).collect();
+    noted.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected: Vec<_> = (1..=8).map(|number| (format!("/v1/sessions/s{number}"), 200.into())).collect();
+    assert_eq!(noted, expected);
+    assert_eq!(stage.sessions.list(None, 100).unwrap().sessions.len(), 8, "what is noted was done");
+}
+
+async fn a_server_that_cannot_note_what_is_changed_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = Some(folder.path().to_owned());
+    let served = server::app(open(folder.path()), ServerConfig { audit, ..config() }, CancellationToken::new());
+    assert!(matches!(served, Err(ServeError::Audit { .. })));
+}
+
+async fn a_stream_ends_with_the_token_that_opened_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(folder.path().join("data")).unwrap();
+    let tokens = Arc::new(Tokens::open(&directory, Arc::new(SystemClock)).unwrap());
+    keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
+    let (auth, heartbeat) = (Auth::Kept(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
+    let stage = Stage::on(folder, ServerConfig { auth, heartbeat, ..config() });
+    call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
+    for (id, path) in [("tok_one", "/v1/sessions/s1/events/sse"), ("tok_two", "/v1/events/sse")] {
+        keep(&tokens, id, path, &["read"]);
+        let request = Request::get(path).header("host", "localhost").header("authorization", format!("Bearer {path}"));
+        let request = request.body(Body::empty()).unwrap();
+        let reading = stage.client.call(request);
+        let revoke = async {
+            // It is being read before: a token that is gone at once would open nothing.
+            tokio::task::yield_now().await;
+            assert!(tokens.revoke(id).unwrap());
+        };
+        let (read, ()) = tokio::join!(reading, revoke);
+        assert_eq!(read.status, 200, "{path}");
+        assert_eq!(call(&stage, path, "GET", "/v1/sessions", "").await.status, 401);
+    }
 }
 
 async fn a_listed_origin_may_call_and_no_other() {

@@ -3,6 +3,7 @@
 //! The answer is on record before the agent hears it, and on disk before the client does.
 
 use agents::{Dialogue as _, Output};
+use jiff::Timestamp;
 use protocol::{
     Draft, Event, EventBody, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId,
     QuestionStatus,
@@ -33,7 +34,7 @@ impl Actor {
         let event = self.recorder.record(draft)?;
         if grant.is_some() {
             drop(shown);
-            return self.resolve_permission(&asked, PermissionReply::Once, Some("granted"));
+            return self.resolve_permission(&asked, PermissionReply::Once, Some(Why::of("granted")));
         }
         self.phase = phase;
         if effect == Effect::Keep {
@@ -42,7 +43,7 @@ impl Actor {
             return Ok(Vec::new());
         }
         drop(shown);
-        self.resolve_permission(&asked, PermissionReply::Reject, Some("no_turn"))
+        self.resolve_permission(&asked, PermissionReply::Reject, Some(Why::of("no_turn")))
     }
 
     /// The same for a question; nothing answers one but a person.
@@ -58,7 +59,7 @@ impl Actor {
             return Ok(Vec::new());
         }
         drop(shown);
-        self.resolve_question(&asked, None, Some("no_turn"))
+        self.resolve_question(&asked, None, Some(Why::of("no_turn")))
     }
 
     fn keep_permission(&mut self, permission: Permission, event: &Event) {
@@ -108,7 +109,7 @@ impl Actor {
         if permissions.is_empty() && questions.is_empty() {
             return Ok(());
         }
-        let outputs = self.refuse(permissions, questions, "expired")?;
+        let outputs = self.refuse(permissions, questions, Why::expired("deadline"))?;
         self.heard();
         self.recorder.sync().await?;
         self.play(outputs).await
@@ -117,7 +118,7 @@ impl Actor {
     /// Refuses everything; what the agent must be told comes back.
     pub(super) fn refuse_pending(&mut self, reason: &str) -> Result<Vec<Output>, SessionError> {
         let (permissions, questions) = self.pending.all();
-        self.refuse(permissions, questions, reason)
+        self.refuse(permissions, questions, Why { reason, cause: Some("turn_ended") })
     }
 
     /// Resolves everything on record alone: the turn is over, and with it what the agent asked.
@@ -129,14 +130,14 @@ impl Actor {
         &mut self,
         permissions: Vec<Permission>,
         questions: Vec<Question>,
-        reason: &str,
+        why: Why<'_>,
     ) -> Result<Vec<Output>, SessionError> {
         let mut outputs = Vec::new();
         for permission in permissions {
-            outputs.extend(self.resolve_permission(&permission, PermissionReply::Reject, Some(reason))?);
+            outputs.extend(self.resolve_permission(&permission, PermissionReply::Reject, Some(why))?);
         }
         for question in questions {
-            outputs.extend(self.resolve_question(&question, None, Some(reason))?);
+            outputs.extend(self.resolve_question(&question, None, Some(why))?);
         }
         Ok(outputs)
     }
@@ -146,9 +147,9 @@ impl Actor {
         &mut self,
         asked: &Permission,
         reply: PermissionReply,
-        reason: Option<&str>,
+        why: Option<Why<'_>>,
     ) -> Result<Vec<Output>, SessionError> {
-        self.recorder.daemon(EventBody::PermissionResolved(resolved_permission(asked, reply, reason)))?;
+        self.recorder.daemon(EventBody::PermissionResolved(resolved_permission(asked, reply, why)))?;
         if self.pending.remove_permission(&asked.permission_id) {
             self.phase = self.phase.step(Input::Answered).0;
         }
@@ -162,9 +163,9 @@ impl Actor {
         &mut self,
         asked: &Question,
         answers: Option<Vec<Vec<String>>>,
-        reason: Option<&str>,
+        why: Option<Why<'_>>,
     ) -> Result<Vec<Output>, SessionError> {
-        let resolved = resolved_question(asked, answers, reason);
+        let resolved = resolved_question(asked, answers, why);
         self.recorder.record(Draft::daemon(EventBody::QuestionResolved(resolved.clone())))?;
         if self.pending.remove_question(&asked.question_id) {
             self.phase = self.phase.step(Input::Answered).0;
@@ -174,24 +175,45 @@ impl Actor {
     }
 }
 
+/// Why something was resolved that no person answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Why<'a> {
+    reason: &'a str,
+    /// What happened that nobody answered.
+    cause: Option<&'a str>,
+}
+
+impl<'a> Why<'a> {
+    fn of(reason: &'a str) -> Self {
+        Self { reason, cause: None }
+    }
+
+    /// Nobody will answer any more, because of `cause`.
+    pub(crate) fn expired(cause: &'a str) -> Self {
+        Self { reason: "expired", cause: Some(cause) }
+    }
+}
+
 /// `asked` as it stands in `permission.resolved`.
-pub(crate) fn resolved_permission(asked: &Permission, reply: PermissionReply, reason: Option<&str>) -> Permission {
+pub(crate) fn resolved_permission(asked: &Permission, reply: PermissionReply, why: Option<Why<'_>>) -> Permission {
     let status = PermissionStatus::from(reply);
-    Permission { status, metadata: with_reason(asked.metadata.clone(), reason), ..asked.clone() }
+    Permission { status, metadata: with_why(asked.metadata.clone(), why), ..asked.clone() }
 }
 
 /// `asked` as it stands in `question.resolved`; no answers means that it was rejected.
-pub(crate) fn resolved_question(asked: &Question, answers: Option<Vec<Vec<String>>>, reason: Option<&str>) -> Question {
+pub(crate) fn resolved_question(asked: &Question, answers: Option<Vec<Vec<String>>>, why: Option<Why<'_>>) -> Question {
     let status = if answers.is_some() { QuestionStatus::Answered } else { QuestionStatus::Rejected };
     let response = answers.as_ref().and_then(|answers| answers.first()?.first().cloned());
-    Question { status, response, answers, metadata: with_reason(asked.metadata.clone(), reason), ..asked.clone() }
+    Question { status, response, answers, metadata: with_why(asked.metadata.clone(), why), ..asked.clone() }
 }
 
-fn with_reason(metadata: Option<Value>, reason: Option<&str>) -> Option<Value> {
-    match reason {
-        Some(reason) => Some(with("reason", metadata, reason)),
+fn with_why(metadata: Option<Value>, why: Option<Why<'_>>) -> Option<Value> {
+    let Some(Why { reason, cause }) = why else { return metadata };
+    let metadata = with("reason", metadata, reason);
+    Some(match cause {
+        Some(cause) => with("cause", Some(metadata), cause),
         None => metadata,
-    }
+    })
 }
 
 fn with(name: &str, metadata: Option<Value>, text: &str) -> Value {
@@ -205,12 +227,14 @@ fn with(name: &str, metadata: Option<Value>, text: &str) -> Value {
 }
 
 fn told(event: &Event, patience: std::time::Duration, request: Request) -> PendingRequest {
+    let asked_at: Option<Timestamp> = event.time.parse().ok();
     PendingRequest {
         session_id: event.session_id.clone(),
         turn_id: event.draft.turn_id.clone(),
         sequence: event.sequence,
         asked_at: event.time.clone(),
         patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+        deadline: asked_at.and_then(|time| time.checked_add(patience).ok()).map(|time| time.to_string()),
         request,
     }
 }

@@ -90,7 +90,10 @@ impl Actor {
         match actor.move_in(sandbox, keys).await {
             Ok(()) => Ok((actor, Box::new(record))),
             Err(error) => {
-                actor.fail_to_start(&error).await;
+                // A session whose end cannot be recorded either was never made: nobody was told of it.
+                if actor.fail_to_start(&error).await.is_err() {
+                    host.shelf.unmake(&seat.id);
+                }
                 Err(error)
             }
         }
@@ -105,6 +108,9 @@ impl Actor {
             }
             let (journal, _) = shelf.journal(&id)?;
             let left = Left::read(&*journal)?;
+            if left.ended && record.outcome.is_none() {
+                recovery::note_end(&shelf, &id, &journal)?;
+            }
             Ok((record, journal, left))
         };
         let (record, journal, left) = blocking(read).await?;
@@ -246,6 +252,7 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, Keys), S
     if plan.policy.digest() != plan.policy_digest {
         return Err(SessionError::PolicyChanged(plan.id.clone()));
     }
+    plan.refuse_own(host)?;
     let keys = Keys::make(host, plan)?;
     let enlisted = plan.enlisted(&host.roster)?;
     let mut launch = enlisted.agent.plan(&plan.context(&enlisted, keys.token.clone()))?;

@@ -8,7 +8,7 @@ use agents::Output;
 use protocol::{Code, ErrorData, EventBody, SessionEndReason, SessionEnded, StderrOutput, TerminatedBy, TurnOutcome};
 use sandbox::Exit;
 use serde_json::json;
-use store::SessionChange;
+use store::{JournalError, SessionChange};
 
 use super::{Actor, Flow};
 use crate::SessionError;
@@ -84,7 +84,7 @@ impl Actor {
     }
 
     /// The session was entered, but its agent could not be started.
-    pub(super) async fn fail_to_start(&mut self, error: &SessionError) {
+    pub(super) async fn fail_to_start(&mut self, error: &SessionError) -> Result<(), SessionError> {
         let stderr: Option<StderrOutput> = self.end_agent().await.ok().flatten().and_then(|remains| remains.stderr);
         let message = chain(error);
         let ended = SessionEnded {
@@ -94,9 +94,9 @@ impl Actor {
             exit_code: None,
             stderr,
         };
-        if let Err(error) = self.end_session(ended).await {
+        self.end_session(ended).await.inspect_err(|error| {
             tracing::error!(session = %self.plan.id, %error, "cannot record that a session could not be started");
-        }
+        })
     }
 
     /// The record broke: nothing may happen that it does not show, so the agent ends.
@@ -162,7 +162,11 @@ impl Actor {
     async fn end_session(&mut self, ended: SessionEnded) -> Result<(), SessionError> {
         let outcome = ended.reason.into();
         self.settling.settled().await?;
-        self.recorder.daemon(EventBody::SessionEnded(ended))?;
+        match self.recorder.daemon(EventBody::SessionEnded(ended)) {
+            // It was recorded before, by a call that then could not wait for the disk.
+            Err(JournalError::Ended) => {}
+            recorded => drop(recorded?),
+        }
         self.recorder.sync().await?;
         self.forget().await;
         let change = SessionChange {
@@ -170,7 +174,12 @@ impl Actor {
             outcome: Some(outcome),
             ..SessionChange::default()
         };
-        self.host.shelf.update(&self.plan.id, change).await
+        // The end is on record, and that is what counts: a list that cannot be written now is brought up to date by whoever
+        // opens the session next, or by the next start.
+        if let Err(error) = self.host.shelf.update(&self.plan.id, change).await {
+            tracing::error!(session = %self.plan.id, %error, "the list of sessions does not know yet that one has ended");
+        }
+        Ok(())
     }
 }
 

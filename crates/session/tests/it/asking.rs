@@ -109,7 +109,8 @@ async fn nobody_answering_means_no() {
     asked_permission(&stage, &session).await;
     let resolved = resolved_permission(&stage, &session).await;
     assert_eq!(resolved.status, PermissionStatus::Reject);
-    assert_eq!(resolved.metadata.unwrap()["reason"], "expired");
+    let metadata = resolved.metadata.unwrap();
+    assert_eq!((&metadata["reason"], &metadata["cause"]), (&"expired".into(), &"deadline".into()));
     let events = stage.until(&session, 0, |event| matches!(event.draft.body, EventBody::TurnEnded(_))).await;
     assert_eq!(outcome(&events), Some(TurnOutcome::Completed), "the agent was not told");
 }
@@ -122,7 +123,8 @@ async fn an_interrupt_resolves_what_is_open() {
     let events = stage.until(&session, 0, |event| matches!(event.draft.body, EventBody::TurnEnded(_))).await;
     let resolved = resolved_permission(&stage, &session).await;
     assert_eq!(resolved.status, PermissionStatus::Reject);
-    assert_eq!(resolved.metadata.unwrap()["reason"], "turn_interrupted");
+    let metadata = resolved.metadata.unwrap();
+    assert_eq!((&metadata["reason"], &metadata["cause"]), (&"turn_interrupted".into(), &"turn_ended".into()));
     let kinds = kinds(&events);
     assert_eq!(kinds.iter().filter(|kind| *kind == "permission.resolved").count(), 1);
     assert!(stage.sessions.pending(&session).unwrap().is_empty());

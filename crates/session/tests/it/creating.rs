@@ -63,13 +63,10 @@ async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
         (in_directory(&stage.directory.path().join("nowhere")), "invalid_request"),
         (in_directory(&file), "invalid_request"),
         (CreateSession { variant: Some("high".to_owned()), ..request() }, "invalid_request"),
-        (
-            CreateSession {
-                skills: Some(serde_json::json!({"sources": [{"type": "local", "source": "/"}]})),
-                ..request()
-            },
-            "invalid_request",
-        ),
+        (skilled(&stage.workspace()), "invalid_request"),
+        (skilled("/".as_ref()), "directory_not_allowed"),
+        (in_directory("/".as_ref()), "directory_not_allowed"),
+        (in_directory(stage.directory.path()), "directory_not_allowed"),
     ];
     for (request, code) in refused {
         let error = stage.create("s1", request).await.unwrap_err();
@@ -78,6 +75,12 @@ async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
     assert!(stage.sessions.list(None, 10).unwrap().sessions.is_empty());
     assert!(!stage.directory.path().join("scratch").exists());
     stage.session("s1").await;
+}
+
+/// A session with the skills of a directory of the host, of which the mock has no use.
+fn skilled(place: &std::path::Path) -> CreateSession {
+    let skills = serde_json::json!({"sources": [{"type": "local", "source": place}]});
+    CreateSession { skills: Some(skills), ..request() }
 }
 
 async fn an_id_is_never_used_twice() {

@@ -79,7 +79,8 @@ async fn what_was_pending_expires_and_is_never_silently_gone() {
     let resolved = stage.until_type(&session, 0, "permission.resolved").await;
     let EventBody::PermissionResolved(resolved) = resolved.draft.body else { panic!("not a permission") };
     assert_eq!(resolved.permission_id, asked.permission_id);
-    assert_eq!(resolved.metadata.unwrap()["reason"], "expired");
+    let metadata = resolved.metadata.unwrap();
+    assert_eq!((&metadata["reason"], &metadata["cause"]), (&"expired".into(), &"host_died".into()));
     let late = stage.sessions.reply_permission(&session, &asked.permission_id, protocol::PermissionReply::Once).await;
     assert!(matches!(late, Err(SessionError::PermissionNotPending(_))));
 }

@@ -2,7 +2,7 @@
 
 use protocol::{Code, SessionId};
 
-use crate::DatabaseError;
+use crate::{DatabaseError, is_full};
 
 /// Why the sessions index refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,9 @@ impl SessionIndexError {
             Self::AlreadyExists(_) => Code::SessionAlreadyExists,
             Self::NotFound(_) => Code::SessionNotFound,
             Self::Ambiguous { .. } | Self::Cursor(_) => Code::InvalidRequest,
-            Self::OwnedByAnother(_) | Self::Database(_) | Self::Disk(_) | Self::Owner(_) => Code::Internal,
+            Self::Database(_) | Self::Disk(_) if is_full(self) => Code::DiskFull,
+            Self::Database(DatabaseError::Io { .. }) | Self::Disk(_) => Code::JournalUnavailable,
+            Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => Code::Internal,
         }
     }
 }

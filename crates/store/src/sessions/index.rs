@@ -125,6 +125,12 @@ impl SessionIndex {
         found.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
+    /// Whether there is a session `id`, or was one.
+    pub fn is_used(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
+        let connection = lock(&self.connection);
+        Ok(connection.prepare_cached("SELECT 1 FROM session WHERE id = ?1")?.exists([id.as_str()])?)
+    }
+
     /// The session a person means: its id, its name, the only beginning of an id, or `@last`.
     pub fn find(&self, reference: &str) -> Result<SessionRecord, SessionIndexError> {
         let not_found = || SessionIndexError::NotFound(reference.to_owned());
@@ -207,6 +213,13 @@ impl SessionIndex {
         let deleted = lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0;
         self.settle()?;
         Ok(deleted)
+    }
+
+    /// Takes back that `owner` entered a session of which nothing was recorded; its id is free again.
+    pub fn unmake(&self, id: &SessionId, owner: &OwnerId) -> Result<(), SessionIndexError> {
+        let sql = "DELETE FROM session WHERE id = ?1 AND owner = ?2 AND event_count = 0 AND outcome IS NULL";
+        lock(&self.connection).execute(sql, params![id.as_str(), owner.as_str()])?;
+        Ok(())
     }
 
     /// Sessions that have not ended although their owner has: killed, or crashed.

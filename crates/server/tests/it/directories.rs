@@ -1,0 +1,133 @@
+//! Which directories of the host a caller may name, and which nobody may.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Request;
+use serde_json::json;
+use server::{Auth, Scope, ServerConfig, Token};
+
+use crate::client::Answer;
+use crate::stage::{Stage, config};
+
+crate::trials!(
+    nobody_works_on_the_data_directory_or_on_the_whole_host,
+    a_caller_that_may_not_do_everything_names_what_was_opened_to_it,
+    a_caller_without_a_token_names_what_was_opened_to_everybody,
+    a_replay_and_its_skills_are_bound_as_a_session_is,
+    a_session_that_was_made_there_before_does_not_go_on_or_fork,
+);
+
+fn guarded(roots: &[PathBuf]) -> Stage {
+    let tokens = vec![Token::new("admin", [Scope::Admin]), Token::new("driver", [Scope::Drive, Scope::Read])];
+    let workspace_roots: Arc<[PathBuf]> = roots.into();
+    Stage::with(ServerConfig { auth: Auth::Tokens(tokens), workspace_roots, ..config() })
+}
+
+async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    let builder = Request::builder().method(method).uri(path).header("host", "localhost");
+    let builder = builder.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
+    stage.client.call(builder.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+async fn create(stage: &Stage, token: &str, directory: impl Into<PathBuf>) -> Answer {
+    let body = json!({"agent": "mock", "directory": directory.into()}).to_string();
+    call(stage, token, "POST", "/v1/sessions/x", &body).await
+}
+
+#[track_caller]
+fn refused(answer: &Answer, what: &str) {
+    let problem = answer.json();
+    assert_eq!((answer.status, &problem["code"]), (403, &"directory_not_allowed".into()), "{what}: {problem}");
+    assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("viv ")), "{what}: {problem}");
+}
+
+#[track_caller]
+fn nothing_was_started(stage: &Stage) {
+    assert!(!stage.directory.path().join("scratch").exists(), "a sandbox was made");
+    let journals = std::fs::read_dir(stage.directory.path().join("data/trajectory")).unwrap().count();
+    assert_eq!(journals, 0, "something was recorded");
+}
+
+async fn nobody_works_on_the_data_directory_or_on_the_whole_host() {
+    let stage = guarded(&[PathBuf::from("/")]);
+    let place = stage.directory.path();
+    std::os::unix::fs::symlink(place.join("data"), place.join("link")).unwrap();
+    let own = ["data", "", "data/trajectory", "data/nowhere/..", "link", "link/trajectory", "data/../data"];
+    let own = own.iter().map(|path| place.join(path)).chain(["/".into(), "/..".into(), "/usr/../".into()]);
+    for path in own.filter(|path| path.exists()) {
+        for token in ["driver", "admin"] {
+            refused(&create(&stage, token, &path).await, &format!("{token} {}", path.display()));
+        }
+    }
+    nothing_was_started(&stage);
+    assert_eq!(call(&stage, "driver", "GET", "/v1/sessions", "").await.json(), json!({"sessions": []}));
+}
+
+async fn a_caller_that_may_not_do_everything_names_what_was_opened_to_it() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    for folder in ["open/project", "openly"] {
+        std::fs::create_dir_all(place.join(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc", place.join("open/etc")).unwrap();
+    let stage = guarded(&[place.join("open")]);
+    for outside in ["openly", "open/etc", "open/../openly", "open/../nowhere", "nowhere"] {
+        refused(&create(&stage, "driver", place.join(outside)).await, outside);
+    }
+    refused(&create(&stage, "driver", "/etc").await, "/etc");
+    nothing_was_started(&stage);
+    let hint = create(&stage, "driver", "/etc").await.json()["hint"].clone();
+    assert_eq!(hint, "viv serve --workspace-root=/etc");
+    assert_eq!(create(&stage, "driver", place.join("open/project")).await.status, 200);
+    let anywhere = json!({"agent": "mock", "directory": place.join("openly")}).to_string();
+    assert_eq!(call(&stage, "admin", "POST", "/v1/sessions/y", &anywhere).await.status, 200);
+    let nowhere = call(&stage, "driver", "POST", "/v1/sessions/z", r#"{"agent":"mock"}"#).await;
+    assert_eq!(nowhere.status, 200, "without a directory a session has a workspace of its own");
+}
+
+async fn a_caller_without_a_token_names_what_was_opened_to_everybody() {
+    let place = tempfile::tempdir().unwrap();
+    let stage = Stage::with(ServerConfig { workspace_roots: [].into(), ..config() });
+    let body = json!({"agent": "mock", "directory": place.path()}).to_string();
+    refused(&stage.client.post("/v1/sessions/x", &body).await, "nothing was opened");
+    nothing_was_started(&stage);
+    stage.session("x").await;
+}
+
+async fn a_replay_and_its_skills_are_bound_as_a_session_is() {
+    let stage = guarded(&[]);
+    let workspace = stage.workspace();
+    assert_eq!(create(&stage, "admin", &workspace).await.status, 200);
+    call(&stage, "driver", "POST", "/v1/sessions/x/messages/stream", r#"{"message":"/ask hello"}"#).await;
+    let replay = "/v1/sessions/x/replay";
+    refused(&call(&stage, "driver", "POST", replay, "").await, "the recorded directory");
+    for path in [stage.directory.path().join("data"), PathBuf::from("/")] {
+        let body = json!({"sessionId": "again", "directory": path}).to_string();
+        refused(&call(&stage, "driver", "POST", replay, &body).await, "another directory");
+        refused(&call(&stage, "admin", "POST", replay, &body).await, "another directory");
+    }
+    assert_eq!(call(&stage, "admin", "POST", replay, r#"{"sessionId":"again"}"#).await.status, 200);
+    let data = stage.directory.path().join("data").display().to_string();
+    for (kind, source) in [("local", data.clone()), ("git", data.clone()), ("git", format!("file://{data}"))] {
+        let skills = json!({"sources": [{"type": kind, "source": source}]});
+        let body = json!({"agent": "mock", "skills": skills}).to_string();
+        for token in ["driver", "admin"] {
+            refused(&call(&stage, token, "POST", "/v1/sessions/y", &body).await, &source);
+        }
+    }
+}
+
+async fn a_session_that_was_made_there_before_does_not_go_on_or_fork() {
+    let stage = guarded(&[]);
+    let workspace = stage.directory.path().join("project");
+    std::fs::create_dir(&workspace).unwrap();
+    assert_eq!(create(&stage, "admin", &workspace).await.status, 200);
+    // What the rule forbids now can stand in a record of before it was one.
+    std::fs::rename(&workspace, stage.directory.path().join("aside")).unwrap();
+    std::os::unix::fs::symlink(stage.directory.path().join("data"), &workspace).unwrap();
+    let forked = call(&stage, "driver", "POST", "/v1/sessions/x/fork", r#"{"sessionId":"y"}"#).await;
+    refused(&forked, "a fork");
+    assert_eq!(call(&stage, "driver", "GET", "/v1/sessions/y", "").await.status, 404);
+}

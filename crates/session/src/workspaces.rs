@@ -1,0 +1,149 @@
+//! Which directories of the host a session may be made on.
+//!
+//! Two rules, both judged on the path without links. Nobody names the root of the host, nor a directory that is, holds or lies in
+//! the data directory: there are the tokens of the API, the ledger and the records, and whoever reads files of a session
+//! would read those. Beyond that a caller names what it was trusted with.
+//!
+//! Not here: who is trusted with what (`server`), what of a directory is shown inside (`policy`).
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use store::DataDir;
+
+use crate::SessionError;
+
+/// The one folder of the data directory that is made to be worked on: `viv demo` does.
+const DEMO: &str = "demo";
+
+/// The directories of the host that whoever makes a session may name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Workspaces {
+    /// Whatever its own user may name.
+    #[default]
+    Any,
+    /// These, which are without links, and what is inside them.
+    Within(Arc<[PathBuf]>),
+}
+
+/// Why a directory may not be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forbidden {
+    /// It is the whole host.
+    Root,
+    /// It is, holds or lies in the data directory.
+    Data,
+    /// The caller was not trusted with it.
+    Outside,
+}
+
+impl std::fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Root => "it is the whole host",
+            Self::Data => "tokens, records and accounts of this host are kept there",
+            Self::Outside => "it is in none of the directories that were opened to this caller",
+        })
+    }
+}
+
+impl Workspaces {
+    /// The directory that `path` names, without links, if a session of `data` may be made on it.
+    pub(crate) fn resolve(&self, path: &Path, data: &DataDir) -> Result<PathBuf, SessionError> {
+        if !path.is_absolute() {
+            return Err(SessionError::DirectoryNotAbsolute(path.to_owned()));
+        }
+        let forbidden = |why| SessionError::DirectoryNotAllowed { path: path.to_owned(), why };
+        let failed = |source| SessionError::Directory { path: path.to_owned(), source };
+        let canonical = match path.canonicalize() {
+            Ok(canonical) => canonical,
+            // Whether there is something where a caller may not look is not told either.
+            Err(_) if !self.covers(path) => return Err(forbidden(Forbidden::Outside)),
+            Err(error) => return Err(failed(error)),
+        };
+        refuse_own(&canonical, data).map_err(forbidden)?;
+        if !self.covers(&canonical) {
+            return Err(forbidden(Forbidden::Outside));
+        }
+        match canonical.metadata() {
+            Ok(metadata) if metadata.is_dir() => Ok(canonical),
+            Ok(_) => Err(failed(std::io::ErrorKind::NotADirectory.into())),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Within(roots) => {
+                !path.components().any(|part| part == Component::ParentDir)
+                    && roots.iter().any(|root| path.starts_with(root))
+            }
+        }
+    }
+}
+
+/// What no session is made on, whoever asks for it; `path` is without links.
+pub(crate) fn refuse_own(path: &Path, data: &DataDir) -> Result<(), Forbidden> {
+    if path.parent().is_none() {
+        return Err(Forbidden::Root);
+    }
+    // Without a data directory there is nothing in it to be read.
+    let Ok(data) = data.root().canonicalize() else { return Ok(()) };
+    let (inside, holds) = (path.starts_with(&data), data.starts_with(path));
+    if holds || (inside && !path.starts_with(data.join(DEMO))) { Err(Forbidden::Data) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(workspaces: &Workspaces, path: &Path, data: &DataDir) -> Option<Forbidden> {
+        match workspaces.resolve(path, data) {
+            Ok(_) => None,
+            Err(SessionError::DirectoryNotAllowed { why, .. }) => Some(why),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn nobody_works_on_the_host_or_on_what_is_kept_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let data = DataDir::open(root.join("home/data")).unwrap();
+        for folder in ["home/project", "home/data/demo", "home/data/demo2", "home/database"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("home/data"), root.join("link")).unwrap();
+        let any = Workspaces::Any;
+        assert_eq!(check(&any, Path::new("/"), &data), Some(Forbidden::Root));
+        assert_eq!(check(&any, &root.join("home/project/../../../../../../../../../.."), &data), Some(Forbidden::Root));
+        for own in ["home/data", "home", "home/data/trajectory", "link", "link/trajectory", "home/data/demo2"] {
+            assert_eq!(check(&any, &root.join(own), &data), Some(Forbidden::Data), "{own}");
+        }
+        for other in ["home/project", "home/data/demo", "home/database"] {
+            assert_eq!(check(&any, &root.join(other), &data), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_bound_caller_learns_nothing_of_what_is_outside() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let data = DataDir::open(root.join("data")).unwrap();
+        for folder in ["open/project", "openly", "closed"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("closed"), root.join("open/link")).unwrap();
+        let bound = Workspaces::Within([root.join("open")].into());
+        assert_eq!(check(&bound, &root.join("open"), &data), None);
+        assert_eq!(check(&bound, &root.join("open/project"), &data), None);
+        for outside in ["closed", "openly", "open/link", "open/../closed", "nowhere", "open/../nowhere", "data"] {
+            assert!(check(&bound, &root.join(outside), &data).is_some(), "{outside}");
+        }
+        let missing = bound.resolve(&root.join("open/nowhere"), &data);
+        assert!(matches!(missing, Err(SessionError::Directory { .. })), "{missing:?}");
+        assert_eq!(check(&Workspaces::Within([].into()), &root.join("open"), &data), Some(Forbidden::Outside));
+    }
+}
