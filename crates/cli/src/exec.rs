@@ -57,7 +57,7 @@ pub(crate) fn carry_out(
 
 async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
-    let (workspace, mode) = workspace(arguments.workspace.as_deref())?;
+    let (workspace, mode) = workspace(arguments.workspace.as_deref(), &config.data_dir)?;
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
     let setting = Setting::of(config, json).in_project(workspace.as_deref());
     let policy = Arc::new(choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?);
@@ -156,7 +156,7 @@ fn not_started(error: &SandboxError) -> Failure {
 }
 
 /// `DIR[:overlay|bind|ro]`: the directory, and the mode that was asked for.
-fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
+fn workspace(given: Option<&str>, data: &Path) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
     let Some(given) = given else { return Ok((None, None)) };
     let (directory, mode) = match given.rsplit_once(':') {
         Some((directory, "overlay")) => (directory, Some(WorkspaceMode::Overlay)),
@@ -172,6 +172,10 @@ fn workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMo
     if directory == Path::new("/") {
         let what = "the root of the host cannot be a workspace: a sandbox would be shown everything there is";
         return Err(Failure::new(Code::InvalidRequest, what).help("viv exec --workspace . -- ls"));
+    }
+    if data.canonicalize().is_ok_and(|data| directory.starts_with(data)) {
+        let what = "the data directory cannot be a workspace: tokens, records and accounts of this host are kept there";
+        return Err(Failure::new(Code::DirectoryNotAllowed, what).help("viv exec --workspace ~/work -- ls"));
     }
     Ok((Some(directory), mode))
 }

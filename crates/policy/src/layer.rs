@@ -79,6 +79,12 @@ impl Narrowing {
         Self::compiled(source, &Document::parse(source)?)
     }
 
+    /// Hides what stands at `path`, relative to the workspace, with everything below it, and keeps it as it is.
+    pub fn hiding(path: &str) -> Result<Self, PolicyError> {
+        let glob = format!("[{:?}]", format!("{}/**", globset::escape(path)));
+        Self::read(&Source::new("built-in", format!("version: 1\nfs:\n  deny_read: {glob}\n  deny_write: {glob}\n")))
+    }
+
     /// Reads `key=value`, as in `proc.memory=512MiB`; lists are separated by commas.
     pub fn assign(argument: &str) -> Result<Self, PolicyError> {
         let (source, document) = assignment(argument)?;

@@ -105,7 +105,7 @@ impl Auth {
     fn admits(&self, header: Option<&str>, scope: Scope) -> Result<(String, Trust), ApiError> {
         let fixed = match self {
             // Every process of the machine can be this caller, of whichever user.
-            Self::None => return Ok(("anybody".to_owned(), Trust::Bounded)),
+            Self::None => return Ok(("anybody".to_owned(), Trust::Unasked)),
             Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
         };
         let presented =
@@ -157,6 +157,9 @@ fn credential(header: &str) -> Option<&str> {
 enum Trust {
     /// With what its user may reach: it is the user of this server, or shows a token of the scope `admin`.
     Whole,
+    /// With the same, as long as nothing in particular was opened to callers: nobody is asked for a token, so whoever
+    /// can call may do everything.
+    Unasked,
     /// With what was opened to callers.
     Bounded,
 }
@@ -174,7 +177,8 @@ impl Caller {
     fn new(who: String, trust: Trust, roots: &Arc<[PathBuf]>) -> Self {
         let workspaces = match trust {
             Trust::Whole => Workspaces::Any,
-            Trust::Bounded => Workspaces::Within(roots.clone()),
+            Trust::Unasked if roots.is_empty() => Workspaces::Any,
+            Trust::Unasked | Trust::Bounded => Workspaces::Within(roots.clone()),
         };
         Self { who, workspaces }
     }

@@ -95,9 +95,6 @@ pub enum SessionError {
     /// The workspace is named in a way that could mean two places.
     #[error("directory `{}` is not an absolute path", .0.display())]
     DirectoryNotAbsolute(PathBuf),
-    /// What a sandbox is shown of the host would be everything.
-    #[error("the root of the host cannot be a workspace")]
-    DirectoryIsRoot,
     /// The workspace is not there, or is no directory.
     #[error("directory `{}` cannot be opened", path.display())]
     Directory {
@@ -229,7 +226,6 @@ impl SessionError {
             Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
             Self::NotSupported { .. }
             | Self::DirectoryNotAbsolute(_)
-            | Self::DirectoryIsRoot
             | Self::ProjectPolicy { .. }
             | Self::UnknownUpstream { .. }
             | Self::Directory { .. }

@@ -17,6 +17,7 @@ use crate::drift::DriftCounts;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
+use crate::workspaces::hide_data;
 use crate::{Everything, Project, SessionError, Timing, Upstreams, Variables};
 
 /// What all sessions of a process share.
@@ -77,10 +78,20 @@ impl Host {
 
     /// What a session in `directory` may do when nobody chose another policy for it.
     pub(crate) fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<policy::Effective>, SessionError> {
-        match (&self.project, directory) {
-            (Some(Project(narrow)), Some(directory)) => narrow(&self.policy, directory),
-            _ => Ok(self.policy.clone()),
-        }
+        let policy = match (&self.project, directory) {
+            (Some(Project(narrow)), Some(directory)) => narrow(&self.policy, directory)?,
+            _ => self.policy.clone(),
+        };
+        self.hide_data(policy, directory)
+    }
+
+    /// `policy` for a session in `directory`: where that holds the data directory, the session does not see it.
+    pub(crate) fn hide_data(
+        &self,
+        policy: Arc<policy::Effective>,
+        directory: Option<&Path>,
+    ) -> Result<Arc<policy::Effective>, SessionError> {
+        directory.map_or(Ok(policy.clone()), |directory| hide_data(&policy, directory, self.shelf.directory()))
     }
 
     /// Takes a seat for a new session, unless somebody sits there.

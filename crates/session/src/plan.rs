@@ -156,7 +156,7 @@ impl Plan {
         let skills = Skills::read(request.skills)?;
         skills.here()?.iter().try_for_each(|place| options.workspaces.resolve(place, data).map(drop))?;
         let policy = match &options.policy {
-            Some(policy) => policy.clone(),
+            Some(policy) => host.hide_data(policy.clone(), directory.as_deref())?,
             None => host.policy_in(directory.as_deref())?,
         };
         if let Some(name) = &request.upstream {

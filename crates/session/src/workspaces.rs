@@ -1,14 +1,16 @@
 //! Which directories of the host a session may be made on.
 //!
-//! Two rules, both judged on the path without links. Nobody names the root of the host, nor a directory that is, holds or lies in
+//! Two rules, both judged on the path without links. Nobody names the root of the host, nor a directory that is or lies in
 //! the data directory: there are the tokens of the API, the ledger and the records, and whoever reads files of a session
-//! would read those. Beyond that a caller names what it was trusted with.
+//! would read those. A directory that holds the data directory is shown without it. Beyond that a caller names what it
+//! was trusted with.
 //!
 //! Not here: who is trusted with what (`server`), what of a directory is shown inside (`policy`).
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use policy::{Effective, Narrowing};
 use store::DataDir;
 
 use crate::SessionError;
@@ -31,7 +33,7 @@ pub enum Workspaces {
 pub enum Forbidden {
     /// It is the whole host.
     Root,
-    /// It is, holds or lies in the data directory.
+    /// It is or lies in the data directory, or holds it under a name that cannot be hidden.
     Data,
     /// The caller was not trusted with it.
     Outside,
@@ -90,12 +92,24 @@ pub(crate) fn refuse_own(path: &Path, data: &DataDir) -> Result<(), Forbidden> {
     }
     // Without a data directory there is nothing in it to be read.
     let Ok(data) = data.root().canonicalize() else { return Ok(()) };
-    let (inside, holds) = (path.starts_with(&data), data.starts_with(path));
-    if holds || (inside && !path.starts_with(data.join(DEMO))) { Err(Forbidden::Data) } else { Ok(()) }
+    if path.starts_with(&data) && !path.starts_with(data.join(DEMO)) { Err(Forbidden::Data) } else { Ok(()) }
+}
+
+/// `policy` for a session on `path`: where that holds the data directory, the session neither sees nor changes it.
+pub(crate) fn hide_data(policy: &Arc<Effective>, path: &Path, data: &DataDir) -> Result<Arc<Effective>, SessionError> {
+    let (Ok(data), Ok(there)) = (data.root().canonicalize(), path.canonicalize()) else { return Ok(policy.clone()) };
+    let Some(inside) = data.strip_prefix(there).ok().filter(|inside| !inside.as_os_str().is_empty()) else {
+        return Ok(policy.clone());
+    };
+    let forbidden = || SessionError::DirectoryNotAllowed { path: path.to_owned(), why: Forbidden::Data };
+    let hiding = Narrowing::hiding(inside.to_str().ok_or_else(forbidden)?)?;
+    Ok(Arc::new(policy.narrowed(&[hiding])?))
 }
 
 #[cfg(test)]
 mod tests {
+    use policy::{Action, Base, Ceiling, Preset};
+
     use super::*;
 
     #[track_caller]
@@ -119,12 +133,30 @@ mod tests {
         let any = Workspaces::Any;
         assert_eq!(check(&any, Path::new("/"), &data), Some(Forbidden::Root));
         assert_eq!(check(&any, &root.join("home/project/../../../../../../../../../.."), &data), Some(Forbidden::Root));
-        for own in ["home/data", "home", "home/data/trajectory", "link", "link/trajectory", "home/data/demo2"] {
+        for own in ["home/data", "home/data/trajectory", "link", "link/trajectory", "home/data/demo2"] {
             assert_eq!(check(&any, &root.join(own), &data), Some(Forbidden::Data), "{own}");
         }
-        for other in ["home/project", "home/data/demo", "home/database"] {
+        for other in ["home", "home/project", "home/data/demo", "home/database"] {
             assert_eq!(check(&any, &root.join(other), &data), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_of_the_host_is_not_seen_by_a_session_around_it() {
+        let place = tempfile::tempdir().unwrap();
+        let data = DataDir::open(place.path().join("my [data]/viv")).unwrap();
+        let base = Base::preset(Preset::Open).unwrap();
+        let policy = Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]));
+        let narrowed = hide_data(&policy, place.path(), &data).unwrap();
+        let allows = |policy: &Effective, action: Action| policy.decide(&action).is_allowed();
+        for path in ["my [data]/viv", "my [data]/viv/api.token", "my [data]/viv/trajectory/s.jsonl"] {
+            assert!(allows(&policy, Action::Read(path.into())), "{path}");
+            assert!(!allows(&narrowed, Action::Read(path.into())), "{path}");
+            assert!(!allows(&narrowed, Action::Write(path.into())), "{path}");
+        }
+        assert!(allows(&narrowed, Action::Read("my [data]/else".into())));
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_eq!(hide_data(&policy, elsewhere.path(), &data).unwrap().digest(), policy.digest());
     }
 
     #[test]

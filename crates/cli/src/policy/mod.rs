@@ -13,7 +13,7 @@ pub(crate) mod proposal;
 mod test;
 mod trust;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -138,7 +138,24 @@ pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) 
         None => load::unchosen(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| Narrowing::assign(argument)).collect::<Result<Vec<_>, _>>()?;
-    Ok(above.narrowed(&narrowings)?)
+    let policy = above.narrowed(&narrowings)?;
+    match data_inside(setting)? {
+        Some(inside) => Ok(policy.narrowed(&[Narrowing::hiding(&inside)?])?),
+        None => Ok(policy),
+    }
+}
+
+/// Where the data directory lies in the project, if it does: there are the tokens and records of this host.
+fn data_inside(setting: &Setting) -> Result<Option<String>, Failure> {
+    let workspace = setting.workspace.as_deref().and_then(|workspace| workspace.canonicalize().ok());
+    let (Some(workspace), Ok(data)) = (workspace, setting.data_dir.canonicalize()) else { return Ok(None) };
+    match data.strip_prefix(workspace) {
+        Ok(inside) if !inside.as_os_str().is_empty() => {
+            let unnameable = || Failure::Read { path: data.clone(), source: ErrorKind::InvalidFilename.into() };
+            Ok(Some(inside.to_str().ok_or_else(unnameable)?.to_owned()))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// What a session's own directory makes of the policy of a host, for sessions that nobody chose a policy for.

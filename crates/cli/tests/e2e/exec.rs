@@ -44,6 +44,27 @@ fn what_cannot_be_run_has_numbers_of_its_own() {
     check(&place, &["--env", "NOVALUE"], &["true"], 125);
 }
 
+#[test]
+fn what_is_kept_of_the_host_is_no_workspace_and_not_seen_in_one() {
+    let place = Place::new();
+    assert_eq!(place.run(&["run", "mock", "hello"]).code, 0);
+    let around = place.data().parent().unwrap().to_owned();
+    std::fs::write(around.join("seen.txt"), "").unwrap();
+    for mode in ["", ":ro"] {
+        let workspace = format!("{}{mode}", around.display());
+        let ran = check(&place, &["--workspace", &workspace], &["ls", "-A"], 0);
+        assert_eq!(ran.out, "seen.txt\n");
+    }
+    for own in [place.data(), place.data().join("trajectory")] {
+        let ran = check(&place, &["--workspace", own.to_str().unwrap()], &["true"], 125);
+        assert!(ran.people.contains("directory_not_allowed"), "{}", ran.people);
+    }
+    let around = around.to_str().unwrap();
+    let ran = place.run(&["run", "mock", "/run ls -A", "--perms", "allow", "--workspace", around]);
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert!(!ran.out.contains("data\n") && !ran.people.contains("data\n"), "{}{}", ran.out, ran.people);
+}
+
 /// The host's, with one that no policy names.
 pub(crate) const HOST_VARIABLES: [(&str, &str); 5] = [
     ("LANG", "de_DE.UTF-8"),

@@ -13,7 +13,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A data directory and a workspace that go with the test.
 pub(crate) struct Place {
     directory: TempDir,
-    /// Beside it: no session works on a directory that holds what is kept.
+    /// Beside it: a session on a directory that holds what is kept would be under another policy.
     kept: TempDir,
 }
 

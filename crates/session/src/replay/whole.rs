@@ -49,7 +49,7 @@ impl Sessions {
         };
         let (recording, tape) = blocking(read).await??;
         let policy = match (&options.policy, directory.as_deref().or(recording.directory.as_deref())) {
-            (Some(policy), _) => policy.clone(),
+            (Some(policy), directory) => self.host.hide_data(policy.clone(), directory)?,
             (None, directory) => self.host.policy_in(directory)?,
         };
         let stage = Stage { upstream: tape.clone(), policy, directory, options };

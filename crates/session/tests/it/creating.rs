@@ -66,7 +66,7 @@ async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
         (skilled(&stage.workspace()), "invalid_request"),
         (skilled("/".as_ref()), "directory_not_allowed"),
         (in_directory("/".as_ref()), "directory_not_allowed"),
-        (in_directory(stage.directory.path()), "directory_not_allowed"),
+        (in_directory(&stage.directory.path().join("data")), "directory_not_allowed"),
     ];
     for (request, code) in refused {
         let error = stage.create("s1", request).await.unwrap_err();
