@@ -78,6 +78,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         working::a_command_runs_when_allowed,
         working::a_command_does_not_run_when_denied,
         working::a_file_is_written,
+        working::a_line_of_a_file_is_replaced,
         delegating::what_a_sub_agent_does_is_below_its_call,
         planning::nothing_is_changed_in_plan_mode,
         asking::a_permission_is_withdrawn_with_its_turn,
