@@ -82,6 +82,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         delegating::what_a_sub_agent_does_is_below_its_call,
         planning::nothing_is_changed_in_plan_mode,
         asking::a_permission_is_withdrawn_with_its_turn,
+        asking::what_is_always_allowed_is_not_asked_again,
         asking::a_question_is_answered,
         asking::a_turn_can_be_interrupted,
         failing::a_model_that_refuses_fails_the_turn,

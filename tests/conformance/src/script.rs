@@ -12,6 +12,7 @@ pub(crate) mod say {
     pub(crate) const COMMAND: &str = "Use the shell, please.";
     pub(crate) const FILE: &str = "Make a file, please.";
     pub(crate) const EDIT: &str = "Mend a file, please.";
+    pub(crate) const OTHER_COMMAND: &str = "Use the shell for something else.";
     pub(crate) const QUESTION: &str = "Ask me something, please.";
     pub(crate) const SLOWLY: &str = "Talk slowly, please.";
     pub(crate) const MUCH: &str = "Talk a lot, please.";
@@ -37,6 +38,8 @@ pub(crate) const MENDED: &str = "kept.txt";
 pub(crate) const BEFORE: &str = "the first line\nthe second line\nthe third line\n";
 pub(crate) const OLD_LINE: &str = "the second line";
 pub(crate) const NEW_LINE: &str = "a better line";
+/// What the command of [`say::OTHER_COMMAND`] prints.
+pub(crate) const OTHER_OUTPUT: &str = "conformance-43";
 /// What the tool of `equipment/server.sh` gives back.
 pub(crate) const SERVED_OUTPUT: &str = "polished";
 /// What a sub-agent is asked in [`say::DELEGATE`], and what it says.
@@ -56,6 +59,8 @@ pub(crate) fn model(player: &Player) -> Scripted {
 pub(crate) fn text(player: &Player) -> String {
     // What it prints is nowhere in what is typed.
     let command = format!("touch {TRACE}; printf 'conformance-%d\\n' 42; readlink /proc/self/ns/pid");
+    // It leaves something behind: a command that only prints is one that some agents run without asking.
+    let other = "printf 'conformance-%d\\n' 43 | tee other.txt";
     let mut rules = in_steps(say::EDIT, player.edit(MENDED, OLD_LINE, NEW_LINE));
     rules.extend([
         rule(say::WHICH, json!({"conversation": {"contains": "7391"}}), json!([{"text": "It was 7391."}])),
@@ -64,6 +69,8 @@ pub(crate) fn text(player: &Player) -> String {
         work(say::FILE, &player.write(FILE.0, FILE.1)),
         done(say::FILE, "It is made."),
         done(say::EDIT, "It is mended."),
+        work(say::OTHER_COMMAND, &player.command(other)),
+        done(say::OTHER_COMMAND, "It said: ${tool_result}"),
         work(say::QUESTION, &player.question()),
         done(say::QUESTION, "You chose: ${tool_result}"),
         work(say::SERVED, &player.served()),
