@@ -74,6 +74,7 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         talking::it_goes_on_after_a_restart,
         talking::a_huge_answer_arrives_whole,
         talking::it_thinks_aloud,
+        talking::a_message_in_the_middle_of_a_turn_is_answered_after_it,
         replaying::it_plays_the_same_again_from_the_record,
         working::a_command_runs_when_allowed,
         working::a_command_does_not_run_when_denied,

@@ -15,6 +15,7 @@ pub(crate) mod say {
     pub(crate) const OTHER_COMMAND: &str = "Use the shell for something else.";
     pub(crate) const QUESTION: &str = "Ask me something, please.";
     pub(crate) const SLOWLY: &str = "Talk slowly, please.";
+    pub(crate) const AWHILE: &str = "Talk for a while, please.";
     pub(crate) const MUCH: &str = "Talk a lot, please.";
     pub(crate) const SERVED: &str = "Polish it, please.";
     pub(crate) const LOOK: &str = "Look at this, please.";
@@ -87,6 +88,7 @@ pub(crate) fn text(player: &Player) -> String {
         // Spelled so that an agent which looks for the word does not find it.
         work(say::KILL, &player.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
+        paced(say::AWHILE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
         paced(say::MUCH, much(), 8000, 0),
         rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
         error(say::UNAUTHORIZED, 401, None),

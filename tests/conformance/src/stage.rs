@@ -278,7 +278,7 @@ fn response(event: &EventBody) -> Option<&BodyRef> {
 
 /// What happened in one turn.
 pub(crate) struct Turn {
-    text: String,
+    pub(crate) text: String,
     pub(crate) events: Vec<Event>,
 }
 
