@@ -1,11 +1,11 @@
-//! Permissions that are withdrawn, questions, interrupts.
+//! Permissions that last or are withdrawn, questions, interrupts.
 
 use std::time::{Duration, Instant};
 
 use protocol::{EventBody, TurnOutcome};
 use serde_json::Value;
 
-use crate::script::say;
+use crate::script::{COMMAND_OUTPUT, OTHER_OUTPUT, say};
 use crate::stage::{Answer, World};
 
 /// An agent that was asked to stop has stopped, or was ended, after this.
@@ -28,6 +28,24 @@ pub(crate) async fn a_permission_is_withdrawn_with_its_turn(world: World) {
     assert_eq!(turn.outcome, Some(TurnOutcome::Interrupted));
     let next = stage.turn("hello", Answer::Yes).await;
     assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    stage.close().await;
+}
+
+pub(crate) async fn what_is_always_allowed_is_not_asked_again(world: World) {
+    if !world.player.asks() {
+        return;
+    }
+    let stage = world.open().await;
+    let first = stage.turn(say::COMMAND, Answer::Always).await;
+    assert!(first.words().contains(COMMAND_OUTPUT) && first.asked() == 1, "{first:?}");
+    // Whatever a person is asked from here on is refused: the command runs because it was granted.
+    let again = stage.turn(say::COMMAND, Answer::No).await;
+    assert_eq!(again.outcome(), Some(TurnOutcome::Completed), "{again:?}");
+    assert!(again.words().contains(COMMAND_OUTPUT) && again.asked() == 0, "{again:?}");
+    assert!(again.has(|event| matches!(event, EventBody::PermissionResolved(_))), "nothing says why: {again:?}");
+    let other = stage.turn(say::OTHER_COMMAND, Answer::No).await;
+    assert!(!other.words().contains(OTHER_OUTPUT) && other.asked() == 1, "{other:?}");
+    assert_eq!(stage.sessions.grants(&stage.id).await.unwrap().len(), 1, "{other:?}");
     stage.close().await;
 }
 

@@ -96,6 +96,32 @@ impl Player {
         }
     }
 
+    /// How its model replaces a line of a file by another, in one call after the other.
+    pub(crate) fn edit(&self, name: &str, old: &str, new: &str) -> Vec<Value> {
+        let path = format!("/workspace/{name}");
+        let edit = match self.agent {
+            "mock" => tool("edit_file", json!({"path": name, "old": old, "new": new})),
+            "claude" => tool("Edit", json!({"file_path": path, "old_string": old, "new_string": new})),
+            "codex" => {
+                let change = format!("*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch\n");
+                tool("exec_command", json!({"cmd": format!("apply_patch <<'PATCH'\n{change}PATCH\n")}))
+            }
+            "gemini" => {
+                let instruction = "Replace one line.";
+                let input =
+                    json!({"file_path": path, "instruction": instruction, "old_string": old, "new_string": new});
+                tool("replace", input)
+            }
+            "qwen" => tool("edit", json!({"file_path": path, "old_string": old, "new_string": new})),
+            "opencode" => tool("edit", json!({"filePath": path, "oldString": old, "newString": new})),
+            "copilot" => tool("edit", json!({"path": path, "old_str": old, "new_str": new})),
+            _ => tool("edit", json!({"path": path, "edits": [{"oldText": old, "newText": new}]})),
+        };
+        // One lets its model edit only what it has seen.
+        let look = (self.agent == "qwen").then(|| tool("read_file", json!({"file_path": path})));
+        look.into_iter().chain([edit]).collect()
+    }
+
     /// How its model calls the tool of `equipment/server.sh`.
     pub(crate) fn served(&self) -> Value {
         let name = match self.agent {

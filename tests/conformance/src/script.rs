@@ -11,8 +11,11 @@ pub(crate) mod say {
     pub(crate) const WHICH: &str = "Which number was it?";
     pub(crate) const COMMAND: &str = "Use the shell, please.";
     pub(crate) const FILE: &str = "Make a file, please.";
+    pub(crate) const EDIT: &str = "Mend a file, please.";
+    pub(crate) const OTHER_COMMAND: &str = "Use the shell for something else.";
     pub(crate) const QUESTION: &str = "Ask me something, please.";
     pub(crate) const SLOWLY: &str = "Talk slowly, please.";
+    pub(crate) const AWHILE: &str = "Talk for a while, please.";
     pub(crate) const MUCH: &str = "Talk a lot, please.";
     pub(crate) const SERVED: &str = "Polish it, please.";
     pub(crate) const LOOK: &str = "Look at this, please.";
@@ -31,6 +34,13 @@ pub(crate) mod say {
 pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
 /// What [`say::FILE`] makes.
 pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
+/// What [`say::EDIT`] mends: a file, what is in it at first, and the line that becomes another.
+pub(crate) const MENDED: &str = "kept.txt";
+pub(crate) const BEFORE: &str = "the first line\nthe second line\nthe third line\n";
+pub(crate) const OLD_LINE: &str = "the second line";
+pub(crate) const NEW_LINE: &str = "a better line";
+/// What the command of [`say::OTHER_COMMAND`] prints.
+pub(crate) const OTHER_OUTPUT: &str = "conformance-43";
 /// What the tool of `equipment/server.sh` gives back.
 pub(crate) const SERVED_OUTPUT: &str = "polished";
 /// What a sub-agent is asked in [`say::DELEGATE`], and what it says.
@@ -50,12 +60,18 @@ pub(crate) fn model(player: &Player) -> Scripted {
 pub(crate) fn text(player: &Player) -> String {
     // What it prints is nowhere in what is typed.
     let command = format!("touch {TRACE}; printf 'conformance-%d\\n' 42; readlink /proc/self/ns/pid");
-    let rules = json!([
+    // It leaves something behind: a command that only prints is one that some agents run without asking.
+    let other = "printf 'conformance-%d\\n' 43 | tee other.txt";
+    let mut rules = in_steps(say::EDIT, player.edit(MENDED, OLD_LINE, NEW_LINE));
+    rules.extend([
         rule(say::WHICH, json!({"conversation": {"contains": "7391"}}), json!([{"text": "It was 7391."}])),
         work(say::COMMAND, &player.command(&command)),
         done(say::COMMAND, "It said: ${tool_result}"),
         work(say::FILE, &player.write(FILE.0, FILE.1)),
         done(say::FILE, "It is made."),
+        done(say::EDIT, "It is mended."),
+        work(say::OTHER_COMMAND, &player.command(other)),
+        done(say::OTHER_COMMAND, "It said: ${tool_result}"),
         work(say::QUESTION, &player.question()),
         done(say::QUESTION, "You chose: ${tool_result}"),
         work(say::SERVED, &player.served()),
@@ -72,6 +88,7 @@ pub(crate) fn text(player: &Player) -> String {
         // Spelled so that an agent which looks for the word does not find it.
         work(say::KILL, &player.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
+        paced(say::AWHILE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
         paced(say::MUCH, much(), 8000, 0),
         rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
         error(say::UNAUTHORIZED, 401, None),
@@ -80,7 +97,7 @@ pub(crate) fn text(player: &Player) -> String {
         rule(say::NONSENSE, json!({}), json!([{"raw": "<html>this is no model</html>"}])),
         rule(say::CUT, json!({}), json!([{"text": "And then I"}, "cut"])),
         rule(say::HANG, json!({}), json!([{"text": "Hm."}, "hang"])),
-        {"answer": [{"text": "You said: ${prompt}"}]},
+        json!({"answer": [{"text": "You said: ${prompt}"}]}),
     ]);
     json!({"version": 1, "rules": rules}).to_string()
 }
@@ -100,6 +117,11 @@ fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {
 /// The first answer to a prompt: a word, and a tool.
 fn work(prompt: &str, tool: &Value) -> Value {
     rule(prompt, json!({"step": 1}), json!([{"text": "I am on it."}, tool]))
+}
+
+/// Tools that are called one after the other.
+fn in_steps(prompt: &str, tools: Vec<Value>) -> Vec<Value> {
+    (1..).zip(tools).map(|(step, tool): (u64, _)| rule(prompt, json!({"step": step}), json!([tool]))).collect()
 }
 
 /// What is said when the tool has spoken.

@@ -8,7 +8,8 @@ use agents::MockAgent;
 use gateway::{Gateway, GatewayConfig, Limits, Prices};
 use policy::{Base, Ceiling, Effective, Preset, Source};
 use protocol::{
-    BodyRef, ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, PermissionReply, SessionId, TurnOutcome,
+    BodyRef, ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, Permission, PermissionReply, SessionId,
+    TurnOutcome,
 };
 use sandbox::JailBackend;
 use serde_json::Value;
@@ -43,6 +44,8 @@ pub(crate) struct Stage {
 pub(crate) enum Answer {
     /// Allow it, and choose the last of the options.
     Yes,
+    /// Allow it for the rest of the session, and choose the last of the options.
+    Always,
     /// Refuse it.
     No,
 }
@@ -233,8 +236,12 @@ impl Stage {
 
     async fn react(&self, event: &Event, answer: Answer) {
         match &event.draft.body {
-            EventBody::PermissionRequested(asked) => {
-                let reply = if answer == Answer::Yes { PermissionReply::Once } else { PermissionReply::Reject };
+            EventBody::PermissionRequested(asked) if waits(asked) => {
+                let reply = match answer {
+                    Answer::Yes => PermissionReply::Once,
+                    Answer::Always => PermissionReply::Always,
+                    Answer::No => PermissionReply::Reject,
+                };
                 self.sessions.reply_permission(&self.id, &asked.permission_id, reply).await.unwrap();
             }
             EventBody::QuestionRequested(asked) => {
@@ -244,6 +251,11 @@ impl Stage {
             _ => {}
         }
     }
+}
+
+/// Whether a person must answer: what was granted before is on record as well, with its answer.
+fn waits(asked: &Permission) -> bool {
+    asked.metadata.as_ref().is_none_or(|metadata| metadata.get("granted_by").is_none())
 }
 
 fn request(event: &EventBody) -> Option<&BodyRef> {
@@ -266,7 +278,7 @@ fn response(event: &EventBody) -> Option<&BodyRef> {
 
 /// What happened in one turn.
 pub(crate) struct Turn {
-    text: String,
+    pub(crate) text: String,
     pub(crate) events: Vec<Event>,
 }
 
@@ -307,6 +319,12 @@ impl Turn {
             _ => None,
         });
         parts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// How often a person was asked for a permission.
+    pub(crate) fn asked(&self) -> usize {
+        let asks = |event: &&Event| matches!(&event.draft.body, EventBody::PermissionRequested(asked) if waits(asked));
+        self.events.iter().filter(asks).count()
     }
 
     /// Whether anything like it happened.

@@ -1,10 +1,10 @@
-//! Words: an answer, a memory, a long answer.
+//! Words: an answer, a memory, a long answer, a message that waits.
 
-use protocol::{Attachment, EventBody, TurnOutcome};
+use protocol::{Attachment, EventBody, TurnId, TurnOutcome};
 use session::Message;
 
 use crate::script::{MUCH_CHARS, say};
-use crate::stage::{Answer, World};
+use crate::stage::{Answer, Turn, World};
 
 /// The form of an answer without tools, as the mock gives it.
 const HELLO: &[&str] = &[
@@ -47,6 +47,37 @@ pub(crate) async fn a_huge_answer_arrives_whole(world: World) {
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed));
     // Some agents trim the end of what is said.
     assert!(turn.words().trim_end().len() >= MUCH_CHARS - 32, "{} characters came", turn.words().len());
+    stage.close().await;
+}
+
+pub(crate) async fn a_message_in_the_middle_of_a_turn_is_answered_after_it(world: World) {
+    let stage = world.open().await;
+    let first = stage.send(say::AWHILE).await;
+    stage.until(first.sequence, |event| matches!(event, EventBody::ItemDelta(_))).await;
+    let second = stage.send("hello").await;
+    assert!(second.queued && second.turn_id != first.turn_id, "{second:?}");
+    let ends = |turn: &TurnId| {
+        let turn = Some(turn.clone());
+        move |event: &EventBody| matches!(event, EventBody::TurnEnded(ended) if ended.turn_id == turn)
+    };
+    let first_end = stage.until(first.sequence, ends(&first.turn_id)).await;
+    stage.until(first_end.sequence, ends(&second.turn_id)).await;
+    let events = stage.events();
+    let of = |turn: &TurnId| {
+        let own = events.iter().filter(|event| event.draft.turn_id.as_ref() == Some(turn)).cloned();
+        Turn { text: turn.to_string(), events: own.collect() }
+    };
+    let (long, short) = (of(&first.turn_id), of(&second.turn_id));
+    for turn in [&long, &short] {
+        assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    }
+    assert!(long.words().ends_with("That is all."), "it was cut short: {long:?}");
+    assert_eq!(short.words(), "You said: hello", "{short:?}");
+    let waited =
+        |event: &EventBody| matches!(event, EventBody::MessageQueued(queued) if queued.turn_id == second.turn_id);
+    assert!(events.iter().any(|event| waited(&event.draft.body)), "{short:?}");
+    let speaks = short.events.iter().find(|event| matches!(event.draft.body, EventBody::ItemStarted(_))).unwrap();
+    assert!(first_end.sequence < speaks.sequence, "it began before the other ended: {short:?}");
     stage.close().await;
 }
 

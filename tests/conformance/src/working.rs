@@ -1,8 +1,12 @@
-//! Tools: a command that is allowed or not, and a file.
+//! Tools: a command that is allowed or not, a file that is made, and one that is edited.
 
-use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
+use std::path::Path;
 
-use crate::script::{COMMAND_OUTPUT, FILE, TRACE, say};
+use protocol::{ContentPart, CreateSession, EventBody, ItemKind, TurnOutcome};
+use sandbox::{ChangeKind, SavedChanges};
+use session::Timing;
+
+use crate::script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, TRACE, say};
 use crate::stage::{Answer, Turn, World};
 
 pub(crate) async fn a_command_runs_when_allowed(world: World) {
@@ -44,6 +48,30 @@ pub(crate) async fn a_file_is_written(world: World) {
     stage.close().await;
 }
 
+pub(crate) async fn a_line_of_a_file_is_replaced(world: World) {
+    let mode = world.player.mode();
+    let prepare = |folder: &Path, _: &mut CreateSession| {
+        std::fs::write(folder.join("workspace").join(MENDED), BEFORE).unwrap();
+    };
+    let stage = world.open_as(mode, Timing::default(), prepare).await;
+    let turn = stage.turn(say::EDIT, Answer::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains("It is mended."), "{turn:?}");
+    let replaces = |diff: &str| {
+        let has = |line: String| diff.lines().any(|told| told == line);
+        has(format!("-{OLD_LINE}")) && has(format!("+{NEW_LINE}")) && !has("-the first line".to_owned())
+    };
+    assert!(told_changes(&turn).any(|(path, diff)| path.ends_with(MENDED) && replaces(diff)), "{turn:?}");
+    assert_eq!((added(&turn), modified(&turn)), (Vec::new(), vec![MENDED.to_owned()]), "{turn:?}");
+    let saved = SavedChanges::open(&stage.sessions.changes_directory(&stage.id)).unwrap();
+    let (kinds, path) = (saved.changes().map(|change| change.kind).collect::<Vec<_>>(), Path::new(MENDED));
+    assert_eq!(kinds, [ChangeKind::Modified], "{turn:?}");
+    assert!(replaces(&saved.diff(path).unwrap().unwrap()), "{turn:?}");
+    assert_eq!(saved.read(path).unwrap(), BEFORE.replace(OLD_LINE, NEW_LINE).as_bytes());
+    assert_eq!(std::fs::read_to_string(stage.on_host(MENDED)).unwrap(), BEFORE, "changes stay in the layer");
+    stage.close().await;
+}
+
 fn has_item(turn: &Turn, kind: ItemKind) -> bool {
     turn.has(|event| matches!(event, EventBody::ItemCompleted(completed) if completed.item.kind == kind))
 }
@@ -67,6 +95,15 @@ fn told_changes(turn: &Turn) -> impl Iterator<Item = (&str, &str)> {
 fn added(turn: &Turn) -> Vec<String> {
     let told = turn.events.iter().filter_map(|event| match &event.draft.body {
         EventBody::WorkspaceChanged(changed) => Some(changed.added.clone()),
+        _ => None,
+    });
+    told.flatten().collect()
+}
+
+/// The files that were there before and are others now.
+fn modified(turn: &Turn) -> Vec<String> {
+    let told = turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::WorkspaceChanged(changed) => Some(changed.modified.clone()),
         _ => None,
     });
     told.flatten().collect()
