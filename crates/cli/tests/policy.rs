@@ -16,6 +16,7 @@ fn place() -> TempDir {
     fs::write(place.path().join("good.yaml"), GOOD).unwrap();
     let requests = "net:\n  enabled: true\n  allowlist: [\"GET|HEAD files.example.com:80/public/**\"]\n";
     fs::write(place.path().join("requests.yaml"), requests).unwrap();
+    fs::write(place.path().join("disk.yaml"), "proc: {memory: 1GiB, disk: 2GiB}\n").unwrap();
     fs::write(place.path().join("bad.yaml"), "net:\n  enabled: no\n").unwrap();
     place
 }
@@ -52,6 +53,7 @@ macro_rules! commands {
 
 commands! {
     check_a_good_file: "check" "good.yaml";
+    check_notes_what_will_not_be_had: "check" "disk.yaml";
     check_tells_of_every_file: "check" "bad.yaml" "good.yaml";
     check_as_json: "--json" "check" "bad.yaml" "good.yaml";
     check_a_missing_file: "check" "missing.yaml";

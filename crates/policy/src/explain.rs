@@ -57,10 +57,13 @@ fn sentence(policy: &Policy, key: Key) -> Option<String> {
         Key::ProcPids => format!("It has at most {shown} processes and threads at once."),
         Key::ProcTimeout => format!("It is stopped after {shown}."),
         Key::ProcOutput => format!("At most {shown} of each of its outputs are kept."),
-        Key::ProcDisk => format!("It writes at most {shown}."),
+        Key::ProcDisk => {
+            let note = disk_above_memory(policy).map(|note| format!(" {note}")).unwrap_or_default();
+            format!("It writes at most {shown}.{note}")
+        }
         Key::ProcNofile => format!("Each of its processes opens at most {shown} files."),
         Key::DegradeCpus => degraded(policy, key, "its processors are")?,
-        Key::DegradeMemory => degraded(policy, key, "its memory is")?,
+        Key::DegradeMemory => memory(degraded(policy, key, "its memory is")?, policy),
         Key::DegradePids => degraded(policy, key, "its processes are")?,
         Key::DegradeDisk => degraded(policy, key, "what it writes is")?,
         Key::DegradeLandlock => landlock(policy)?,
@@ -145,6 +148,34 @@ fn intercepted(policy: &Policy, value: &Value) -> Option<String> {
 fn landlock(policy: &Policy) -> Option<String> {
     let missing = policy.degrade.get(&Key::DegradeLandlock)?.value != Means::Enforced;
     missing.then(|| "On a kernel without Landlock, the mounts alone guard its files.".to_owned())
+}
+
+/// A limit of each process does not see what belongs to none of them.
+fn memory(degraded: String, policy: &Policy) -> String {
+    match policy.degrade.get(&Key::DegradeMemory).map(|ruled| ruled.value) {
+        Some(Means::Rlimit) => format!(
+            "{}, by its address space; files in memory (memfd, tmpfs) are beside that.",
+            degraded.trim_end_matches('.')
+        ),
+        _ => degraded,
+    }
+}
+
+/// What is allowed and yet will not be had.
+pub fn notes(policy: &Policy) -> Vec<String> {
+    let disk = disk_above_memory(policy).map(|note| format!("`proc.disk` is above `proc.memory`. {note}"));
+    disk.into_iter().collect()
+}
+
+fn disk_above_memory(policy: &Policy) -> Option<String> {
+    let (disk, memory) = (policy.bounds.get(&Key::ProcDisk)?, policy.bounds.get(&Key::ProcMemory)?);
+    (disk.value > memory.value).then(|| {
+        let memory = policy.show(Key::ProcMemory);
+        format!(
+            "What it writes lies in memory: where its {memory} of memory are counted for all processes together, they \
+             count first."
+        )
+    })
 }
 
 fn degraded(policy: &Policy, key: Key, subject: &str) -> Option<String> {

@@ -59,7 +59,7 @@ pub use deny::DenyGlobs;
 pub use diff::{Change, Direction, diff};
 pub use document::{Document, Means, NameService, WorkspaceMode};
 pub use effective::{Degrade, Effective, Fs, Limits, Models, Net, ToolRules};
-pub use explain::{Sentence, explain};
+pub use explain::{Sentence, explain, notes};
 pub use finding::{Finding, PolicyError};
 pub use grant::{Grant, GrantContext, GrantScope};
 pub use key::{Key, UnknownKey};

@@ -37,6 +37,18 @@ fn narrowings_explained() {
 }
 
 #[test]
+fn more_disk_than_memory_is_noted_and_as_much_is_not() {
+    let told = |proc: &str| {
+        let base = Base::read(&Source::new("test", format!("proc: {{{proc}}}\n"))).unwrap();
+        (policy::notes(base.policy()), sentences(&base, &[]).contains("What it writes lies in memory"))
+    };
+    let (notes, is_explained) = told("memory: 1GiB, disk: 2GiB");
+    assert!(notes.len() == 1 && notes[0].contains("`proc.disk`") && notes[0].contains("1GiB"), "{notes:?}");
+    assert!(is_explained);
+    assert_eq!(told("memory: 2GiB, disk: 2GiB"), (Vec::new(), false));
+}
+
+#[test]
 fn differences_between_presets() {
     let [strict, balanced, open] = Preset::ALL.map(|preset| Base::preset(preset).unwrap());
     insta::assert_json_snapshot!("diff_strict_balanced", diff(strict.policy(), balanced.policy()));

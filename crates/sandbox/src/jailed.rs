@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::limits::Keeper;
 use crate::plan::plan;
 use crate::refusal;
+use crate::source::Sources;
 use crate::system::System;
 use crate::walled::{Built, Walled};
 use crate::{Backend, Layers, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits};
@@ -66,8 +67,9 @@ impl JailBackend {
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
         let fs = spec.policy.fs();
         let landlock = guards_files(jail::landlock_version(), spec.policy.degrade().landlock)?;
-        let system = System::showing(&fs.read_paths);
-        let plan = Plan { landlock, ..plan(spec, &fs, kept.process, system)? };
+        let sources = Sources::beside(spec.workspace.as_deref())?;
+        let system = System::showing(&fs.read_paths, &sources)?;
+        let plan = Plan { landlock, ..plan(spec, &fs, kept.process, &sources, system)? };
         let since = SystemTime::now();
         let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
@@ -128,14 +130,16 @@ pub(crate) fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode, 
 mod tests {
     use policy::Means;
 
-    use super::guards_files;
+    use super::{SandboxError, guards_files};
 
     #[test]
     fn a_kernel_without_landlock_is_taken_only_where_a_policy_accepts_it() {
         assert!(guards_files(Some(6), Means::None).unwrap(), "what is there is used");
         assert!(guards_files(Some(1), Means::Enforced).unwrap());
         assert!(!guards_files(None, Means::None).unwrap());
-        let refused = guards_files(None, Means::Enforced).unwrap_err().to_string();
-        assert!(refused.contains("Landlock") && refused.contains("degrade: {landlock: none}"), "{refused}");
+        let Err(SandboxError::Unavailable { missing, fix }) = guards_files(None, Means::Enforced) else {
+            panic!("it is refused");
+        };
+        assert!(missing.contains("Landlock") && fix.contains("degrade: {landlock: none}"), "{missing}: {fix}");
     }
 }

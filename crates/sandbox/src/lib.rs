@@ -22,6 +22,7 @@ mod plan;
 mod port;
 mod refusal;
 mod review;
+mod source;
 mod system;
 mod terminal;
 mod tree;

@@ -1,12 +1,13 @@
 //! What a sandbox is made of, from what a session asks for and its policy allows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jail::{Bind, Plan, ProcessLimits, WorkspacePlan};
 use policy::{DenyGlobs, NameService, WorkspaceMode};
 
+use crate::source::Sources;
 use crate::system::System;
-use crate::{SandboxError, SandboxSpec, masks};
+use crate::{DEPENDENCIES, SandboxError, SandboxSpec, masks};
 
 /// So many files of a bind workspace are held, each by a mount of its own.
 const MAX_GUARDED: usize = 4096;
@@ -18,14 +19,16 @@ pub(crate) fn plan(
     spec: &SandboxSpec,
     fs: &policy::Fs,
     process: ProcessLimits,
+    sources: &Sources,
     mut system: System,
 ) -> Result<Plan, SandboxError> {
     let limits = spec.policy.limits();
     for path in &fs.write_paths {
-        system.binds.push(Bind { source: canonical(path)?, target: path.clone(), writable: true });
+        system.binds.push(Bind { source: sources.find("`fs.write`", path)?, target: path.clone(), writable: true });
     }
     for (source, target) in &spec.mounts {
-        system.binds.push(Bind { source: canonical(source)?, target: target.clone(), writable: false });
+        let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "what an agent needs" };
+        system.binds.push(Bind { source: sources.find(key, source)?, target: target.clone(), writable: false });
     }
     if spec.policy.net().dns == NameService::Stub {
         system.ask_for_names();
@@ -37,7 +40,7 @@ pub(crate) fn plan(
         links: system.links,
         files: system.files,
         names: spec.policy.net().dns == NameService::Stub,
-        workspace: workspace_plan(spec.workspace.as_deref(), fs)?,
+        workspace: workspace_plan(sources.workspace(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
@@ -47,7 +50,7 @@ pub(crate) fn plan(
 
 fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
-    let directory = canonical(directory)?;
+    let directory = directory.to_owned();
     let found = |denied: &DenyGlobs| {
         masks(&directory, denied).map_err(|source| SandboxError::Create {
             step: format!("look for what is denied in `{}`", directory.display()),
@@ -78,9 +81,4 @@ fn guardable(files: usize) -> Result<(), SandboxError> {
         ),
         fix: "set `fs.workspace: overlay`, or deny whole directories".to_owned(),
     })
-}
-
-/// The path without links, as the caller meant it; the jail itself follows none.
-fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
-    path.canonicalize().map_err(|source| SandboxError::Create { step: format!("find `{}`", path.display()), source })
 }

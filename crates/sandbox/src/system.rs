@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use jail::{Bind, HOME, INSIDE_GID, INSIDE_UID};
 
+use crate::SandboxError;
+use crate::source::Sources;
+
 /// What a sandbox shows of the host's system.
 #[derive(Debug, Default)]
 pub(crate) struct System {
@@ -17,12 +20,12 @@ pub(crate) struct System {
 
 impl System {
     /// Shows `read` as it is on the host now. What is not there is not shown, which is never wider.
-    pub(crate) fn showing(read: &[PathBuf]) -> Self {
+    pub(crate) fn showing(read: &[PathBuf], sources: &Sources) -> Result<Self, SandboxError> {
         let mut system = Self::of_user(INSIDE_UID, INSIDE_GID);
         for path in read {
-            system.show(path, read);
+            system.show(path, read, sources)?;
         }
-        system
+        Ok(system)
     }
 
     /// Shows nothing but who there is: one user, with these numbers.
@@ -55,16 +58,18 @@ impl System {
     }
 
     /// Shows `path` under its own name: a link as a link where what it says is shown too, else what it leads to.
-    pub(crate) fn show(&mut self, path: &Path, read: &[PathBuf]) {
+    pub(crate) fn show(&mut self, path: &Path, read: &[PathBuf], sources: &Sources) -> Result<(), SandboxError> {
+        let source = sources.find_if_there("`fs.read`", path)?;
         if let Ok(target) = std::fs::read_link(path) {
             let leads_to = path.parent().unwrap_or(Path::new("/")).join(&target);
             if read.iter().any(|place| leads_to.starts_with(place) && leads_to != path) {
                 self.links.push((path.to_owned(), target));
-                return;
+                return Ok(());
             }
         }
-        if let Ok(source) = path.canonicalize() {
+        if let Some(source) = source {
             self.binds.push(Bind { source, target: path.to_owned(), writable: false });
         }
+        Ok(())
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Next {
 
 /// Names longer than this cannot be reached in one call.
 const MAX_PATH_BYTES: usize = 3800;
+/// So much of the end of such a name is told: a page of it tells nobody more.
+const TOLD_CHARS: usize = 60;
 
 /// Calls `each` for everything below `top`, itself below `root`, with paths relative to `root`. What this
 /// user cannot read is passed over: a sandbox of the same user cannot either.
@@ -43,13 +45,22 @@ pub(crate) fn visit(
                 return Ok(());
             }
             if path.as_os_str().len() > MAX_PATH_BYTES {
-                return Err(io::Error::other(format!("`{}` is nested too deep", path.display())));
+                return Err(io::Error::other(format!("`{}` is nested too deep", end_of(&path))));
             }
             open.push(path);
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// The end of a long path, which tells more than its beginning.
+fn end_of(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    match path.char_indices().rev().nth(TOLD_CHARS) {
+        Some((start, _)) => format!("…{}", &path[start..]),
+        None => path.into_owned(),
+    }
 }
 
 fn read(directory: &OwnedFd, path: &Path, each: &mut dyn FnMut(PathBuf, FileType) -> io::Result<()>) -> io::Result<()> {
@@ -71,4 +82,29 @@ fn read(directory: &OwnedFd, path: &Path, each: &mut dyn FnMut(PathBuf, FileType
         each(path.join(OsStr::from_bytes(name.to_bytes())), kind)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_that_is_nested_too_deep_is_told_in_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = beneath::root(&directory.path().canonicalize().unwrap()).unwrap();
+        let deep = vec!["ü".repeat(100); 18].join("/");
+        fs::create_dir_all(directory.path().join(&deep)).unwrap();
+        let inner = beneath::directory(&root, Path::new(&deep)).unwrap();
+        rustix::fs::mkdirat(&inner, format!("{}-the-end", "ü".repeat(95)), rustix::fs::Mode::RWXU).unwrap();
+        let refused = visit(&root, Path::new(""), &mut |_, _| Ok(Next::Enter)).unwrap_err().to_string();
+        assert!(refused.starts_with("`…ü") && refused.ends_with("ü-the-end` is nested too deep"), "{refused}");
+        assert!(refused.chars().count() < 100, "{refused}");
+    }
+
+    #[test]
+    fn a_short_path_is_told_whole() {
+        assert_eq!(end_of(Path::new("a/b")), "a/b");
+    }
 }

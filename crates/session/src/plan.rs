@@ -222,6 +222,10 @@ impl Plan {
             let policy::Net { enabled, allowlist, intercept, .. } = now.net();
             net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept}));
         }
+        if let Some(keys) = keys.as_object_mut() {
+            // Agents ask about calls by rules of their own, and a person answers; nothing here looks into `tools`.
+            keys.insert("tools".to_owned(), json!({"state": "absent", "by": "nothing judges calls by these rules"}));
+        }
         PolicyEffective { backend: host.backend.name().to_owned(), keys, sentences: sentences.collect() }
     }
 

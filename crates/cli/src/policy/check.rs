@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::policy::{Base, PolicyError};
+use ::policy::{Base, PolicyError, notes};
 use protocol::Code;
 use serde_json::{Value, json};
 
@@ -31,8 +31,13 @@ pub(super) fn run(
         let outcome = Base::read(&load::read(file)?);
         all_right &= outcome.is_ok();
         match &outcome {
-            _ if setting.json => reports.push(report(&file.display().to_string(), outcome.err())),
-            Ok(_) => writeln!(out, "{}: ok", file.display()).map_err(Failure::Output)?,
+            _ if setting.json => reports.push(report(&file.display().to_string(), &outcome)),
+            Ok(base) => {
+                for note in notes(base.policy()) {
+                    writeln!(people, "note: {note}").map_err(Failure::Output)?;
+                }
+                writeln!(out, "{}: ok", file.display()).map_err(Failure::Output)?;
+            }
             Err(error) => {
                 show_findings(error, people).map_err(Failure::Output)?;
                 writeln!(out, "{}: wrong", file.display()).map_err(Failure::Output)?;
@@ -45,10 +50,11 @@ pub(super) fn run(
     Ok(if all_right { ExitCode::SUCCESS } else { ExitCode::from(Code::PolicyInvalid.exit()) })
 }
 
-fn report(file: &str, error: Option<PolicyError>) -> Value {
-    let findings = error.iter().flat_map(PolicyError::findings);
+fn report(file: &str, outcome: &Result<Base, PolicyError>) -> Value {
+    let findings = outcome.as_ref().err().into_iter().flat_map(PolicyError::findings);
     let findings: Vec<Value> = findings
         .map(|finding| json!({"message": finding.message(), "line": finding.line(), "help": finding.help_text()}))
         .collect();
-    json!({"file": file, "ok": findings.is_empty(), "findings": findings})
+    let notes = outcome.as_ref().map(|base| notes(base.policy())).unwrap_or_default();
+    json!({"file": file, "ok": findings.is_empty(), "findings": findings, "notes": notes})
 }

@@ -22,6 +22,9 @@ pub(crate) enum Failure {
     /// A project file asks for more than it can get.
     #[error(transparent)]
     Widening(#[from] WideningDenied),
+    /// The command line asks for more than the policy allows.
+    #[error(transparent)]
+    Asked(WideningDenied),
     /// A question makes no sense.
     #[error("`{text}` is neither `HOST:PORT` nor `http://HOST[:PORT]/PATH`")]
     Endpoint { text: String, source: ::policy::HostError },
@@ -40,7 +43,7 @@ impl Failure {
             Self::Read { .. } => Code::ArtifactReadError,
             Self::NoPolicy { .. } | Self::Endpoint { .. } => Code::InvalidRequest,
             Self::Invalid(error) => error.code(),
-            Self::Widening(error) => error.code(),
+            Self::Widening(error) | Self::Asked(error) => error.code(),
             Self::Trust { .. } | Self::Output(_) => Code::RuntimeError,
         }
     }
@@ -51,6 +54,8 @@ impl Failure {
             Self::Read { .. } | Self::NoPolicy { .. } => "viv policy presets",
             Self::Invalid(_) => "viv policy schema",
             Self::Widening(_) => "viv policy trust sandbox.policy.yaml",
+            // No file is at fault that could be trusted: `--narrow` and `DIR:bind` only take away.
+            Self::Asked(_) => "name a policy that allows it with `--policy FILE`",
             Self::Endpoint { .. } => "viv policy test balanced net packages.example.com:443",
             Self::Trust { .. } | Self::Output(_) => "viv doctor",
         }

@@ -29,7 +29,7 @@ pub(crate) use failure::Failure;
 /// What `viv policy` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Check policy files; every mistake is shown with its line
+    /// Check policy files; what is wrong is shown with its line
     Check(check::Args),
     /// Say in sentences what a session may do, and which rule says so
     Explain(explain::Args),
@@ -138,7 +138,7 @@ pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) 
         None => load::unchosen(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| Narrowing::assign(argument)).collect::<Result<Vec<_>, _>>()?;
-    let policy = above.narrowed(&narrowings)?;
+    let policy = above.narrowed(&narrowings).map_err(Failure::Asked)?;
     match data_inside(setting)? {
         Some(inside) => Ok(policy.narrowed(&[Narrowing::hiding(&inside)?])?),
         None => Ok(policy),

@@ -41,6 +41,10 @@ fn what_cannot_be_run_has_numbers_of_its_own() {
     check(&place, &["--workspace", "/nowhere/at/all"], &["true"], 125);
     check(&place, &["--policy", "no-such-preset"], &["true"], 125);
     check(&place, &["--narrow", "proc.memory=lots"], &["true"], 125);
+    for wider in [["--workspace", ".:bind"], ["--narrow", "proc.memory=1TiB"]] {
+        let ran = check(&place, &wider, &["true"], 125);
+        assert!(ran.people.contains("--policy FILE") && !ran.people.contains("trust"), "{}", ran.people);
+    }
     check(&place, &["--env", "NOVALUE"], &["true"], 125);
 }
 

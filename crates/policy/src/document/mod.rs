@@ -137,7 +137,8 @@ pub(crate) struct Proc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Size>")]
     pub(crate) output: Option<Written<String>>,
-    /// Bytes that can be written to the workspace layer and to `/tmp`.
+    /// Bytes that can be written to the workspace layer and to `/tmp`. They lie in memory, and are counted in
+    /// `memory` too where that is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Size>")]
     pub(crate) disk: Option<Written<String>>,
@@ -154,7 +155,8 @@ pub(crate) struct Degrade {
     /// The weakest means accepted for `proc.cpus`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpus: Option<Written<Means>>,
-    /// The weakest means accepted for `proc.memory`.
+    /// The weakest means accepted for `proc.memory`. `rlimit` limits the address space of each process alone; files in
+    /// memory (memfd, tmpfs) are beside that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Written<Means>>,
     /// The weakest means accepted for `proc.pids`.

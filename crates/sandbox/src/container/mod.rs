@@ -33,6 +33,7 @@ use self::place::{Place, Places};
 use self::words::unavailable;
 use crate::jailed::describe;
 use crate::plan::plan;
+use crate::source::Sources;
 use crate::system::System;
 use crate::walled::{Built, Walled};
 use crate::{Backend, ExecSpec, Layers, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, refusal};
@@ -130,7 +131,8 @@ impl ContainerBackend {
         let fs = spec.policy.fs();
         apart::check(kernel, fs.workspace_mode)?;
         let quarters = engine.quarters()?;
-        let plan = plan(&spec, &fs, kept.process, shown(&fs))?;
+        let sources = Sources::beside(spec.workspace.as_deref())?;
+        let plan = plan(&spec, &fs, kept.process, &sources, shown(&fs, &sources)?)?;
         if plan.names {
             return Err(unavailable(
                 "`net.dns: stub` answers at a port that nobody inside a container may take",
@@ -252,15 +254,15 @@ impl Backend for ContainerBackend {
 }
 
 /// What is shown beside the image: who there is, and the host paths that no image has.
-fn shown(fs: &policy::Fs) -> System {
+fn shown(fs: &policy::Fs, sources: &Sources) -> Result<System, SandboxError> {
     let user = HostUser::of_our_sandboxes();
     let mut system = System::of_user(user.uid(), user.gid());
     let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));
     let others: Vec<PathBuf> = others.cloned().collect();
     for path in &others {
-        system.show(path, &others);
+        system.show(path, &others, sources)?;
     }
-    system
+    Ok(system)
 }
 
 /// Does what may wait for the kernel, or for a container.

@@ -16,6 +16,7 @@ pub(crate) fn walled() -> Vec<Promise> {
         a_command_that_ran_out_of_memory_is_told_apart,
         processes_over_the_limit_are_not_had,
         the_processor_time_of_a_command_is_what_the_host_gave_it,
+        a_link_that_was_planted_in_the_workspace_leads_nowhere,
         what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start,
         many_sandboxes_at_once_leave_nothing
     ]
@@ -30,6 +31,28 @@ async fn the_cookbooks_policy_for_machines_without_cgroups_starts(subject: Subje
     let given = sandbox::SandboxSpec { policy, ..spec(&subject, None) };
     let sandbox = subject.backend.create(given).await.expect("what the page says starts");
     assert_eq!(text(&shell(&*sandbox, "echo here").await.stdout), "here\n");
+    sandbox.destroy().await.expect("destroy");
+}
+
+/// What an earlier session wrote on the host, and somebody names at the next start.
+async fn a_link_that_was_planted_in_the_workspace_leads_nowhere(subject: Subject) {
+    /// A policy shows nothing of the host's `/tmp`.
+    const PLACE: &str = env!("CARGO_TARGET_TMPDIR");
+    let (host, workspace) = (tempfile::tempdir().expect("host"), tempfile::tempdir_in(PLACE).expect("workspace"));
+    let link = workspace.path().join("deps");
+    std::os::unix::fs::symlink(host.path(), &link).expect("link");
+    let shown = |source: &std::path::Path| sandbox::SandboxSpec {
+        mounts: vec![(source.to_owned(), sandbox::DEPENDENCIES.into())],
+        ..spec(&subject, Some(workspace.path().to_owned()))
+    };
+    let refused = subject.backend.create(shown(&link)).await.err().expect("it is refused").to_string();
+    assert!(refused.contains("--deps") && refused.contains(link.to_str().expect("path")), "{refused}");
+    let key = format!("fs:\n  write: [{}]\n", link.display());
+    let policy = policy(&subject, &[("fs:\n", &key)]);
+    let refused = subject.backend.create(sandbox::SandboxSpec { policy, ..shown(host.path()) }).await;
+    let refused = refused.err().expect("it is refused").to_string();
+    assert!(refused.contains("fs.write"), "{refused}");
+    let sandbox = subject.backend.create(shown(host.path())).await.expect("what is named itself is shown");
     sandbox.destroy().await.expect("destroy");
 }
 

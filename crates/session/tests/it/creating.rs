@@ -1,6 +1,6 @@
 //! Making sessions, and refusing to.
 
-use protocol::CreateSession;
+use protocol::{CreateSession, EventBody};
 use session::SessionError;
 
 use crate::stage::{Stage, id, in_directory, kinds, request, type_of};
@@ -18,6 +18,8 @@ async fn a_session_says_first_what_is_enforced() {
     let session = stage.session("s1").await;
     let first = kinds(&stage.events(&session));
     assert_eq!(first[..3], ["policy.effective", "session_registered", "session.started"]);
+    let EventBody::PolicyEffective(effective) = &stage.events(&session)[0].draft.body else { panic!("not first") };
+    assert_eq!(effective.keys["tools"]["state"], "absent", "nothing looks into these rules");
     let info = stage.sessions.get(&session).unwrap();
     assert_eq!((info.agent.as_str(), info.permission_mode.as_str(), info.ended), ("mock", "default", false));
     assert!(info.event_count >= 3);
