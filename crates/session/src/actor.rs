@@ -13,6 +13,7 @@ mod memory;
 mod play;
 mod reach;
 mod settling;
+mod tools;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

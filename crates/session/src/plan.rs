@@ -223,8 +223,9 @@ impl Plan {
             net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept}));
         }
         if let Some(keys) = keys.as_object_mut() {
-            // Agents ask about calls by rules of their own, and a person answers; nothing here looks into `tools`.
-            keys.insert("tools".to_owned(), json!({"state": "absent", "by": "nothing judges calls by these rules"}));
+            // Agents ask about calls by rules of their own: what they do not ask about is not seen.
+            let by = "the session refuses what an agent asks about; what it does unasked is not judged";
+            keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
         }
         PolicyEffective { backend: host.backend.name().to_owned(), keys, sentences: sentences.collect() }
     }

@@ -25,6 +25,21 @@ fn sentences(place: &Place) -> String {
 }
 
 #[test]
+fn a_tool_that_the_policy_denies_is_refused_before_anybody_is_asked() {
+    let place = Place::new();
+    let ran =
+        place.run(&["run", "mock", "/run touch made.txt", "--perms", "allow", "--narrow", "tools.deny=Bash(touch *)"]);
+    let events = place.run(&["--json", "sessions", "events", "@last"]).out;
+    assert!(events.contains(r#""denied_by":"--narrow"#), "{events}\n{}", ran.people);
+    assert!(events.contains(r#""reason":"policy""#), "{events}");
+    assert!(!place.run(&["sessions", "diff", "@last"]).out.contains("made.txt"));
+    let ran =
+        place.run(&["run", "mock", "/run touch made.txt", "--perms", "allow", "--narrow", "tools.deny=Bash(rm *)"]);
+    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert!(place.run(&["sessions", "diff", "@last"]).out.contains("made.txt"));
+}
+
+#[test]
 fn a_policy_that_was_chosen_holds_also_where_a_server_runs() {
     let place = Place::new();
     let server = Server::start_as(&place, &["serve", "--no-auth", "--policy", "open"]);

@@ -17,14 +17,21 @@ use crate::pending::{PendingRequest, Request};
 use crate::turn::{Effect, Input};
 
 impl Actor {
-    /// Records that the agent asks, and keeps it until it is answered; what was granted before is answered at once.
+    /// Records that the agent asks, and keeps it until it is answered; what was granted before, and what the policy
+    /// denies, is answered at once.
     pub(super) fn permission_asked(
         &mut self,
         mut asked: Permission,
         mut draft: Draft,
     ) -> Result<Vec<Output>, SessionError> {
         let (phase, effect) = self.phase.step(Input::Asked);
-        let grant = self.granted(&asked).filter(|_| effect == Effect::Keep).map(|grant| grant.grant_id.clone());
+        let denied = self.denied(&asked);
+        let grant = self.granted(&asked).filter(|_| effect == Effect::Keep && denied.is_none());
+        let grant = grant.map(|grant| grant.grant_id.clone());
+        if let Some(rule) = &denied {
+            asked.metadata = Some(with("denied_by", asked.metadata.take(), &rule.location()));
+            draft.body = EventBody::PermissionRequested(asked.clone());
+        }
         if let Some(grant) = &grant {
             asked.metadata = Some(with("granted_by", asked.metadata.take(), grant.as_str()));
             draft.body = EventBody::PermissionRequested(asked.clone());
@@ -35,6 +42,10 @@ impl Actor {
         if grant.is_some() {
             drop(shown);
             return self.resolve_permission(&asked, PermissionReply::Once, Some(Why::of("granted")));
+        }
+        if denied.is_some() {
+            drop(shown);
+            return self.resolve_permission(&asked, PermissionReply::Reject, Some(Why::of("policy")));
         }
         self.phase = phase;
         if effect == Effect::Keep {

@@ -19,7 +19,7 @@ async fn a_session_says_first_what_is_enforced() {
     let first = kinds(&stage.events(&session));
     assert_eq!(first[..3], ["policy.effective", "session_registered", "session.started"]);
     let EventBody::PolicyEffective(effective) = &stage.events(&session)[0].draft.body else { panic!("not first") };
-    assert_eq!(effective.keys["tools"]["state"], "absent", "nothing looks into these rules");
+    assert_eq!(effective.keys["tools"]["state"], "weaker", "what an agent does not ask about is not judged");
     let info = stage.sessions.get(&session).unwrap();
     assert_eq!((info.agent.as_str(), info.permission_mode.as_str(), info.ended), ("mock", "default", false));
     assert!(info.event_count >= 3);
