@@ -78,18 +78,25 @@ const VARIABLES: &[(&str, Provider, Form)] = &[
 ];
 
 /// Files of one shape: their path below the home, whose they are, where in the JSON the secret is.
-const FILES: &[(&str, Provider, &str, Form)] = &[
-    (".claude.json", Provider::Anthropic, "/primaryApiKey", Form::Key),
-    (".claude/.credentials.json", Provider::Anthropic, "/claudeAiOauth/accessToken", Form::Login),
-    (".codex/auth.json", Provider::Openai, "/OPENAI_API_KEY", Form::Key),
-    (".codex/auth.json", Provider::Openai, "/tokens/access_token", Form::Login),
-    (".gemini/oauth_creds.json", Provider::Gemini, "/access_token", Form::Login),
+const FILES: &[(&str, &str, &str, Form)] = &[
+    (".claude.json", "anthropic", "/primaryApiKey", Form::Key),
+    (".claude/.credentials.json", "anthropic", "/claudeAiOauth/accessToken", Form::Login),
+    (".config/anthropic/configs/default.json", "anthropic", "/api_key", Form::Key),
+    (".codex/auth.json", "openai", "/OPENAI_API_KEY", Form::Key),
+    (".codex/auth.json", "openai", "/tokens/access_token", Form::Login),
+    (".gemini/oauth_creds.json", "gemini", "/access_token", Form::Login),
+    (".qwen/oauth_creds.json", "qwen", "/access_token", Form::Login),
+    (".qwen/settings.json", "qwen", "/security/auth/apiKey", Form::Key),
 ];
 
 /// Files that hold one entry a provider.
-const BY_PROVIDER: &[&str] = &[".local/share/opencode/auth.json", ".pi/agent/auth.json"];
+const BY_PROVIDER: &[&str] = &[".local/share/opencode/auth.json", ".pi/agent/auth.json", ".pi/agent/oauth.json"];
+/// A variable that holds the same.
+const BY_PROVIDER_VARIABLE: &str = "OPENCODE_AUTH_CONTENT";
+/// Where Copilot keeps one token a user, where there is no keychain.
+const COPILOT: (&str, &str) = (".copilot/config.json", "/copilot_tokens");
 /// Files of variables.
-const OF_VARIABLES: &[&str] = &[".gemini/.env"];
+const OF_VARIABLES: &[&str] = &[".gemini/.env", ".qwen/.env", ".env"];
 
 /// Every credential there is, those of the environment first.
 pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<Credential> {
@@ -97,13 +104,21 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     for (name, provider, form) in VARIABLES {
         found.extend(credential(provider.clone(), *form, format!("environment {name}"), variable(name)));
     }
+    let told = variable(BY_PROVIDER_VARIABLE).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    found.extend(by_provider(&format!("environment {BY_PROVIDER_VARIABLE}"), &told));
     let Some(home) = home else { return found };
     for (path, provider, pointer, form) in FILES {
         let secret = json(&home.join(path)).and_then(|document| text(&document, pointer));
-        found.extend(credential(provider.clone(), *form, format!("~/{path}"), secret));
+        found.extend(credential(Provider::named(provider), *form, format!("~/{path}"), secret));
     }
     for path in BY_PROVIDER {
-        found.extend(by_provider(path, &json(&home.join(path)).unwrap_or_default()));
+        found.extend(by_provider(&format!("~/{path}"), &json(&home.join(path)).unwrap_or_default()));
+    }
+    let (path, pointer) = COPILOT;
+    let tokens = json(&home.join(path)).and_then(|document| document.pointer(pointer)?.as_object().cloned());
+    for token in tokens.iter().flat_map(serde_json::Map::values) {
+        let token = token.as_str().map(str::to_owned);
+        found.extend(credential(Provider::Github, Form::Login, format!("~/{path}"), token));
     }
     for path in OF_VARIABLES {
         let document = std::fs::read_to_string(home.join(path)).unwrap_or_default();
@@ -115,14 +130,14 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     found
 }
 
-fn by_provider(path: &str, document: &Value) -> Vec<Credential> {
+fn by_provider(source: &str, document: &Value) -> Vec<Credential> {
     let entries = document.as_object().into_iter().flatten();
     let found = entries.filter_map(|(name, entry)| {
         let (form, secret) = match text(entry, "/key") {
             Some(key) => (Form::Key, Some(key)),
             None => (Form::Login, text(entry, "/access")),
         };
-        credential(Provider::named(name), form, format!("~/{path}"), secret)
+        credential(Provider::named(name), form, source.to_owned(), secret)
     });
     found.collect()
 }
@@ -157,10 +172,17 @@ mod tests {
         write(".codex/auth.json", r#"{"OPENAI_API_KEY":"s2","tokens":null}"#);
         write(".local/share/opencode/auth.json", r#"{"google":{"type":"api","key":"s3"},"groq":{"access":"s4"}}"#);
         write(".gemini/.env", "GEMINI_API_KEY='s5'\n");
+        write(".qwen/oauth_creds.json", r#"{"access_token":"s7"}"#);
+        write(".qwen/.env", "OPENAI_API_KEY=s8\n");
+        write(".pi/agent/oauth.json", r#"{"anthropic":{"type":"oauth","access":"s9"}}"#);
+        write(".config/anthropic/configs/default.json", r#"{"api_key":"s10"}"#);
+        write(".copilot/config.json", r#"{"copilot_tokens":{"https://github.com:me":"s11"}}"#);
+        write(".env", "ANTHROPIC_API_KEY=s12\n");
         write(".claude.json", "not json");
         let variable = |name: &str| match name {
             "ANTHROPIC_API_KEY" => Some("s6".to_owned()),
             "OPENAI_API_KEY" => Some(" ".to_owned()),
+            "OPENCODE_AUTH_CONTENT" => Some(r#"{"openai":{"key":"s13"}}"#.to_owned()),
             _ => None,
         };
         let found = find(variable, Some(home.path()));
@@ -170,11 +192,18 @@ mod tests {
             shown,
             [
                 "anthropic Key environment ANTHROPIC_API_KEY",
+                "openai Key environment OPENCODE_AUTH_CONTENT",
                 "anthropic Login ~/.claude/.credentials.json",
+                "anthropic Key ~/.config/anthropic/configs/default.json",
                 "openai Key ~/.codex/auth.json",
+                "qwen Login ~/.qwen/oauth_creds.json",
                 "gemini Key ~/.local/share/opencode/auth.json",
                 "groq Login ~/.local/share/opencode/auth.json",
+                "anthropic Login ~/.pi/agent/oauth.json",
+                "github Login ~/.copilot/config.json",
                 "gemini Key ~/.gemini/.env GEMINI_API_KEY",
+                "openai Key ~/.qwen/.env OPENAI_API_KEY",
+                "anthropic Key ~/.env ANTHROPIC_API_KEY",
             ]
         );
         assert!(!format!("{found:?}").contains("s6"), "a secret can be seen");
