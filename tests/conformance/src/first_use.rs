@@ -55,9 +55,9 @@ fn check_installed(player: &Player, told: &str) {
     }
 }
 
-/// What a person reads of the session: whose it is, what was written, the bill, the changes, and what to do next.
+/// What a person reads of the session: whose it is, who answers, what was written, the bill, the changes, and what to do next.
 fn check_told(agent: &str, told: &str) {
-    assert!(told.contains(&format!(" · agent {agent}\n")), "{told}");
+    assert!(told.contains(&format!(" · agent {agent} · model: built-in script, no real model\n")), "{told}");
     let bill = told.lines().find(|line| line.contains(" model call")).expect(told);
     assert!(bill.contains(" tokens in, ") && bill.ends_with(" out · $0.0000"), "{bill}");
     assert!(!bill.starts_with("0 ") && !bill.contains(" 0 out"), "{bill}");
