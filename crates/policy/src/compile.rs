@@ -1,12 +1,13 @@
 //! Document to policy: every written value gets its meaning, or a finding that points at it.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use crate::allow::{AllowList, AllowLists};
 use crate::bound;
 use crate::deny::DenyList;
 use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
-use crate::finding::{Finding, PolicyError, blot};
+use crate::finding::{Finding, PolicyError, is_harmful};
 use crate::gate::{Gate, Gates};
 use crate::key::Key;
 use crate::pattern::{
@@ -215,7 +216,7 @@ impl Compiler<'_> {
         AllowLists::one(AllowList::new(parsed, self.rule_text(text, list.place)))
     }
 
-    fn entries<P: ToString>(
+    fn entries<P: Display>(
         &mut self,
         key: Key,
         list: &Texts,
@@ -226,7 +227,7 @@ impl Compiler<'_> {
         for Written { value, place } in &list.value {
             match showable(value).and_then(|()| parse(value)) {
                 Ok(pattern) => {
-                    let rule = self.rule(key, &format!("\"{}\"", pattern.to_string()), *place);
+                    let rule = self.rule_text(format!("{key}: \"{pattern}\""), *place);
                     parsed.push(Ruled::new(pattern, rule));
                 }
                 Err(bad) => self.wrong(bad, *place),
@@ -267,7 +268,7 @@ fn accepted(key: Key) -> &'static [Means] {
 
 /// Rules are shown on terminals, in logs and in answers: one that could not be read there is refused.
 fn showable(text: &str) -> Result<(), BadValue> {
-    if blot(text) == text && !text.contains(['\n', '\t']) {
+    if !text.contains(|c| is_harmful(c) || matches!(c, '\n' | '\t')) {
         return Ok(());
     }
     Err(BadValue::new("an entry has a character in it that cannot be shown")

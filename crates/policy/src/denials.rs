@@ -23,7 +23,7 @@ struct Denial {
 
 impl FileDenials {
     pub(crate) fn of(policy: &Policy) -> Self {
-        let entries = policy.fs.deny_write.entries().iter().chain(policy.fs.deny_read.entries());
+        let entries = policy.fs.deny_write.entries().chain(policy.fs.deny_read.entries());
         Self(entries.map(|entry| Denial { glob: entry.value.clone(), rule: entry.rule.clone() }).collect())
     }
 

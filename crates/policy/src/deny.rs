@@ -8,10 +8,11 @@ use globset::{GlobSet, GlobSetBuilder};
 use crate::pattern::PathGlob;
 use crate::rule::Ruled;
 
-/// Patterns that are denied whatever is allowed.
+/// Patterns that are denied whatever is allowed. Copies share their entries: the built-in lists are long, and every
+/// layer begins as a copy of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DenyList<P> {
-    entries: Vec<Ruled<P>>,
+    entries: Vec<Arc<Ruled<P>>>,
 }
 
 impl<P: Ord + Clone> DenyList<P> {
@@ -20,23 +21,31 @@ impl<P: Ord + Clone> DenyList<P> {
         Self { entries: Vec::new() }
     }
 
-    pub(crate) fn new(mut entries: Vec<Ruled<P>>) -> Self {
+    pub(crate) fn new(entries: Vec<Ruled<P>>) -> Self {
+        Self::sorted(entries.into_iter().map(Arc::new).collect())
+    }
+
+    fn sorted(mut entries: Vec<Arc<Ruled<P>>>) -> Self {
         entries.sort_by(|left, right| left.value.cmp(&right.value));
         entries.dedup_by(|later, first| later.value == first.value);
         Self { entries }
     }
 
     pub(crate) fn meet(&self, other: &Self) -> Self {
-        Self::new(self.entries.iter().chain(&other.entries).cloned().collect())
+        match (self.entries.is_empty(), other.entries.is_empty()) {
+            (_, true) => self.clone(),
+            (true, _) => other.clone(),
+            _ => Self::sorted(self.entries.iter().chain(&other.entries).cloned().collect()),
+        }
     }
 
     /// The first entry that `hits`.
     pub(crate) fn find(&self, hits: impl Fn(&P) -> bool) -> Option<&Ruled<P>> {
-        self.entries.iter().find(|entry| hits(&entry.value))
+        self.entries().find(|entry| hits(&entry.value))
     }
 
-    pub(crate) fn entries(&self) -> &[Ruled<P>] {
-        &self.entries
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Ruled<P>> {
+        self.entries.iter().map(|entry| &**entry)
     }
 }
 
@@ -57,8 +66,8 @@ impl DenyGlobs {
     fn set(&self) -> Option<&GlobSet> {
         let build = || {
             let mut builder = GlobSetBuilder::new();
-            for glob in self.globs.iter().flat_map(PathGlob::globs) {
-                builder.add(glob.clone());
+            for glob in &*self.globs {
+                glob.globs()?.iter().for_each(|glob| _ = builder.add(glob.clone()));
             }
             builder.build().ok()
         };

@@ -226,6 +226,12 @@ impl Effective {
         FileDenials::of(&self.policy)
     }
 
+    /// Who answers when a name is looked up inside.
+    pub fn name_service(&self) -> NameService {
+        let net = &self.policy.net;
+        if net.enabled.value { net.dns.value } else { NameService::None }
+    }
+
     /// The network.
     pub fn net(&self) -> Net {
         let net = &self.policy.net;
@@ -233,10 +239,10 @@ impl Effective {
         Net {
             enabled: net.enabled.value,
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
-            denylist: net.denylist.entries().iter().map(|entry| entry.value.to_string()).collect(),
-            intercept: net.intercept.entries().iter().map(show).collect(),
+            denylist: net.denylist.entries().map(|entry| entry.value.to_string()).collect(),
+            intercept: net.intercept.entries().map(show).collect(),
             credentials: self.injected().map(|entry| entry.injection.credential).collect(),
-            dns: if net.enabled.value { net.dns.value } else { NameService::None },
+            dns: self.name_service(),
         }
     }
 

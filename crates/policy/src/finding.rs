@@ -109,19 +109,21 @@ impl Finding {
 
 /// Replaces what could steer a terminal, byte for byte, so that offsets keep pointing where they did.
 pub(crate) fn blot(text: &str) -> String {
-    let harmful = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if harmful(c) {
+        if is_harmful(c) {
             shown.extend(std::iter::repeat_n('?', c.len_utf8()));
         } else {
             shown.push(c);
         }
     }
     shown
+}
+
+/// Whether a character could do something to who reads it: command a terminal, or turn text around.
+pub(crate) fn is_harmful(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

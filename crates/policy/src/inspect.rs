@@ -46,7 +46,7 @@ impl Value {
     }
 
     fn deny<P: Ord + Clone + ToString>(list: &DenyList<P>) -> Self {
-        Self::Lists(vec![(items(list.entries()), None)])
+        Self::Lists(vec![(list.entries().map(Item::of).collect(), None)])
     }
 
     fn one<T: ToString>(ruled: Option<&Ruled<T>>) -> Self {

@@ -30,7 +30,7 @@ pub(crate) fn plan(
         let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "what an agent needs" };
         system.binds.push(Bind { source: sources.find(key, source)?, target: target.clone(), writable: false });
     }
-    if spec.policy.net().dns == NameService::Stub {
+    if spec.policy.name_service() == NameService::Stub {
         system.ask_for_names();
     }
     system.files.extend(spec.files.iter().cloned());
@@ -39,7 +39,7 @@ pub(crate) fn plan(
         binds: system.binds,
         links: system.links,
         files: system.files,
-        names: spec.policy.net().dns == NameService::Stub,
+        names: spec.policy.name_service() == NameService::Stub,
         workspace: workspace_plan(sources.workspace(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),

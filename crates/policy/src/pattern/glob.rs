@@ -3,20 +3,27 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
 use crate::value::BadValue;
 
-/// One glob. `*` stays within a name, `**` does not; letters are taken as they are.
+/// One glob. `*` stays within a name, `**` does not; letters are taken as they are. Copies are one.
 #[derive(Clone)]
-pub(crate) struct PathGlob {
+pub(crate) struct PathGlob(Arc<Inner>);
+
+/// What is made of the text is made when first asked for: most policies are loaded to start a session and never matched
+/// one by one, and there are hundreds of globs in them.
+struct Inner {
     text: String,
-    globs: Vec<Glob>,
-    /// Made when first asked: most policies are loaded to start a session and never matched one by one.
+    /// None: it cannot be built.
+    globs: OnceLock<Option<Vec<Glob>>>,
     matchers: OnceLock<Vec<GlobMatcher>>,
 }
+
+/// Without these every text is a glob.
+const SYNTAX: [char; 5] = ['[', ']', '{', '}', '\\'];
 
 impl PathGlob {
     pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
@@ -32,25 +39,36 @@ impl PathGlob {
             return Err(bad("it has a `.` or `..` in it").with_help(relative));
         }
         let text = text.trim_end_matches('/');
-        let mut globs = vec![build(text).map_err(|why| bad(&why))?];
-        // `hooks/**` must also keep `hooks` itself from being replaced by a link to somewhere else.
-        if let Some(directory) = text.strip_suffix("/**").filter(|directory| !directory.is_empty()) {
-            globs.push(build(directory).map_err(|why| bad(&why))?);
+        let globs = OnceLock::new();
+        if text.contains(SYNTAX) {
+            let _ = globs.set(Some(build_all(text).map_err(|why| bad(&why))?));
         }
-        Ok(Self { text: text.to_owned(), globs, matchers: OnceLock::new() })
+        Ok(Self(Arc::new(Inner { text: text.to_owned(), globs, matchers: OnceLock::new() })))
     }
 
     /// Whether `path`, relative to the workspace, or a directory it lies in is matched.
     pub(crate) fn matches(&self, path: &Path) -> bool {
-        let matchers = self.matchers.get_or_init(|| self.globs.iter().map(Glob::compile_matcher).collect());
+        // What cannot be built denies everything: it must not deny less than was written.
+        let Some(globs) = self.globs() else { return true };
+        let matchers = self.0.matchers.get_or_init(|| globs.iter().map(Glob::compile_matcher).collect());
         path.ancestors()
             .filter(|part| !part.as_os_str().is_empty())
             .any(|part| matchers.iter().any(|matcher| matcher.is_match(part)))
     }
 
-    pub(crate) fn globs(&self) -> &[Glob] {
-        &self.globs
+    /// What it stands for; none if it cannot be built, which [`parse`](Self::parse) leaves no text for.
+    pub(crate) fn globs(&self) -> Option<&[Glob]> {
+        self.0.globs.get_or_init(|| build_all(&self.0.text).ok()).as_deref()
     }
+}
+
+fn build_all(text: &str) -> Result<Vec<Glob>, String> {
+    let mut globs = vec![build(text)?];
+    // `hooks/**` must also keep `hooks` itself from being replaced by a link to somewhere else.
+    if let Some(directory) = text.strip_suffix("/**").filter(|directory| !directory.is_empty()) {
+        globs.push(build(directory)?);
+    }
+    Ok(globs)
 }
 
 fn build(text: &str) -> Result<Glob, String> {
@@ -59,7 +77,7 @@ fn build(text: &str) -> Result<Glob, String> {
 
 impl PartialEq for PathGlob {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.0.text == other.0.text
     }
 }
 
@@ -73,20 +91,20 @@ impl PartialOrd for PathGlob {
 
 impl Ord for PathGlob {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.text.cmp(&other.text)
+        self.0.text.cmp(&other.0.text)
     }
 }
 
 /// The text alone: the automata behind it fill pages.
 impl fmt::Debug for PathGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
+        self.0.text.fmt(f)
     }
 }
 
 impl fmt::Display for PathGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
     }
 }
 
@@ -94,7 +112,9 @@ impl fmt::Display for PathGlob {
 mod tests {
     use std::path::Path;
 
-    use super::PathGlob;
+    use proptest::prelude::*;
+
+    use super::{PathGlob, SYNTAX, build_all};
 
     #[track_caller]
     fn check(glob: &str, path: &str, expected: bool) {
@@ -116,6 +136,14 @@ mod tests {
         check("secrets", "secrets/deep/file", true);
         check("secrets/", "secrets", true);
         check("{a,b}.txt", "b.txt", true);
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_without_syntax_is_always_a_glob(text in "[a-z*?!^,./~ -]{1,12}|\\PC{1,12}") {
+            prop_assume!(!text.contains(SYNTAX));
+            prop_assert!(build_all(&text).is_ok(), "{text}");
+        }
     }
 
     #[test]
