@@ -21,13 +21,9 @@ use crate::source::Sources;
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
 
-/// Namespaces of a sandbox; the cgroup one follows once its cgroup is joined.
-const NAMESPACES: i32 = libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS;
+/// Namespaces that a process can only be born into. It makes the others itself: the one of the network takes the kernel
+/// longest of all, and its parent need not wait for it.
+const NAMESPACES: i32 = libc::CLONE_NEWUSER | libc::CLONE_NEWPID;
 
 impl HostUser {
     /// Maps the one user and group inside to ours.

@@ -55,6 +55,11 @@ pub(crate) struct Finished {
 
 /// The first half of the recipe. `go` says when the id maps are written.
 pub(crate) fn prepare(go: OwnedFd, privileged: bool) -> Result<Prepared, Failure> {
+    // They belong to the namespace of users that this process was born into. The one of control groups follows once
+    // they are joined.
+    let namespaces = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    sys::unshare(namespaces).during(Step::CloneNamespaces, "")?;
+
     // Ids inside mean nothing before the spawner has written the maps.
     std::fs::File::from(go).read_exact(&mut [0]).during(Step::MapIds, "uid_map")?;
     become_inside_user(privileged)?;

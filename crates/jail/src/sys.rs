@@ -118,10 +118,10 @@ pub(crate) fn install_filter(program: &[Instruction]) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) }).map(drop)
 }
 
-/// Moves this thread, and it alone, into a namespace of its own: of `kind`, which is of networks or of cgroups.
-pub(crate) fn unshare(kind: c_int) -> io::Result<()> {
-    // SAFETY: unshare takes one integer; neither kind concerns memory.
-    check(c_long::from(unsafe { libc::unshare(kind) })).map(drop)
+/// Moves this thread, and it alone, into namespaces of its own, of these `kinds`.
+pub(crate) fn unshare(kinds: c_int) -> io::Result<()> {
+    // SAFETY: unshare takes one integer; no kind of namespace concerns memory.
+    check(c_long::from(unsafe { libc::unshare(kinds) })).map(drop)
 }
 
 /// Strings as execve(2) takes them, made before there is a child.
