@@ -31,11 +31,12 @@ impl Sheet {
         drafts: Vec<Draft>,
     ) -> Result<Vec<Event>, JournalError> {
         self.ends.reserve(drafts.len());
-        drafts.into_iter().map(|draft| self.add(session, now, draft)).collect()
+        let time = self.stamp.advance(now);
+        drafts.into_iter().map(|draft| self.add(session, &time, draft)).collect()
     }
 
-    fn add(&mut self, session: &SessionId, now: Timestamp, draft: Draft) -> Result<Event, JournalError> {
-        let (event, stamp) = self.stamp.next(session, now, draft)?;
+    fn add(&mut self, session: &SessionId, time: &str, draft: Draft) -> Result<Event, JournalError> {
+        let (event, stamp) = self.stamp.next(session, time, draft)?;
         let start = self.lines.len();
         line::encode(&event, self.prev, &mut self.lines)?;
         self.ends.push(self.lines.len());

@@ -14,22 +14,23 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Makes `draft` the event that comes next, and says where the journal stands once that is stored.
-    pub(super) fn next(
-        &self,
-        session: &SessionId,
-        now: Timestamp,
-        draft: Draft,
-    ) -> Result<(Event, Self), JournalError> {
+    /// Sets the time of what comes next, and says how it is written. A clock that was set back must not make the record
+    /// look reordered.
+    pub(super) fn advance(&mut self, now: Timestamp) -> String {
+        self.time = now.max(self.time);
+        format!("{:.6}", self.time)
+    }
+
+    /// Makes `draft` the event that comes next, at the time that is written as `time`, and says where the journal stands
+    /// once that is stored.
+    pub(super) fn next(&self, session: &SessionId, time: &str, draft: Draft) -> Result<(Event, Self), JournalError> {
         if self.ended {
             return Err(JournalError::Ended);
         }
         let sequence = self.sequence + 1;
-        // A clock that was set back must not make the record look reordered.
-        let time = now.max(self.time);
-        let after = Self { sequence, time, ended: is_end(&draft.body) };
+        let after = Self { sequence, time: self.time, ended: is_end(&draft.body) };
         let (event_id, session_id) = (event_id(sequence), session.clone());
-        Ok((Event { event_id, sequence, time: format!("{time:.6}"), session_id, draft }, after))
+        Ok((Event { event_id, sequence, time: time.to_owned(), session_id, draft }, after))
     }
 
     /// Where a journal stands whose last event is `event`.

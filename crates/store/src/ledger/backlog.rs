@@ -4,8 +4,10 @@
 use super::daybook::Place;
 use super::entry::Line;
 
-/// More lines are not kept: what comes then is read from the daybook.
-const MOST_LINES: usize = 8_192;
+/// So many lines are carried at once, and need not wait for more: they take up half a kilobyte each.
+const MANY_LINES: usize = 2_048;
+/// More are not kept: what comes then is read from the daybook.
+const MOST_LINES: usize = 4 * MANY_LINES;
 
 /// Lines that stand in the daybook one after another.
 #[derive(Debug, Default)]
@@ -26,6 +28,11 @@ impl Backlog {
         }
         self.lines.push(line);
         self.end = start + bytes;
+    }
+
+    /// Whether it is time to carry them, however short they have been waiting.
+    pub(super) fn is_long(&self) -> bool {
+        self.lines.len() >= MANY_LINES
     }
 
     /// All of it; what comes next follows it.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use protocol::{CallId, Usage};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, named_params, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 
 use super::backlog::Backlog;
 use super::daybook::Pages;
@@ -246,35 +246,33 @@ impl NewCall {
             "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent, model,
                 price_hash, state, reason, held_picos, spent_picos, input_tokens, output_tokens, cache_read_tokens,
                 cache_write_tokens, cache_write_1h_tokens, day, created_ms, changed_ms, owner, boot)
-            VALUES (:call, :system, :reference, :session, :account, :user, :key, :agent, :model,
-                :price_hash, :state, :reason, :held, :spent, :input, :output, :cache_read,
-                :cache_write, :cache_write_1h, :day, :created, :changed, :owner, :boot)";
-        let values = named_params! {
-            ":call": hold.call.as_str(),
-            ":system": hold.system,
-            ":reference": hold.reference,
-            ":session": hold.share.session.as_str(),
-            ":account": hold.share.account,
-            ":user": hold.user,
-            ":key": hold.share.key,
-            ":agent": hold.agent,
-            ":model": hold.model,
-            ":price_hash": hold.price_hash,
-            ":state": self.state,
-            ":reason": self.reason,
-            ":held": self.held,
-            ":spent": self.spent,
-            ":input": usage.input_tokens,
-            ":output": usage.output_tokens,
-            ":cache_read": usage.cache_read_tokens,
-            ":cache_write": usage.cache_write_tokens,
-            ":cache_write_1h": usage.cache_write_1h_tokens,
-            ":day": hold.share.day,
-            ":created": self.created_ms,
-            ":changed": self.changed_ms,
-            ":owner": hold.owner.as_str(),
-            ":boot": hold.boot,
-        };
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let values = params![
+            hold.call.as_str(),
+            hold.system,
+            hold.reference,
+            hold.share.session.as_str(),
+            hold.share.account,
+            hold.user,
+            hold.share.key,
+            hold.agent,
+            hold.model,
+            hold.price_hash,
+            self.state,
+            self.reason,
+            self.held,
+            self.spent,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.cache_write_1h_tokens,
+            hold.share.day,
+            self.created_ms,
+            self.changed_ms,
+            hold.owner.as_str(),
+            hold.boot,
+        ];
         connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
     }

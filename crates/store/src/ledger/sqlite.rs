@@ -1,7 +1,7 @@
 //! The ledger in one file, for every process of a data directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ use super::report::{self, Audit, By, UnknownCall, UsageRow};
 use super::resolution::{self, ResolvedCall};
 use super::schema::SCHEMA;
 use super::teller::{Teller, Untaken};
-use super::writer::{Job, Writer};
+use super::writer::{Job, Stirred, Writer};
 use super::{Ledger, LedgerError, Reply};
 use crate::database::{self, Synchronous};
 use crate::guard::lock;
@@ -53,8 +53,8 @@ pub struct SqliteLedger {
     thread: Option<JoinHandle<()>>,
     reader: Mutex<Connection>,
     daybook: PathBuf,
-    /// Whether the thread knows that there is something to carry.
-    stirred: Arc<AtomicBool>,
+    /// What the thread knows of what there is to carry.
+    stirred: Arc<Stirred>,
     /// Held by a ledger that is its own owner; let go after the last step is taken.
     _owner: Option<Owner>,
 }
@@ -95,7 +95,7 @@ impl SqliteLedger {
         let last = Carried::read(&connection)?.generation;
         let daybook = Daybook::open(&path, last).map_err(LedgerError::files)?;
         let teller = Arc::new(Teller::new(daybook, owner, boot, durability, clock));
-        let stirred = Arc::new(AtomicBool::new(false));
+        let stirred = Arc::new(Stirred::default());
         let (daybook, shared) = (path.clone(), Arc::clone(&teller));
         let mut writer = Writer { connection, daybook, teller: shared, stirred: Arc::clone(&stirred) };
         let recovered = writer.begin(&directory.owners())?;
@@ -145,12 +145,14 @@ impl SqliteLedger {
         reply
     }
 
-    /// Has the thread know that there is something to carry; it is woken for the first step, not for each.
-    fn stir(&self) {
-        if !self.stirred.swap(true, Ordering::AcqRel)
+    /// Has the thread know that there is something to carry, or much of it; it is woken once for either, not for each
+    /// step.
+    fn stir(&self, much: bool) {
+        let (known, job) = if much { (&self.stirred.much, Job::Carry) } else { (&self.stirred.any, Job::Stir) };
+        if !known.swap(true, Ordering::AcqRel)
             && let Some(jobs) = &self.jobs
         {
-            let _ = jobs.send(Job::Stir);
+            let _ = jobs.send(job);
         }
     }
 }
@@ -158,10 +160,10 @@ impl SqliteLedger {
 impl Ledger for SqliteLedger {
     fn take(&self, steps: Vec<Step>) -> Vec<Reply> {
         let taken = self.teller.take(&steps);
-        if taken.iter().any(Result::is_ok) {
-            self.stir();
+        if taken.steps.iter().any(Result::is_ok) {
+            self.stir(taken.much_to_carry);
         }
-        steps.into_iter().zip(taken).map(|(step, taken)| self.reply(step, taken)).collect()
+        steps.into_iter().zip(taken.steps).map(|(step, taken)| self.reply(step, taken)).collect()
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {

@@ -47,6 +47,13 @@ pub(super) struct Desk<'a> {
     lines: Vec<(Line, u64)>,
 }
 
+/// What became of steps that were asked for together.
+pub(super) struct Taken {
+    pub(super) steps: Vec<Result<(), Untaken>>,
+    /// Whether the tables should not be left behind any longer.
+    pub(super) much_to_carry: bool,
+}
+
 /// Why a step was not taken.
 #[derive(Debug)]
 pub(super) enum Untaken {
@@ -98,11 +105,14 @@ impl Teller {
     }
 
     /// Takes `steps` in one turn, as far as what is remembered is enough.
-    pub(super) fn take(&self, steps: &[Step]) -> Vec<Result<(), Untaken>> {
+    pub(super) fn take(&self, steps: &[Step]) -> Taken {
         let mut state = self.state();
         let mut desk = match state.turn() {
             Ok(desk) => desk,
-            Err(error) => return steps.iter().map(|_| Err(error.clone().into())).collect(),
+            Err(error) => {
+                let steps = steps.iter().map(|_| Err(error.clone().into())).collect();
+                return Taken { steps, much_to_carry: false };
+            }
         };
         let mut taken: Vec<_> = steps.iter().map(|step| self.take_one(&mut desk, step)).collect();
         if let Err(error) = desk.hand_in() {
@@ -110,7 +120,7 @@ impl Teller {
                 *step = Err(error.clone().into());
             }
         }
-        taken
+        Taken { steps: taken, much_to_carry: desk.backlog.is_long() }
     }
 
     fn take_one(&self, desk: &mut Desk<'_>, step: &Step) -> Result<(), Untaken> {

@@ -39,6 +39,24 @@ pub(super) enum Job {
     Sync(oneshot::Sender<Answer>),
     /// Something stands in the daybook.
     Stir,
+    /// So much does that it should be carried now.
+    Carry,
+}
+
+/// What the thread knows of what there is to carry, so that nobody tells it twice.
+#[derive(Debug, Default)]
+pub(super) struct Stirred {
+    pub(super) any: AtomicBool,
+    pub(super) much: AtomicBool,
+}
+
+/// When the daybook is to be carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Nothing new stands in it.
+    No,
+    Soon,
+    Now,
 }
 
 /// The state of the thread.
@@ -46,8 +64,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) daybook: PathBuf,
     pub(super) teller: Arc<Teller>,
-    /// Whether the thread knows that there is something to carry.
-    pub(super) stirred: Arc<AtomicBool>,
+    pub(super) stirred: Arc<Stirred>,
 }
 
 impl Writer {
@@ -60,13 +77,14 @@ impl Writer {
                 Some(due) => jobs.recv_timeout(due.saturating_duration_since(Instant::now())),
             };
             match first {
-                Ok(first) => {
-                    if self.work(std::iter::once(first).chain(jobs.try_iter())) {
-                        due.get_or_insert_with(|| Instant::now() + CARRY_AFTER);
-                    }
-                }
+                Ok(first) => match self.work(std::iter::once(first).chain(jobs.try_iter())) {
+                    Due::No => {}
+                    Due::Soon => _ = due.get_or_insert_with(|| Instant::now() + CARRY_AFTER),
+                    Due::Now => due = Some(Instant::now()),
+                },
                 Err(RecvTimeoutError::Timeout) => {
-                    self.stirred.store(false, Ordering::Release);
+                    self.stirred.any.store(false, Ordering::Release);
+                    self.stirred.much.store(false, Ordering::Release);
                     // What could not be carried stands in the daybook, and is carried with what comes next.
                     due = self.carry_on().is_err().then(|| Instant::now() + CARRY_AFTER * 10);
                 }
@@ -78,15 +96,16 @@ impl Writer {
         let _ = lease::give_back(&self.connection, self.hand());
     }
 
-    /// Does what was asked; true: there is something to be carried.
-    fn work(&mut self, jobs: impl Iterator<Item = Job>) -> bool {
-        let (mut waiting, mut stirred) = (Vec::new(), false);
+    /// Does what was asked; says when what stands in the daybook is to be carried.
+    fn work(&mut self, jobs: impl Iterator<Item = Job>) -> Due {
+        let (mut waiting, mut due) = (Vec::new(), Due::No);
         for job in jobs {
             match job {
-                Job::Stir => stirred = true,
+                Job::Stir => due = due.max(Due::Soon),
+                Job::Carry => due = Due::Now,
                 Job::Sync(answer) => waiting.push(answer),
                 Job::Take(step, answer) => {
-                    stirred = true;
+                    due = due.max(Due::Soon);
                     match self.take(&step) {
                         Ok(()) if self.teller.durability == Durability::Full => waiting.push(answer),
                         // Who no longer waits has left; the step stands.
@@ -101,7 +120,7 @@ impl Writer {
                 let _ = answer.send(synced.clone());
             }
         }
-        stirred
+        due
     }
 
     /// Takes a step with the tables at hand.
