@@ -131,7 +131,7 @@ impl ContainerBackend {
         let fs = spec.policy.fs();
         apart::check(kernel, fs.workspace_mode)?;
         let quarters = engine.quarters()?;
-        let sources = Sources::beside(spec.workspace.as_deref())?;
+        let sources = Sources::beside(spec.workspace.as_deref(), &fs.write_paths)?;
         let plan = plan(&spec, &fs, kept.process, &sources, shown(&fs, &sources)?)?;
         if plan.names {
             return Err(unavailable(
