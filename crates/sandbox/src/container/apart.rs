@@ -52,7 +52,7 @@ impl Ways {
         control: OwnedFd,
         order: GuestOrder,
     ) -> Result<Made, SandboxError> {
-        let kernel = engine.pid(container.id()).await?;
+        let kernel = engine.pid(container.name()).await?;
         let workspace = container.place().map(|place| place.stage().join("workspace")).ok_or(SandboxError::Gone)?;
         let (bridge, made) = blocking(move || {
             let (bridge, [models, egress]) =
