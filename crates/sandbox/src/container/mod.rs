@@ -130,7 +130,7 @@ impl ContainerBackend {
         let kernel = engine.kernel(&self.settings);
         let kept = limits::keep(&spec.policy, &keeper(kernel, &|controller| engine.keeps(controller)))?;
         let fs = spec.policy.fs();
-        apart::check(kernel, fs.workspace_mode)?;
+        apart::check(kernel, &fs)?;
         let quarters = engine.quarters()?;
         let sources = Sources::beside(spec.workspace.as_deref(), &fs.write_paths)?;
         let plan = plan(&spec, &fs, kept.process, &sources, shown(&fs, &sources)?)?;
