@@ -12,11 +12,14 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::policy::{Effective, WorkspaceMode};
 use jail::Spawner;
 use protocol::Code;
-use sandbox::{DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox, SandboxError, SandboxSpec, Streams};
+use sandbox::{
+    Backend, DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox, SandboxError, SandboxSpec, Streams,
+};
 use serde_json::json;
 
 use self::record::{Facts, Record, Told};
@@ -29,13 +32,15 @@ use crate::failure::Failure;
 use crate::name::new_session_id;
 use crate::outlet::Outlet;
 use crate::policy::{Setting, choose};
-use crate::signals::Signals;
+use crate::signals::{Signals, Stop};
 
 /// viv itself failed before the command ran.
 pub(crate) const VIV_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 const TIMED_OUT: u8 = 124;
+/// How long a sandbox that nobody wants any more may take until it is made.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Carries out `viv exec`.
 pub(crate) fn carry_out(
@@ -79,7 +84,10 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let limits = policy.limits();
     let env = environment(&arguments, &way, &policy)?;
     let backend = backend::choose(config, &Arc::new(spawner))?;
-    let sandbox = backend.create(spec).await?;
+    let sandbox = match make(&*backend, spec, &mut signals).await? {
+        Ok(sandbox) => sandbox,
+        Err(signal) => return Ok(signal.exit_code()),
+    };
     let record =
         Arc::new(Record::new(config.data_dir.clone(), facts(&arguments, shown, backend.name(), &*sandbox, &policy)?));
     let way_out = WayOut::open(&way, &*sandbox, &policy, &record)?;
@@ -113,6 +121,24 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
         tell(&result, told.as_ref(), limits.memory_bytes);
     }
     Ok(exit_code(&result))
+}
+
+/// The sandbox, or who told us to stop before it was there.
+async fn make(
+    backend: &dyn Backend,
+    spec: SandboxSpec,
+    signals: &mut Signals,
+) -> Result<Result<Box<dyn Sandbox>, Stop>, SandboxError> {
+    let mut making = backend.create(spec);
+    let signal = tokio::select! {
+        made = &mut making => return made.map(Ok),
+        signal = signals.received() => signal,
+    };
+    // What an engine has half made is taken down best when it is whole; one that hangs is not waited for.
+    if let Ok(Ok(sandbox)) = tokio::time::timeout(PATIENCE, making).await {
+        sandbox.destroy().await?;
+    }
+    Ok(Err(signal))
 }
 
 /// What the record of the command begins with, if there will be one.

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::gateway::{Gateway, Keep, Limits, Redaction, Upstream};
 use ::policy::Effective;
@@ -103,14 +104,17 @@ fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Resu
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }
 
-/// Runs one command's future; what still blocks at its end is not waited for.
+/// How long what is left of a command may take to let go of what it holds, such as the mounts of a container.
+const LETTING_GO: Duration = Duration::from_millis(250);
+
+/// Runs one command's future; what still blocks at its end is not waited for longer than that.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::of(Code::Internal, &error))?;
     let outcome = runtime.block_on(work);
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(LETTING_GO);
     outcome
 }
 

@@ -66,7 +66,21 @@ pub(crate) async fn carry_out(
         Front::open(&config, policy.clone(), spawner).await?
     };
     let output = if json { Output::Json } else { Output::Text };
-    let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
+    let begun = tokio::select! {
+        begun = Conversation::begin(&front, request, permissions, output) => begun,
+        stop = signals.received() => {
+            front.close().await;
+            return Ok(stop.exit_code());
+        }
+    };
+    let mut conversation = match begun {
+        Ok(conversation) => conversation,
+        Err(failure) => {
+            // What its sandbox was given goes with it, and nobody waits for that after us.
+            front.close().await;
+            return Err(failure);
+        }
+    };
     let agent = &conversation.session.agent;
     let notice = match &front {
         Front::Here(_) => Notice::here(&config, arguments.upstream.as_deref(), agent),

@@ -7,21 +7,24 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use engines::{Engine, IMAGE};
+use engines::{Engine, IMAGE, Traces};
 use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 type Case = fn(&Place);
 
 /// Each with what it is called.
-const CASES: [(&str, Case); 8] = [
+const CASES: [(&str, Case); 10] = [
     ("a_command_runs_in_a_container", a_command),
     ("an_agent_works_in_a_container_and_its_changes_can_be_seen", an_agent),
     ("the_doctor_makes_a_container_where_the_configuration_says_so", doctor),
     ("an_engine_that_is_absent_is_a_sandbox_create_error", engine_absent),
     ("an_image_that_is_absent_is_a_sandbox_create_error", image_absent),
     ("an_entrypoint_that_fails_is_a_sandbox_create_error", entrypoint_failed),
+    ("a_container_is_taken_down_when_its_command_is_told_to_stop", stopped),
+    ("a_container_is_taken_down_when_it_is_told_to_stop_at_its_start", stopped_at_the_start),
     ("a_container_that_the_engine_refuses_is_a_sandbox_create_error", container_refused),
     ("a_command_that_takes_too_long_is_a_runtime_error", timed_out),
 ];
@@ -40,12 +43,14 @@ fn main() {
             let place = Place::of(engine);
             trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
                 case(&place);
-                Ok(())
+                Ok(place.check_left()?)
             }));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
+    let left: Vec<String> = engines.iter().flat_map(Engine::left).collect();
     drop(engines);
+    assert!(left.is_empty(), "containers are gone and these are not: {left:#?}");
     conclusion.exit();
 }
 
@@ -93,12 +98,16 @@ impl Place {
         std::fs::write(self.directory.path().join(name), text).unwrap();
     }
 
-    fn viv(&self, arguments: &[&str]) -> Ran {
+    fn command(&self, arguments: &[&str]) -> Command {
         let built = || PathBuf::from(env!("CARGO_BIN_EXE_viv"));
         let mut command = Command::new(std::env::var_os("VIV_TEST_VIV").map_or_else(built, PathBuf::from));
         command.arg("--json").arg("--data-dir").arg(self.directory.path().join("data")).args(arguments);
         command.current_dir(self.directory.path().join("workspace")).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
-        let output = command.output().unwrap();
+        command
+    }
+
+    fn viv(&self, arguments: &[&str]) -> Ran {
+        let output = self.command(arguments).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ran { code: output.status.code(), programs: text(&output.stdout), people: text(&output.stderr) }
     }
@@ -106,6 +115,31 @@ impl Place {
     /// `viv exec` in a container.
     fn exec(&self, command: &[&str]) -> Ran {
         self.viv(&[&["exec", "--backend", self.engine, "--"], command].concat())
+    }
+
+    /// Has `viv exec` told to stop once its container runs; how it ended.
+    fn stopped(&self, arguments: &[&str], signal: Signal) -> Option<i32> {
+        let start = ["exec", "--backend", self.engine];
+        let mut viv = self.command(&[&start, arguments].concat()).stdout(Stdio::null()).spawn().unwrap();
+        let owner = format!("{}-", viv.id());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        while !runtime
+            .block_on(engines::running(&self.socket))
+            .iter()
+            .any(|it| it.owner.starts_with(&owner) && it.pid > 0)
+        {
+            assert!(viv.try_wait().unwrap().is_none(), "it ended by itself");
+        }
+        kill_process(Pid::from_child(&viv), signal).unwrap();
+        viv.wait().unwrap().code()
+    }
+
+    /// What is still there of what this place's containers were given, the moment after `viv` has ended.
+    fn check_left(&self) -> Result<(), String> {
+        let mounts = Traces { place: self.directory.path().to_owned(), socket: self.socket.clone() }.count();
+        let containers = std::fs::read_dir(self.directory.path().join("data/containers"));
+        let files: Vec<_> = containers.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        if mounts == 0 && files.is_empty() { Ok(()) } else { Err(format!("{mounts} mounts are left, and {files:?}")) }
     }
 
     /// A command that no sandbox is made for: the code, and all that was said.
@@ -187,6 +221,18 @@ fn entrypoint_failed(place: &Place) {
     let section = "entrypoint = [\"/bin/sh\", \"-c\", \"echo no licence >&2; exit 3\"]\n";
     place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
     place.refused(&["run its entrypoint", "it ended with code 3: no licence"]);
+}
+
+/// One that does not end keeps a container from being ready.
+fn stopped_at_the_start(place: &Place) {
+    let section = "entrypoint = [\"/bin/sleep\", \"600\"]\n";
+    place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
+    assert_eq!(place.stopped(&["--", "true"], Signal::TERM), Some(143));
+}
+
+fn stopped(place: &Place) {
+    assert_eq!(place.stopped(&["--", "sleep", "600"], Signal::INT), Some(130));
+    assert_eq!(place.stopped(&["--", "sleep", "600"], Signal::TERM), Some(143));
 }
 
 fn container_refused(place: &Place) {

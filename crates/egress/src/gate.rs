@@ -31,6 +31,8 @@ pub(crate) struct Asked {
     pub(crate) scheme: Scheme,
     pub(crate) method: String,
     pub(crate) path: String,
+    /// The header by which a server might take it for another request.
+    pub(crate) overridden: Option<&'static str>,
 }
 
 impl Question {
@@ -81,11 +83,25 @@ impl Gate {
             return Err(Refusal::of(decision));
         }
         let endpoint = question.endpoint()?;
+        if let Some(header) = question.request.as_ref().and_then(|asked| asked.overridden)
+            && self.judges_requests(question)
+        {
+            let rule =
+                format!("`{header}` makes another request of this one for some servers, and only some are allowed");
+            return Err(Refusal::built_in(rule, "leave the header out, and ask for what is meant"));
+        }
         if question.is_plain() && self.policy.current().intercepts(&endpoint) {
             let rule = format!("`{endpoint}` is spoken to in TLS that is opened (net.intercept), not in the clear");
             return Err(Refusal::built_in(rule, format!("ask for `https://{endpoint}`")));
         }
         Ok((endpoint, decision.rule))
+    }
+
+    /// Whether it matters what is asked of that host: a request that no rule about requests can mean is refused.
+    fn judges_requests(&self, question: &Question) -> bool {
+        let (host, port) = (question.host.clone(), question.port);
+        let any = Action::Http { host, port, method: "?".to_owned(), path: "//".to_owned() };
+        !self.policy.current().decide(&any).is_allowed()
     }
 
     /// The same tunnel, for anything, where the policy allows that; a rule that says so is the one that counts.

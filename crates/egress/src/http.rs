@@ -9,5 +9,5 @@ mod request;
 mod target;
 
 pub(crate) use forward::{ForwardError, forward};
-pub(crate) use request::Request;
+pub(crate) use request::{Request, SetHeader};
 pub(crate) use target::{Scheme, Target};

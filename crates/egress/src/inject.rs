@@ -9,15 +9,15 @@ use secret::Veil;
 
 use crate::{
     desk::Desk,
-    http::{Request, Scheme, Target},
+    http::{Request, Scheme, SetHeader, Target},
     refusal::Refusal,
 };
 
 /// A request as it goes to its host.
 pub(crate) struct Dressed<'a> {
     pub(crate) request: &'a Request,
-    /// Headers that are set in place of the client's, in lower case.
-    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    /// Headers that are set in place of the client's.
+    pub(crate) headers: Vec<SetHeader>,
     /// Over the credentials in them.
     pub(crate) veils: Vec<Veil>,
 }
@@ -38,7 +38,7 @@ impl Desk {
                 Refusal::built_in(rule, "begin a new session with this policy")
             })?;
             dressed.veils.extend(Veil::over(secret));
-            dressed.headers.push((injection.header, value));
+            dressed.headers.push((injection.header, Some(value)));
         }
         if dressed.headers.is_empty() {
             return Ok(dressed);
@@ -47,8 +47,9 @@ impl Desk {
             let rule = "TRACE would send back the credential that is injected (net.inject)";
             return Err(Refusal::built_in(rule, "use another method"));
         }
-        // What is compressed cannot be looked through.
-        dressed.headers.push(("accept-encoding".to_owned(), b"identity".to_vec()));
+        // What is compressed cannot be looked through, and of a part of it nobody knows what stands before.
+        dressed.headers.push(("accept-encoding".to_owned(), Some(b"identity".to_vec())));
+        dressed.headers.extend(["range", "if-range"].map(|name| (name.to_owned(), None)));
         Ok(dressed)
     }
 }

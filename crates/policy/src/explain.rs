@@ -62,10 +62,10 @@ fn sentence(policy: &Policy, key: Key) -> Option<String> {
             format!("It writes at most {shown}.{note}")
         }
         Key::ProcNofile => format!("Each of its processes opens at most {shown} files."),
-        Key::DegradeCpus => degraded(policy, key, "its processors are")?,
-        Key::DegradeMemory => memory(degraded(policy, key, "its memory is")?, policy),
-        Key::DegradePids => degraded(policy, key, "its processes are")?,
-        Key::DegradeDisk => degraded(policy, key, "what it writes is")?,
+        Key::DegradeCpus => degraded(policy, key, "its use of processors")?,
+        Key::DegradeMemory => degraded(policy, key, "its memory")?,
+        Key::DegradePids => degraded(policy, key, "the number of its processes")?,
+        Key::DegradeDisk => degraded(policy, key, "what it writes")?,
         Key::DegradeLandlock => landlock(policy)?,
         Key::EnvPass => named(&value, "Of your environment it gets", " and nothing else.")
             .unwrap_or_else(|| "It gets nothing of your environment.".to_owned()),
@@ -150,17 +150,6 @@ fn landlock(policy: &Policy) -> Option<String> {
     missing.then(|| "On a kernel without Landlock, the mounts alone guard its files.".to_owned())
 }
 
-/// A limit of each process does not see what belongs to none of them.
-fn memory(degraded: String, policy: &Policy) -> String {
-    match policy.degrade.get(&Key::DegradeMemory).map(|ruled| ruled.value) {
-        Some(Means::Rlimit) => format!(
-            "{}, by its address space; files in memory (memfd, tmpfs) are beside that.",
-            degraded.trim_end_matches('.')
-        ),
-        _ => degraded,
-    }
-}
-
 /// What is allowed and yet will not be had.
 pub fn notes(policy: &Policy) -> Vec<String> {
     let disk = disk_above_memory(policy).map(|note| format!("`proc.disk` is above `proc.memory`. {note}"));
@@ -178,10 +167,20 @@ fn disk_above_memory(policy: &Policy) -> Option<String> {
     })
 }
 
+/// What is left of a limit where a weaker means is accepted for it, which may still be a better one than the weakest.
 fn degraded(policy: &Policy, key: Key, subject: &str) -> Option<String> {
-    match policy.degrade.get(&key)?.value {
-        Means::Enforced => None,
-        Means::Rlimit => Some(format!("Where the machine cannot do better, {subject} limited for each process alone.")),
-        Means::None => Some(format!("Where the machine cannot do it, {subject} not limited at all.")),
-    }
+    let left = match (policy.degrade.get(&key)?.value, key) {
+        (Means::Enforced, _) => return None,
+        (Means::None, _) => return Some(format!("Where the machine cannot limit {subject}, it need not.")),
+        (Means::Rlimit, Key::DegradePids) => {
+            "its processes and threads are counted by their user: before Linux 5.14, whatever else runs as that user \
+             counts too"
+        }
+        // A limit of each process does not see what belongs to none of them.
+        (Means::Rlimit, _) => {
+            "each of its processes has its own limit of private memory; what they share, and files in memory (memfd, \
+             tmpfs), are beside that"
+        }
+    };
+    Some(format!("Where the machine cannot do better, {left}."))
 }

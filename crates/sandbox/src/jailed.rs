@@ -67,7 +67,7 @@ impl JailBackend {
         let group = self.limiter.create(&kept.group).map_err(create("set the limits"))?;
         let fs = spec.policy.fs();
         let landlock = guards_files(jail::landlock_version(), spec.policy.degrade().landlock)?;
-        let sources = Sources::beside(spec.workspace.as_deref())?;
+        let sources = Sources::beside(spec.workspace.as_deref(), &fs.write_paths)?;
         let system = System::showing(&fs.read_paths, &sources)?;
         let plan = Plan { landlock, ..plan(spec, &fs, kept.process, &sources, system)? };
         let since = SystemTime::now();

@@ -1,7 +1,8 @@
 //! Host paths that a sandbox shows beside its workspace, followed to where they really are.
 //!
-//! A link in the workspace may be an agent's: of this session, or of one before it that wrote there. Whoever follows
-//! it shows what the agent chose, so it is refused. Links elsewhere are the host's own, as `/bin` is one to `/usr/bin`.
+//! A link in the workspace, or in a directory that `fs.write` names, may be an agent's: of this session, or of one before
+//! it that wrote there. Whoever follows it shows what the agent chose, so it is refused. Links elsewhere are the host's
+//! own, as `/bin` is one to `/usr/bin`.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,15 +18,20 @@ const MAX_LINKS: usize = 40;
 /// Follows the host paths of one sandbox.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Where an agent writes; without links.
+    /// Without links.
     workspace: Option<PathBuf>,
+    /// Where an agent writes beside it; without links.
+    written: Vec<PathBuf>,
 }
 
 impl Sources {
-    /// For the sandbox with this workspace, whatever its mode: an earlier session may have had another.
-    pub(crate) fn beside(workspace: Option<&Path>) -> Result<Self, SandboxError> {
+    /// For the sandbox with this workspace, whatever its mode: an earlier session may have had another; and with what
+    /// `fs.write` names.
+    pub(crate) fn beside(workspace: Option<&Path>, written: &[PathBuf]) -> Result<Self, SandboxError> {
         let real = |path: &Path| path.canonicalize().map_err(|source| not_found(path, source));
-        Ok(Self { workspace: workspace.map(real).transpose()? })
+        // What is not there has no link in it, and is missed when it is to be shown.
+        let written = written.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        Ok(Self { workspace: workspace.map(real).transpose()?, written })
     }
 
     /// The workspace itself, without links.
@@ -43,6 +49,15 @@ impl Sources {
         Ok(self.follow(key, path)?.ok())
     }
 
+    /// The place where an agent could have made a name in `directory`, in words.
+    fn writer_of(&self, directory: &Path) -> Option<String> {
+        if self.workspace.as_ref().is_some_and(|workspace| directory.starts_with(workspace)) {
+            return Some("the workspace".to_owned());
+        }
+        let written = self.written.iter().find(|place| directory.starts_with(place))?;
+        Some(format!("`{}`, which `fs.write` names", written.display()))
+    }
+
     /// Step by step: a path that was checked first and resolved afterwards could be another one by then.
     fn follow(&self, key: &str, path: &Path) -> Result<io::Result<PathBuf>, SandboxError> {
         let mut ahead = match std::path::absolute(path) {
@@ -58,20 +73,21 @@ impl Sources {
             let next = real.join(name);
             match next.symlink_metadata() {
                 Ok(found) if !found.is_symlink() => real = next,
-                Ok(_) if self.workspace.as_ref().is_some_and(|workspace| real.starts_with(workspace)) => {
-                    return Err(planted(key, path, &next));
-                }
-                Ok(_) if links == MAX_LINKS => return Ok(Err(Errno::LOOP.into())),
-                Ok(_) => match next.read_link() {
-                    Ok(target) => {
-                        links += 1;
-                        if target.is_absolute() {
-                            real = PathBuf::from("/");
-                        }
-                        ahead.extend(reversed(&target));
+                Ok(_) => {
+                    if let Some(place) = self.writer_of(&real) {
+                        return Err(planted(key, path, &next, &place));
                     }
-                    Err(error) => return Ok(Err(error)),
-                },
+                    let target = match next.read_link() {
+                        Ok(target) if links < MAX_LINKS => target,
+                        Ok(_) => return Ok(Err(Errno::LOOP.into())),
+                        Err(error) => return Ok(Err(error)),
+                    };
+                    links += 1;
+                    if target.is_absolute() {
+                        real = PathBuf::from("/");
+                    }
+                    ahead.extend(reversed(&target));
+                }
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -85,11 +101,11 @@ fn reversed(path: &Path) -> Vec<OsString> {
     names.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-fn planted(key: &str, path: &Path, link: &Path) -> SandboxError {
+fn planted(key: &str, path: &Path, link: &Path, place: &str) -> SandboxError {
     let passing = if link == path { String::new() } else { format!(" passes through `{}`, which", link.display()) };
     SandboxError::Unavailable {
         missing: format!(
-            "{key}: `{}`{passing} is a symbolic link in the workspace, where an agent can make it lead anywhere",
+            "{key}: `{}`{passing} is a symbolic link in {place}, where an agent can make it lead anywhere",
             path.display()
         ),
         fix: "look where the link leads, and name that place itself if it is the one you mean".to_owned(),
@@ -107,13 +123,14 @@ mod tests {
 
     use super::*;
 
-    /// A workspace `w` and a directory `host` beside it, with something `secret` in that.
+    /// A workspace `w`, a directory `cache` that is written too, and beside them `host` with something `secret` in it.
     fn place() -> (tempfile::TempDir, PathBuf, Sources) {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("w/inner")).unwrap();
         fs::create_dir_all(root.join("host/secret")).unwrap();
-        let sources = Sources::beside(Some(&root.join("w"))).unwrap();
+        fs::create_dir(root.join("cache")).unwrap();
+        let sources = Sources::beside(Some(&root.join("w")), &[root.join("cache"), root.join("nowhere")]).unwrap();
         (directory, root, sources)
     }
 
@@ -138,6 +155,25 @@ mod tests {
             let link = root.join("w/inner/way");
             assert!(refused.contains(&format!("passes through `{}`", link.display())), "{refused}");
         }
+    }
+
+    #[test]
+    fn nor_is_one_in_a_directory_that_is_written_beside_it() {
+        let (_directory, root, sources) = place();
+        let link = root.join("cache/deps");
+        symlink(root.join("host"), &link).unwrap();
+        for (path, way) in
+            [("cache/deps", "is"), ("cache/deps/secret", "passes through"), ("w/../cache/deps", "passes")]
+        {
+            let refused = sources.find("`fs.read`", &root.join(path)).unwrap_err().to_string();
+            let place = format!("in `{}`, which `fs.write` names", root.join("cache").display());
+            assert!(refused.contains(&place) && refused.contains(way), "{refused}");
+        }
+        // One of two that are written, where the link would make itself one of them.
+        let written = [root.join("cache"), link.clone()];
+        let sources = Sources::beside(None, &written).unwrap();
+        assert!(sources.find("`fs.write`", &link).is_err(), "a link that is named itself");
+        assert_eq!(sources.find("`fs.write`", &root.join("cache")).unwrap(), root.join("cache"));
     }
 
     #[test]

@@ -226,11 +226,8 @@ impl Sandbox for Walled {
             // A closed channel means that nobody is left to tell: the sandbox has ended.
             drop(ended.wait_for(|ended| *ended).await);
             let remains = lock(&self.remains).take();
-            match remains {
-                // Nobody else is served here who could be kept waiting.
-                Some(remains) if self.spawner.is_here() => drop(remains),
-                Some(remains) => remains.clear().await,
-                None => {}
+            if let Some(remains) = remains {
+                remains.clear(self.spawner.is_here()).await;
             }
             Ok(())
         })

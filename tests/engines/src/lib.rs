@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a part of tests: what does not start fails them")]
 
 mod image;
+mod left;
 mod running;
 mod traces;
 

@@ -12,6 +12,21 @@ use crate::{
     refusal::Refusal,
 };
 
+/// The name of a header in lower case, and what it says in place of the client's own, if it says anything.
+pub(crate) type SetHeader = (String, Option<Vec<u8>>);
+
+/// Headers by which some servers take another method or path than those of the first line.
+const OVERRIDING: [&str; 8] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-url",
+    "x-original-uri",
+    "x-rewrite-url",
+    "x-override-url",
+    "x-forwarded-uri",
+];
+
 /// A request whose target is known; whether its headers make sense is asked with [`Request::framing`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -71,6 +86,12 @@ impl Request {
             }
             _ => return wrong("the Host header is given twice"),
         }
+        // A host behind a proxy of its own may go by what that is thought to have said.
+        let forwarded = head::values(&self.headers, "x-forwarded-host")
+            .all(|host| std::str::from_utf8(host).is_ok_and(|host| self.target.is_named_by(host)));
+        if !forwarded {
+            return wrong("the X-Forwarded-Host header names another host than the target");
+        }
         // A switched protocol would be a tunnel nobody looks into.
         let upgrade = head::words(&self.headers, "connection").iter().any(|word| word == "upgrade");
         if upgrade || self.headers.iter().any(|header| ["upgrade", "http2-settings"].contains(&header.name.as_str())) {
@@ -91,7 +112,8 @@ impl Request {
         match &self.target {
             Target::Tunnel { .. } => Question::tunnel(host, port),
             Target::Resource { path, scheme, .. } => {
-                let request = Asked { scheme: *scheme, method: self.method.clone(), path: path.clone() };
+                let overridden = OVERRIDING.into_iter().find(|name| head::values(&self.headers, name).count() > 0);
+                let request = Asked { scheme: *scheme, method: self.method.clone(), path: path.clone(), overridden };
                 Question { host: host.to_owned(), port, request: Some(request), raw: false }
             }
         }
@@ -104,8 +126,8 @@ impl Request {
 
     /// The head for the host itself: origin form, what is end to end, and nothing after this request.
     ///
-    /// The headers of `set` stand in place of the client's own.
-    pub(crate) fn origin_head(&self, endpoint: &Endpoint, framing: Framing, set: &[(String, Vec<u8>)]) -> Vec<u8> {
+    /// The headers of `set` stand in place of the client's own; one without a value leaves it out.
+    pub(crate) fn origin_head(&self, endpoint: &Endpoint, framing: Framing, set: &[SetHeader]) -> Vec<u8> {
         let Target::Resource { path, scheme, .. } = &self.target else { return Vec::new() };
         let is_usual = endpoint.port == scheme.usual_port();
         let host = if is_usual { endpoint.host.to_string() } else { endpoint.to_string() };
@@ -115,7 +137,9 @@ impl Request {
             |name: &str| ["host", "content-length"].contains(&name) || set.iter().any(|(ours, _)| ours == name);
         head::write(&mut bytes, end_to_end.filter(|header| !is_ours(&header.name)));
         for (name, value) in set {
-            bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+            if let Some(value) = value {
+                bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+            }
         }
         match framing {
             Framing::Length(length) if length > 0 || head::values(&self.headers, "content-length").count() > 0 => {

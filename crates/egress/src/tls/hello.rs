@@ -12,6 +12,8 @@ const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 /// Larger than any real one, post-quantum key shares and session tickets included.
 const HELLO_MAX: usize = 32 << 10;
+/// It is read from its start whenever more of it comes, so it may not come in crumbs.
+const RECORDS_MAX: usize = 64;
 
 const SERVER_NAME: u16 = 0;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
@@ -43,7 +45,7 @@ impl ClientHello {
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, HelloError> {
         let mut message = Vec::new();
         let mut read = 0;
-        loop {
+        for _ in 0..RECORDS_MAX {
             let Some(fragment) = record(&bytes[read..])? else { return Ok(None) };
             read += RECORD_HEADER + fragment.len();
             message.extend_from_slice(fragment);
@@ -62,6 +64,7 @@ impl ClientHello {
             }
             return Ok(Some((parse(body)?, read)));
         }
+        Err(HelloError::Malformed("it is spread over too many records"))
     }
 }
 

@@ -57,6 +57,16 @@ async fn the_host_gets_the_credential_in_place_of_what_was_written() {
 }
 
 #[tokio::test]
+async fn nobody_asks_for_a_part_of_an_answer_that_could_hold_a_part_of_it() {
+    let (sandbox, seen) = scene(OK).await;
+    let answer =
+        say(&sandbox, &format!("GET /v1 HTTP/1.1\r\nHost: {NAME}\r\nRange: bytes=0-7\r\nIf-Range: x\r\n\r\n")).await;
+    assert_eq!(answer.status(), Some(200));
+    let request = seen.now().remove(0);
+    assert!(request.contains(CANARY) && !request.to_lowercase().contains("range"), "{request}");
+}
+
+#[tokio::test]
 async fn over_plain_http_it_goes_to_the_host_and_port_that_are_named() {
     let (sandbox, _) = scene(OK).await;
     for name in ["plain.example.com", "other.example.com"] {

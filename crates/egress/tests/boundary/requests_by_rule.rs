@@ -34,6 +34,33 @@ async fn only_the_methods_and_paths_of_a_rule_leave() {
 }
 
 #[tokio::test]
+async fn no_header_makes_another_request_of_the_one_that_is_allowed() {
+    let listed = sandbox(&["GET files.example.com:80/public/**"]).await;
+    // Without a rule about requests they are sent: what stops them is the rule.
+    let unlisted = sandbox(&["files.example.com:80"]).await;
+    for line in [
+        "X-HTTP-Method-Override: DELETE",
+        "x-http-method: DELETE",
+        "X-Method-Override: DELETE",
+        "X-Original-URL: /private",
+        "X-ORIGINAL-URI: /private",
+        "X-Rewrite-URL: /private",
+        "X-Override-URL: /private",
+        "X-Forwarded-Uri: /private",
+    ] {
+        let request = format!("GET http://{NAME}/public/a HTTP/1.1\r\nHost: {NAME}\r\n{line}\r\n\r\n");
+        assert_eq!(listed.say(&request).await.status(), Some(403), "{line}");
+        assert_eq!(unlisted.say(&request).await.status(), Some(200), "{line}");
+    }
+    assert!(listed.world.called().is_empty(), "a request that was refused was sent");
+    for (host, status) in [(NAME, 200), ("files.example.com:80", 200), ("vault.example.com", 400), ("", 400)] {
+        let line = format!("X-Forwarded-Host: {host}");
+        let request = format!("GET http://{NAME}/public/a HTTP/1.1\r\nHost: {NAME}\r\n{line}\r\n\r\n");
+        assert_eq!(unlisted.say(&request).await.status(), Some(status), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn no_way_of_writing_a_path_leads_out_of_the_one_that_is_allowed() {
     let listed = sandbox(&["files.example.com:80/public/**"]).await;
     // Without a rule about paths each of them is sent: what stops them below is the rule.

@@ -155,11 +155,12 @@ pub(crate) struct Degrade {
     /// The weakest means accepted for `proc.cpus`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpus: Option<Written<Means>>,
-    /// The weakest means accepted for `proc.memory`. `rlimit` limits the address space of each process alone; files in
-    /// memory (memfd, tmpfs) are beside that.
+    /// The weakest means accepted for `proc.memory`. `rlimit` limits the private memory of each process alone; what they
+    /// share, and files in memory (memfd, tmpfs), are beside that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Written<Means>>,
-    /// The weakest means accepted for `proc.pids`.
+    /// The weakest means accepted for `proc.pids`. `rlimit` counts processes and threads by their user: before Linux
+    /// 5.14, whatever else runs as that user counts too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pids: Option<Written<Means>>,
     /// `enforced`: `proc.disk` is kept on every machine, and nothing weaker can be accepted.

@@ -52,7 +52,7 @@ impl Ways {
         control: OwnedFd,
         order: GuestOrder,
     ) -> Result<Made, SandboxError> {
-        let kernel = engine.pid(container.id()).await?;
+        let kernel = engine.pid(container.name()).await?;
         let workspace = container.place().map(|place| place.stage().join("workspace")).ok_or(SandboxError::Gone)?;
         let (bridge, made) = blocking(move || {
             let (bridge, [models, egress]) =
@@ -69,14 +69,17 @@ impl Ways {
 }
 
 /// Refuses what such a container cannot have: whoever serves its files is root, and has no number where the owner of
-/// a bound workspace was mapped; and one that opens files by itself does not meet mounts that hide or keep them.
-pub(super) fn check(kernel: GuestKernel, mode: WorkspaceMode) -> Result<(), SandboxError> {
-    if kernel == GuestKernel::Host || mode != WorkspaceMode::Bind {
-        return Ok(());
-    }
-    let missing =
-        "`fs.workspace: bind` cannot be had in a sandbox with a kernel of its own: files made there have no owner";
-    Err(unavailable(missing, "write `fs: {workspace: overlay}` in the policy, or use `--backend=jail`"))
+/// a directory of the host was mapped; and one that opens files by itself does not meet mounts that hide or keep them.
+pub(super) fn check(kernel: GuestKernel, fs: &policy::Fs) -> Result<(), SandboxError> {
+    let (key, instead) = match (kernel, fs.workspace_mode, fs.write_paths.as_slice()) {
+        (GuestKernel::Own, WorkspaceMode::Bind, _) => ("fs.workspace: bind", "write `fs: {workspace: overlay}` in"),
+        (GuestKernel::Own, _, [_, ..]) => ("fs.write", "take `fs.write` out of"),
+        _ => return Ok(()),
+    };
+    Err(unavailable(
+        format!("`{key}` cannot be had in a sandbox with a kernel of its own: files made there have no owner"),
+        format!("{instead} the policy, or use `--backend=jail`"),
+    ))
 }
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {

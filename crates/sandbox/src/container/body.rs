@@ -154,7 +154,8 @@ pub(super) fn host_name() -> String {
 /// A container with everything that was made for it.
 pub(super) struct Container {
     engine: Engine,
-    id: String,
+    /// By which the engine knows it.
+    name: String,
     watch: Option<CgroupWatch>,
     /// Carries what the sandbox cannot pass out.
     bridge: Option<Bridge>,
@@ -164,8 +165,9 @@ pub(super) struct Container {
 }
 
 impl Container {
-    pub(super) fn new(engine: Engine, id: String, place: Place, stage: Stage) -> Self {
-        Self { engine, id, watch: None, bridge: None, stage: Some(stage), place: Some(place) }
+    /// The one that the engine will know by `name`, or does: what was made for it goes with it either way.
+    pub(super) fn new(engine: Engine, name: String, place: Place, stage: Stage) -> Self {
+        Self { engine, name, watch: None, bridge: None, stage: Some(stage), place: Some(place) }
     }
 
     /// Where its directory is.
@@ -177,9 +179,12 @@ impl Container {
         self.bridge = Some(bridge);
     }
 
-    /// By which name the engine knows it.
-    pub(super) fn id(&self) -> &str {
-        &self.id
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     pub(super) fn watch(&mut self, watch: CgroupWatch) {
@@ -209,10 +214,13 @@ impl Remains for Container {
         self.watch.as_ref().and_then(CgroupWatch::cpu_micros)
     }
 
-    fn clear(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn clear(mut self: Box<Self>, alone: bool) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            self.engine.remove(&self.id).await;
+            self.engine.remove(&self.name).await;
             let made = (self.stage.take(), self.place.take());
+            if alone {
+                return drop(made);
+            }
             // Unmounting may wait for the kernel.
             let _ = tokio::task::spawn_blocking(move || drop(made)).await;
         })
@@ -226,12 +234,10 @@ impl Drop for Container {
         if self.stage.is_some()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            let (engine, id) = (self.engine.clone(), std::mem::take(&mut self.id));
-            let made = (self.stage.take(), self.place.take());
-            runtime.spawn(async move {
-                engine.remove(&id).await;
-                drop(made);
-            });
+            let (engine, name) = (self.engine.clone(), std::mem::take(&mut self.name));
+            runtime.spawn(async move { engine.remove(&name).await });
         }
+        // What is mounted goes here and now, and is no task's: a host that ends does not wait for its tasks, and what
+        // they hold would stay until the next one sweeps it.
     }
 }

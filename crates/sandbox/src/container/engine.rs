@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, ContainerCreateResponse, SystemInfo, SystemInfoCgroupVersionEnum};
+use bollard::models::{ContainerCreateBody, SystemInfo, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
@@ -228,42 +228,39 @@ impl Engine {
         quarters(self.kind, &self.socket)
     }
 
-    /// Makes and starts a container; its name.
-    pub(super) async fn start(&self, mut body: ContainerCreateBody, name: &str) -> Result<String, SandboxError> {
+    /// Makes and starts the container of that name.
+    pub(super) async fn start(&self, mut body: ContainerCreateBody, name: &str) -> Result<(), SandboxError> {
         if let (true, Some(host)) = (self.is_rootless(), &mut body.host_config) {
             // The user whose engine it is has the same number inside, and is not root there.
             host.userns_mode = Some("keep-id".to_owned());
         }
-        let made = self.make(body, name).await?;
-        let started = self.api.start_container(&made.id, None::<StartContainerOptions>).await;
-        if let Err(error) = started {
-            self.remove(&made.id).await;
-            return Err(in_its_words("start the container")(error));
-        }
-        Ok(made.id)
+        self.make(body, name).await?;
+        let started = self.api.start_container(name, None::<StartContainerOptions>).await;
+        started.map_err(in_its_words("start the container"))
     }
 
-    async fn make(&self, body: ContainerCreateBody, name: &str) -> Result<ContainerCreateResponse, SandboxError> {
+    async fn make(&self, body: ContainerCreateBody, name: &str) -> Result<(), SandboxError> {
         let _turn = if self.is_rootless() {
             Some(Turn::wait(&self.socket).await.map_err(|error| create("wait for the engine", error))?)
         } else {
             None
         };
-        let options = CreateContainerOptionsBuilder::default().name(&unique(name)).build();
-        self.api.create_container(Some(options), body).await.map_err(in_its_words("create the container"))
+        let options = CreateContainerOptionsBuilder::default().name(name).build();
+        self.api.create_container(Some(options), body).await.map_err(in_its_words("create the container"))?;
+        Ok(())
     }
 
     /// The first process of a container, in the host's numbers.
-    pub(super) async fn pid(&self, id: &str) -> Result<i32, SandboxError> {
-        let told = self.api.inspect_container(id, None::<InspectContainerOptions>).await;
+    pub(super) async fn pid(&self, name: &str) -> Result<i32, SandboxError> {
+        let told = self.api.inspect_container(name, None::<InspectContainerOptions>).await;
         let state = told.map_err(in_its_words("look at the container"))?.state;
         let pid = state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok());
         pid.filter(|pid| *pid > 0).ok_or(SandboxError::Gone)
     }
 
     /// Comes when a container has ended; what the engine says of it.
-    pub(super) async fn ended(&self, id: &str) -> String {
-        match self.api.wait_container(id, None::<WaitContainerOptions>).next().await {
+    pub(super) async fn ended(&self, name: &str) -> String {
+        match self.api.wait_container(name, None::<WaitContainerOptions>).next().await {
             Some(Ok(ended)) => format!("it ended with code {}", ended.status_code),
             Some(Err(error)) => said(&error),
             None => "it ended".to_owned(),
@@ -271,10 +268,10 @@ impl Engine {
     }
 
     /// Removes a container and everything in it; one that is gone is fine.
-    pub(super) async fn remove(&self, id: &str) {
+    pub(super) async fn remove(&self, name: &str) {
         let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
         // It may be on its way out already: the engine removes by itself what has ended.
-        let _ = self.api.remove_container(id, Some(options)).await;
+        let _ = self.api.remove_container(name, Some(options)).await;
     }
 
     /// Removes what processes of this host that are dead have left.
@@ -294,7 +291,7 @@ impl Engine {
 }
 
 /// A name that no other container has: sandboxes of two processes may be called the same.
-fn unique(name: &str) -> String {
+pub(super) fn unique(name: &str) -> String {
     let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     format!("viv-{}-{}", letters.collect::<String>(), uuid::Uuid::new_v4().simple())
 }

@@ -21,13 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jail::{CgroupWatch, Door, GuestOrder, HostUser, Jail, Plan, Quarters, Spawner, Stage};
+use bollard::models::ContainerCreateBody;
+use jail::{CgroupLimits, CgroupWatch, Door, GuestOrder, HostUser, Jail, Made, Plan, Quarters, Spawner, Stage};
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 
 use self::apart::{Ways, cgroup_names, keeper};
 use self::body::{Container, create_body, mounts};
-use self::engine::Engine;
+use self::engine::{Engine, unique};
 pub use self::engine::{EngineKind, EngineReport};
 use self::place::{Place, Places};
 use self::words::unavailable;
@@ -35,7 +36,7 @@ use crate::jailed::describe;
 use crate::plan::plan;
 use crate::source::Sources;
 use crate::system::System;
-use crate::walled::{Built, Walled};
+use crate::walled::{Built, Remains, Walled};
 use crate::{Backend, ExecSpec, Layers, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, refusal};
 
 /// How long an engine may take until the first program of a container runs.
@@ -129,9 +130,9 @@ impl ContainerBackend {
         let kernel = engine.kernel(&self.settings);
         let kept = limits::keep(&spec.policy, &keeper(kernel, &|controller| engine.keeps(controller)))?;
         let fs = spec.policy.fs();
-        apart::check(kernel, fs.workspace_mode)?;
+        apart::check(kernel, &fs)?;
         let quarters = engine.quarters()?;
-        let sources = Sources::beside(spec.workspace.as_deref())?;
+        let sources = Sources::beside(spec.workspace.as_deref(), &fs.write_paths)?;
         let plan = plan(&spec, &fs, kept.process, &sources, shown(&fs, &sources)?)?;
         if plan.names {
             return Err(unavailable(
@@ -146,27 +147,23 @@ impl ContainerBackend {
         let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
 
         let opened = |source| create("open its socket", source);
-        let door = Door::open(&place.door()).map_err(opened)?;
-        let ways = Ways::open(kernel, &place).map_err(opened)?;
-        let body = create_body(
-            &self.settings,
-            &kept.group,
-            spec.policy.limits().nofile,
-            mounts(&place, &stage),
-            place.owner(),
-        );
-        let id = engine.start(body, &spec.id).await?;
-        // From here on whatever fails takes the container with it.
-        let mut container = Container::new(engine.clone(), id, place, stage);
-        let control = self.wait_for_call(engine, &container, door).await?;
-        let order = GuestOrder { kernel, process: kept.process };
-        let made = match ways {
-            None => blocking(move || Jail::adopt(control, &order).map_err(refusal::explain)).await?,
-            Some(ways) => ways.adopt(engine, &mut container, control, order).await?,
+        let nofile = spec.policy.limits().nofile;
+        let wanted = Wanted {
+            body: create_body(&self.settings, &kept.group, nofile, mounts(&place, &stage), place.owner()),
+            door: Door::open(&place.door()).map_err(opened)?,
+            ways: Ways::open(kernel, &place).map_err(opened)?,
+            order: GuestOrder { kernel, process: kept.process },
+            limits: kept.group,
         };
-        container.watch(CgroupWatch::of(made.jail.pid()));
-        container.check_limits(&kept.group)?;
-
+        let mut container = Container::new(engine.clone(), unique(&spec.id), place, stage);
+        let made = match start(&mut container, wanted).await {
+            Ok(made) => made,
+            Err(error) => {
+                // Nobody else knows of it, and who is told of the error may end at once.
+                Box::new(container).clear(self.spawner.is_here()).await;
+                return Err(error);
+            }
+        };
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode, "read-only image + mounts", "no network + seccomp + egress proxy");
         effective.insert("cgroup names".to_owned(), cgroup_names(kernel, &made.jail, self.settings.kind));
@@ -190,26 +187,6 @@ impl ContainerBackend {
             Ok((place, stage))
         });
         staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)
-    }
-
-    /// The socket of the init inside, once it has called.
-    async fn wait_for_call(
-        &self,
-        engine: &Engine,
-        container: &Container,
-        door: std::os::unix::net::UnixListener,
-    ) -> Result<OwnedFd, SandboxError> {
-        let listening = |source| create("listen to the container", source);
-        let door = UnixListener::from_std(door).map_err(listening)?;
-        tokio::select! {
-            called = door.accept() => {
-                let control = called.and_then(|(control, _)| control.into_std()).map_err(listening)?;
-                control.set_nonblocking(false).map_err(listening)?;
-                Ok(control.into())
-            }
-            ended = engine.ended(container.id()) => Err(create("start its init", std::io::Error::other(ended))),
-            () = tokio::time::sleep(START) => Err(create("start its init", std::io::ErrorKind::TimedOut.into())),
-        }
     }
 
     /// Runs what the settings want run first in every container.
@@ -250,6 +227,50 @@ impl Backend for ContainerBackend {
             }
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
+    }
+}
+
+/// A container that is to run, and what it will be asked for then.
+struct Wanted {
+    body: ContainerCreateBody,
+    /// Where its init calls.
+    door: std::os::unix::net::UnixListener,
+    ways: Option<Ways>,
+    order: GuestOrder,
+    limits: CgroupLimits,
+}
+
+/// Has `container` run, with our init as its first program, and looks whether it is what was wanted.
+async fn start(container: &mut Container, wanted: Wanted) -> Result<Made, SandboxError> {
+    let engine = container.engine().clone();
+    engine.start(wanted.body, container.name()).await?;
+    let control = wait_for_call(&engine, container, wanted.door).await?;
+    let order = wanted.order;
+    let made = match wanted.ways {
+        None => blocking(move || Jail::adopt(control, &order).map_err(refusal::explain)).await?,
+        Some(ways) => ways.adopt(&engine, container, control, order).await?,
+    };
+    container.watch(CgroupWatch::of(made.jail.pid()));
+    container.check_limits(&wanted.limits)?;
+    Ok(made)
+}
+
+/// The socket of the init inside, once it has called.
+async fn wait_for_call(
+    engine: &Engine,
+    container: &Container,
+    door: std::os::unix::net::UnixListener,
+) -> Result<OwnedFd, SandboxError> {
+    let listening = |source| create("listen to the container", source);
+    let door = UnixListener::from_std(door).map_err(listening)?;
+    tokio::select! {
+        called = door.accept() => {
+            let control = called.and_then(|(control, _)| control.into_std()).map_err(listening)?;
+            control.set_nonblocking(false).map_err(listening)?;
+            Ok(control.into())
+        }
+        ended = engine.ended(container.name()) => Err(create("start its init", std::io::Error::other(ended))),
+        () = tokio::time::sleep(START) => Err(create("start its init", std::io::ErrorKind::TimedOut.into())),
     }
 }
 

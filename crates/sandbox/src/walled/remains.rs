@@ -15,8 +15,8 @@ pub(crate) trait Remains: Send {
     fn oom_kills(&self) -> u64;
     /// Processor time that all of it has used, by the host's count; where that is what its init counts by, nothing.
     fn cpu_micros(&self) -> Option<u64>;
-    /// Clears it away.
-    fn clear(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// Clears it away. Where its host is `alone` with it nobody else is kept waiting meanwhile.
+    fn clear(self: Box<Self>, alone: bool) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 impl Remains for Cgroup {
@@ -28,8 +28,11 @@ impl Remains for Cgroup {
         None
     }
 
-    fn clear(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn clear(self: Box<Self>, alone: bool) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
+            if alone {
+                return drop(self);
+            }
             // Removing a group may wait some milliseconds for the kernel.
             let _ = tokio::task::spawn_blocking(move || drop(self)).await;
         })

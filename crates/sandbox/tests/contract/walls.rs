@@ -17,6 +17,7 @@ pub(crate) fn walled() -> Vec<Promise> {
         processes_over_the_limit_are_not_had,
         the_processor_time_of_a_command_is_what_the_host_gave_it,
         a_link_that_was_planted_in_the_workspace_leads_nowhere,
+        a_link_that_was_planted_where_more_is_written_leads_nowhere,
         what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start,
         many_sandboxes_at_once_leave_nothing
     ]
@@ -53,6 +54,39 @@ async fn a_link_that_was_planted_in_the_workspace_leads_nowhere(subject: Subject
     let refused = refused.err().expect("it is refused").to_string();
     assert!(refused.contains("fs.write"), "{refused}");
     let sandbox = subject.backend.create(shown(host.path())).await.expect("what is named itself is shown");
+    sandbox.destroy().await.expect("destroy");
+}
+
+/// What a command of an earlier session left in a directory that `fs.write` names, and somebody names at the next start.
+async fn a_link_that_was_planted_where_more_is_written_leads_nowhere(subject: Subject) {
+    let (host, cache) = (tempfile::tempdir().expect("host"), tempfile::tempdir_in("/var/tmp").expect("cache"));
+    let link = cache.path().join("deps");
+    let key = format!("fs:\n  write: [{}]\n", cache.path().display());
+    let writing = || policy(&subject, &[("fs:\n", &key)]);
+    let first = sandbox::SandboxSpec { policy: writing(), ..spec(&subject, None) };
+    let made = subject.backend.create(first).await;
+    if subject.has_own_kernel() {
+        let refused = made.err().expect("a refusal").to_string();
+        return assert!(refused.contains("`fs.write` cannot be had"), "{refused}");
+    }
+    let sandbox = made.expect("sandbox");
+    let plant = format!("ln -s {} {}", host.path().display(), link.display());
+    assert_eq!(shell(&*sandbox, &plant).await.exit.code, Some(0), "an agent can do that");
+    sandbox.destroy().await.expect("destroy");
+
+    let next = |source: &std::path::Path| sandbox::SandboxSpec {
+        mounts: vec![(source.to_owned(), sandbox::DEPENDENCIES.into())],
+        policy: writing(),
+        ..spec(&subject, None)
+    };
+    let refused = subject.backend.create(next(&link)).await.err().expect("it is refused").to_string();
+    assert!(refused.contains("--deps") && refused.contains("which `fs.write` names"), "{refused}");
+    let read = format!("ld.so.cache, {}]", link.display());
+    let policy = policy(&subject, &[("fs:\n", &key), ("ld.so.cache]", &read)]);
+    let refused = subject.backend.create(sandbox::SandboxSpec { policy, ..spec(&subject, None) }).await;
+    let refused = refused.err().expect("it is refused").to_string();
+    assert!(refused.contains("`fs.read`") && refused.contains("which `fs.write` names"), "{refused}");
+    let sandbox = subject.backend.create(next(host.path())).await.expect("what is named itself is shown");
     sandbox.destroy().await.expect("destroy");
 }
 

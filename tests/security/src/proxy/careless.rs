@@ -4,7 +4,7 @@
 //! would work, were it not for a rule of ours.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use super::internet::resolve;
 
@@ -53,19 +53,38 @@ fn serve_socks(mut client: TcpStream, said: &mut BufReader<TcpStream>) -> io::Re
     said.read_exact(&mut methods)?;
     said.read_exact(&mut vec![0; methods[1].into()])?;
     client.write_all(&[5, 0])?;
-    let mut asked = [0; 5];
+    let mut asked = [0; 4];
     said.read_exact(&mut asked)?;
-    let mut rest = vec![0; usize::from(asked[4]) + 2];
-    said.read_exact(&mut rest)?;
-    let (host, port) = rest.split_at(rest.len() - 2);
+    let host = socks_host(asked[3], said)?;
+    let mut port = [0; 2];
+    said.read_exact(&mut port)?;
     client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
     if asked[1] != 1 {
         return Ok(());
     }
-    // A text of C ends at its first NUL.
-    let host = host.split(|byte| *byte == 0).next().unwrap_or_default();
-    let upstream = call(&format!("{}:{}", String::from_utf8_lossy(host), u16::from_be_bytes([port[0], port[1]])), 443)?;
+    let upstream = call(&format!("{host}:{}", u16::from_be_bytes(port)), 443)?;
     pipe(BufReader::new(client.try_clone()?), client, upstream)
+}
+
+/// An address of four bytes or of sixteen, or a name.
+fn socks_host(kind: u8, said: &mut impl Read) -> io::Result<String> {
+    if kind == 1 {
+        let mut address = [0; 4];
+        said.read_exact(&mut address)?;
+        return Ok(Ipv4Addr::from(address).to_string());
+    }
+    if kind == 4 {
+        let mut address = [0; 16];
+        said.read_exact(&mut address)?;
+        return Ok(format!("[{}]", Ipv6Addr::from(address)));
+    }
+    let mut length = [0];
+    said.read_exact(&mut length)?;
+    let mut name = vec![0; length[0].into()];
+    said.read_exact(&mut name)?;
+    // A text of C ends at its first NUL.
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 fn call(authority: &str, usual: u16) -> io::Result<TcpStream> {
@@ -75,12 +94,16 @@ fn call(authority: &str, usual: u16) -> io::Result<TcpStream> {
         _ => (authority, usual),
     };
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_owned();
-    let address = host.parse().ok().or_else(|| numbers(&host)).or_else(|| {
-        // Looked at once to judge it, and once more to call it.
-        resolve(&host)?;
-        resolve(&host)
-    });
-    TcpStream::connect((address.ok_or(io::ErrorKind::NotFound)?, port))
+    let addresses = host.parse().ok().or_else(|| numbers(&host)).map_or_else(
+        || {
+            // Looked at once to judge it, and once more to call it.
+            resolve(&host);
+            resolve(&host)
+        },
+        |address| vec![address],
+    );
+    let addresses: Vec<SocketAddr> = addresses.into_iter().map(|address| (address, port).into()).collect();
+    TcpStream::connect(&addresses[..])
 }
 
 /// An address as inet_aton(3) reads it: one to four numbers, in octal and hexadecimal too.

@@ -23,6 +23,17 @@ pub(super) fn in_two_records(name: &str) -> Vec<u8> {
     [record(&message[..middle]), record(&message[middle..])].concat()
 }
 
+/// One in records of one byte each.
+pub(super) fn in_crumbs(name: &str) -> Vec<u8> {
+    message(&extensions(&[name])).chunks(1).flat_map(record).collect()
+}
+
+/// One that asks for `name` as a name of another kind than a host's.
+pub(super) fn as_kind(kind: u8, name: &str) -> Vec<u8> {
+    let list = [&[kind][..], &vector16(name.as_bytes())].concat();
+    record(&message(&extension(SERVER_NAME, &vector16(&list))))
+}
+
 fn extensions(names: &[&str]) -> Vec<u8> {
     if names.is_empty() {
         return Vec::new();

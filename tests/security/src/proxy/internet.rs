@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::{careless, https};
 
 /// What the name server knows; `rebind` is another host each time it is asked for.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 26] = [
     ("opened.example.com", "203.0.113.20"),
     ("impostor.example.com", "203.0.113.21"),
     ("keyed.example.com", "203.0.113.22"),
@@ -31,16 +31,36 @@ const NAMES: [(&str, &str); 15] = [
     ("mapped.example.com", "::ffff:10.9.9.9"),
     ("six.example.com", "fd00::9"),
     ("loot.vault.example.com", "203.0.113.66"),
+    ("retry.example.com", "203.0.113.23"),
+    ("nat64.example.com", "64:ff9b::a09:909"),
+    ("nat64-local.example.com", "64:ff9b:1::a09:909"),
+    ("6to4.example.com", "2002:a09:909::1"),
+    ("teredo.example.com", "2001:0:a09:909::1"),
+    ("compatible.example.com", "::a09:909"),
+    ("carrier.example.com", "100.64.0.9"),
+    ("zero.example.com", "0.0.0.0"),
+    ("wire.example.com", "168.63.129.16"),
+    // Nobody listens at the first of them.
+    ("mixed.example.com", "203.0.113.23"),
+    ("mixed.example.com", "10.9.9.9"),
 ];
 const REBINDING: &str = "rebind.example.com";
 
 /// Addresses beside loopback.
-const ADDRESSES: [&str; 9] = [
+const ADDRESSES: [&str; 17] = [
     "203.0.113.10/32",
     "203.0.113.20/32",
     "203.0.113.21/32",
     "203.0.113.22/32",
+    "203.0.113.23/32",
     "203.0.113.66/32",
+    "100.64.0.9/32",
+    "168.63.129.16/32",
+    "64:ff9b::a09:909/128",
+    "64:ff9b:1::a09:909/128",
+    "2002:a09:909::1/128",
+    "2001:0:a09:909::1/128",
+    "::a09:909/128",
     "10.9.9.9/32",
     "169.254.169.254/32",
     "198.51.100.1/32",
@@ -51,7 +71,7 @@ const OWN: &str = "198.51.100.1";
 /// A host that serves many names: the allowed one, and the one it must not be asked for.
 const SHARED: [&str; 2] = ["203.0.113.10:80", "203.0.113.10:443"];
 /// Hosts that tell whoever reaches them.
-const VAULTS: [&str; 12] = [
+const VAULTS: [&str; 19] = [
     "203.0.113.10:22",
     "203.0.113.66:80",
     "203.0.113.66:443",
@@ -64,9 +84,23 @@ const VAULTS: [&str; 12] = [
     "[::1]:80",
     "[fd00::9]:80",
     "203.0.113.66:53",
+    "100.64.0.9:80",
+    "168.63.129.16:80",
+    "[64:ff9b::a09:909]:80",
+    "[64:ff9b:1::a09:909]:80",
+    "[2002:a09:909::1]:80",
+    "[2001:0:a09:909::1]:80",
+    "[::a09:909]:80",
 ];
 /// A host that repeats what it is sent.
 const ECHO: &str = "203.0.113.22:80";
+/// A host that says hello only to those who say it twice.
+const RETRYING: &str = "203.0.113.23:443";
+/// What makes its hello one that wants another (RFC 8446, section 4.1.3).
+const RETRY_RANDOM: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
+    0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 /// A name server, for those who ask it directly.
 const NAME_SERVER: &str = "203.0.113.66:53";
 /// What goes before everything that arrived at the internet without a connection.
@@ -90,7 +124,9 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
         let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
         ip(&[&["address", "add", address, "dev", "lo"], nodad].concat());
     }
-    wait_for_route("[fd00::9]:80");
+    for address in VAULTS.iter().filter(|address| address.starts_with('[')) {
+        wait_for_route(address);
+    }
     serve_hosts(&secret);
     let roots = https::serve(&secret);
     match mode.as_str() {
@@ -126,15 +162,16 @@ fn listener() -> TcpListener {
     listener.into()
 }
 
-/// The address of a name, as every resolver here finds it.
-pub(super) fn resolve(name: &str) -> Option<IpAddr> {
+/// The addresses of a name, as every resolver here finds them.
+pub(super) fn resolve(name: &str) -> Vec<IpAddr> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     println!("{ARRIVED}a question for {name}");
     if name == REBINDING {
         let turn = ASKED.fetch_add(1, Ordering::Relaxed);
-        return if turn.is_multiple_of(2) { "203.0.113.10" } else { "10.9.9.9" }.parse().ok();
+        let address = if turn.is_multiple_of(2) { "203.0.113.10" } else { "10.9.9.9" };
+        return address.parse().into_iter().collect();
     }
-    NAMES.iter().find(|(known, _)| *known == name).and_then(|(_, address)| address.parse().ok())
+    NAMES.iter().filter(|(known, _)| *known == name).filter_map(|(_, address)| address.parse().ok()).collect()
 }
 
 /// Whether an address is the proxy's own.
@@ -150,6 +187,9 @@ fn serve_hosts(secret: &str) {
     serve(SHARED[0], secret.clone(), |said| has(said, "vault"));
     let echo = TcpListener::bind(ECHO).expect("host");
     std::thread::spawn(move || echo.incoming().flatten().for_each(|stream| drop(repeat(stream))));
+    let retrying = TcpListener::bind(RETRYING).expect("host");
+    let told = secret.clone();
+    std::thread::spawn(move || retrying.incoming().flatten().for_each(|stream| drop(retry(stream, &told))));
     let fronted = |said: &[u8]| said[0] != 22 || has(said, "vault") || !has(said, "files.example.com");
     serve(SHARED[1], secret, fronted);
     let name_server = UdpSocket::bind(NAME_SERVER).expect("name server");
@@ -162,12 +202,28 @@ fn serve_hosts(secret: &str) {
     });
 }
 
-/// Sends back the request as the body of its answer.
+/// Sends back the request as the body of its answer, or the part of it that is asked for.
 fn repeat(mut stream: TcpStream) -> io::Result<()> {
     let mut buffer = [0; 4096];
     let count = stream.read(&mut buffer)?;
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {count}\r\n\r\n");
-    stream.write_all(&[head.as_bytes(), &buffer[..count]].concat())
+    let said = String::from_utf8_lossy(&buffer[..count]).to_lowercase();
+    let range = said.split_once("range: bytes=").and_then(|(_, rest)| rest.lines().next()?.split_once('-'));
+    let range = range.and_then(|(from, to)| Some((from.parse::<usize>().ok()?, to.parse::<usize>().ok()? + 1)));
+    let (status, (from, to)) = range.map_or(("200 OK", (0, count)), |range| ("206 Partial Content", range));
+    let part = &buffer[from.min(count)..to.min(count)];
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", part.len());
+    stream.write_all(&[head.as_bytes(), part].concat())
+}
+
+/// Wants a second hello, and tells the secret to whoever asks for a vault in it.
+fn retry(mut stream: TcpStream, secret: &str) -> io::Result<()> {
+    stream.set_read_timeout(Some(LONG))?;
+    let mut buffer = [0; 4096];
+    stream.read(&mut buffer)?;
+    let hello = [&[2, 0, 0, 40, 3, 3][..], &RETRY_RANDOM, &[0, 0x13, 0x01, 0, 0, 0]].concat();
+    stream.write_all(&[&[22, 3, 3, 0, 44][..], &hello].concat())?;
+    let count = stream.read(&mut buffer)?;
+    stream.write_all(if has(&buffer[..count], "vault") { secret.as_bytes() } else { b"ok" })
 }
 
 fn has(said: &[u8], word: &str) -> bool {

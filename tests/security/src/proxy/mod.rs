@@ -4,10 +4,12 @@
 //! the very mistake. What needs no proxy at all has its control in the internet itself.
 
 mod careless;
+mod disguise;
 mod hello;
 mod https;
 pub(crate) mod internet;
 mod names;
+mod neighbours;
 mod opened;
 mod ours;
 pub(crate) mod placeholder;
@@ -32,11 +34,14 @@ const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist:\n    - fil
     - \"*.cdn.example.com:443\"\n    - inner.example.com:80\n    - meta.example.com:80\n    - loop.example.com:80\n    \
     - own.example.com:80\n    - mapped.example.com:80\n    - six.example.com:80\n    - rebind.example.com:80\n    \
     - \"*.openai.com:443\"\n    - \"GET paths.example.com:80/public/**\"\n    - \"GET opened.example.com/public/**\"\n    \
-    - impostor.example.com\n    - keyed.example.com:80\n  intercept: [opened.example.com, impostor.example.com]\n  \
+    - impostor.example.com\n    - keyed.example.com:80\n    - retry.example.com:443\n    - nat64.example.com:80\n    \
+    - nat64-local.example.com:80\n    - 6to4.example.com:80\n    - teredo.example.com:80\n    \
+    - compatible.example.com:80\n    - carrier.example.com:80\n    - zero.example.com:80\n    \
+    - wire.example.com:80\n    - mixed.example.com:80\n  intercept: [opened.example.com, impostor.example.com]\n  \
     inject: [\"keyed.example.com:80 X-Key={key}\"]\n";
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    let all = [say::ATTACKS, opened::ATTACKS, names::ATTACKS].concat();
+    let all = [say::ATTACKS, disguise::ATTACKS, neighbours::ATTACKS, opened::ATTACKS, names::ATTACKS].concat();
     let controlled = |name: &str| match name {
         // What goes around the proxy meets no careless one.
         _ if say::DIRECT.contains(&name) => Careless::NoProxy,

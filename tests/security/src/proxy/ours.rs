@@ -20,8 +20,8 @@ struct Hermetic;
 
 impl Internet for Hermetic {
     fn resolve<'a>(&'a self, name: &'a str) -> futures_util::future::BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        let found = internet::resolve(name).ok_or_else(|| io::Error::other("no such name"));
-        Box::pin(async move { found.map(|address| vec![address]) })
+        let found = internet::resolve(name);
+        Box::pin(async move { if found.is_empty() { Err(io::Error::other("no such name")) } else { Ok(found) } })
     }
 
     fn is_own(&self, address: IpAddr) -> bool {

@@ -157,7 +157,7 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
 ];
 
 /// Reads what comes until the other side closes or is quiet, and prints it.
-fn hear(mut stream: TcpStream) -> String {
+pub(super) fn hear(mut stream: TcpStream) -> String {
     let mut heard = Vec::new();
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.read_to_end(&mut heard);
@@ -183,7 +183,7 @@ pub(super) fn get(url: &str, host: &str) -> Verdict {
 }
 
 /// A request with headers that could mean two lengths, and a request for the vault behind it.
-fn post(headers: &str, body: &str) -> Verdict {
+pub(super) fn post(headers: &str, body: &str) -> Verdict {
     let hidden = "GET /vault HTTP/1.1\r\nHost: vault.example.com\r\n\r\n";
     say(format!(
         "POST http://files.example.com/ HTTP/1.1\r\nHost: files.example.com\r\n{headers}\r\n\r\n{body}{hidden}"
@@ -191,7 +191,7 @@ fn post(headers: &str, body: &str) -> Verdict {
     .as_bytes())
 }
 
-fn tunnel(to: &str, first: &[u8]) -> Verdict {
+pub(super) fn tunnel(to: &str, first: &[u8]) -> Verdict {
     let mut stream = to_proxy();
     stream.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).expect("say");
     let mut answer = [0; 12];
