@@ -11,6 +11,7 @@ use protocol::{EventBody, Item, ItemDelta, ItemEvent, ItemId, PermissionId, Perm
 use serde_json::Value;
 
 use crate::launch::{WORKSPACE, environment};
+use crate::questions;
 use crate::transcript::Transcript;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Mount, Output, Package, PermissionMode, Prompt,
@@ -156,8 +157,12 @@ impl MockDialogue {
                 self.permissions.insert(permission, id);
             }
             AgentLine::PermissionWithdrawn { id } => self.withdraw_permission(&id),
-            AgentLine::QuestionRequested { id, prompt, options } => {
-                let question = self.transcript.question(&prompt, options, None);
+            AgentLine::QuestionRequested { id, prompt, options, questions } => {
+                let question = if questions.is_empty() {
+                    self.transcript.question(&prompt, options, None)
+                } else {
+                    questions::ask(&mut self.transcript, &questions)
+                };
                 self.questions.insert(question, id);
             }
             AgentLine::QuestionWithdrawn { id } => self.withdraw_question(&id),

@@ -33,24 +33,36 @@ pub(crate) fn first_options(question: &Question) -> Option<Vec<Vec<String>>> {
 async fn of_each(list: &[Asked], mut read: impl AsyncFnMut(String) -> String) -> Option<Vec<Vec<String>>> {
     let mut all = Vec::new();
     for asked in list {
-        let mut prompt = String::new();
         // A single one stands on the screen already.
-        if list.len() > 1 {
-            prompt = format!("{}\n{:>22}", clean(&asked.prompt), "");
-        }
-        let numbered =
-            asked.options.iter().enumerate().map(|(place, option)| format!("{} {}", place + 1, clean(option)));
-        let numbered = numbered.collect::<Vec<_>>().join(" · ");
-        if !numbered.is_empty() {
-            prompt = format!("{prompt}{numbered}\n{:>22}", "");
-        }
-        let typed = read(format!("{prompt}answer: ")).await;
+        let typed = read(prompt(asked, list.len() > 1)).await;
         if typed.is_empty() {
             return None;
         }
         all.push(meant(asked, &typed));
     }
     Some(all)
+}
+
+/// What stands before the place to type: the question, unless it stands there already, and what can be chosen.
+fn prompt(asked: &Asked, with_question: bool) -> String {
+    let mut lines = Vec::new();
+    if with_question {
+        let header = asked.header.as_deref().map(|header| format!("{}: ", clean(header))).unwrap_or_default();
+        lines.push(format!("{header}{}", clean(&asked.prompt)));
+    }
+    let numbered = asked.options.iter().enumerate().map(|(place, option)| format!("{} {}", place + 1, clean(option)));
+    if asked.descriptions.iter().all(String::is_empty) {
+        lines.extend(Some(numbered.collect::<Vec<_>>().join(" · ")).filter(|line| !line.is_empty()));
+    } else {
+        // With words of their own they need a line each.
+        let described = numbered.zip(&asked.descriptions).map(|(option, words)| match clean(words) {
+            words if words.is_empty() => option,
+            words => format!("{option}: {words}"),
+        });
+        lines.extend(described);
+    }
+    lines.push(if asked.several { "answers, with commas between: " } else { "answer: " }.to_owned());
+    lines.join(&format!("\n{:>22}", ""))
 }
 
 /// What was typed: the number of an option, its name, or words of the person's own.
@@ -83,7 +95,8 @@ mod tests {
 
     fn asked(options: &[&str], several: bool) -> Asked {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        Asked { prompt: "Which?".to_owned(), options, several }
+        let descriptions = vec![String::new(); options.len()];
+        Asked { header: None, prompt: "Which?".to_owned(), options, descriptions, several }
     }
 
     async fn check(list: &[Asked], typed: &[&str]) -> Option<Vec<Vec<String>>> {
@@ -104,6 +117,17 @@ mod tests {
     async fn one_without_an_answer_leaves_all_of_them_without() {
         let list = [asked(&["Red"], false), asked(&["Small"], false)];
         assert_eq!(check(&list, &["1"]).await, None);
+    }
+
+    #[test]
+    fn a_person_sees_all_that_the_agent_says_of_a_question() {
+        let mut one = asked(&["Red", "Blue"], true);
+        assert_eq!(prompt(&asked(&["Red", "Blue"], false), false).replace(' ', ""), "1Red·2Blue\nanswer:");
+        one.header = Some("Colour".to_owned());
+        one.descriptions[1] = "like the sea".to_owned();
+        let shown = prompt(&one, true);
+        let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+        assert_eq!(lines, ["Colour: Which?", "1 Red", "2 Blue: like the sea", "answers, with commas between:"]);
     }
 
     #[test]

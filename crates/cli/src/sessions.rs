@@ -3,6 +3,7 @@
 //! Reading needs no server: the store is the same whoever runs the session.
 
 pub(crate) mod apply;
+mod command;
 pub(crate) mod diff;
 mod keep;
 mod list;
@@ -18,11 +19,13 @@ use jail::Spawner;
 use protocol::{Code, Event, EventBody, PolicyEffective, SessionId, SessionInfo};
 use store::{DataDir, JournalReader, SessionIndex, SystemClock};
 
-use crate::args::{LogsArguments, SessionsCommand};
+use crate::args::LogsArguments;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::table::print;
+
+pub(crate) use command::SessionsCommand;
 
 /// Events are read so many at a time.
 const PAGE: usize = 1000;
@@ -54,6 +57,12 @@ pub(crate) async fn carry_out(
         SessionsCommand::Discard { session } => desk.discard(&session)?,
         SessionsCommand::Attach { session } => return reach::attach(directory, &index.find(&session)?, json).await,
         SessionsCommand::Send { session, message } => reach::send(directory, &index.find(&session)?, &message).await?,
+        SessionsCommand::Queue { session, remove: None } => {
+            reach::queue(directory, &index.find(&session)?, json).await?;
+        }
+        SessionsCommand::Queue { session, remove: Some(turn) } => {
+            reach::unqueue(directory, &index.find(&session)?, &turn).await?;
+        }
         SessionsCommand::Fork { session, title } => reach::fork(directory, &index.find(&session)?, title, json).await?,
         SessionsCommand::Export { session, output } => {
             keep::export(&desk.id(&session)?, &output, &config, spawner, json).await?;

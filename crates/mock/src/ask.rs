@@ -31,9 +31,21 @@ impl<W: Write> Agent<W> {
 
     /// Asks a question and waits; `None` when the person does not want to answer.
     pub(crate) fn ask_question(&mut self, prompt: &str, options: &[String]) -> Result<Option<String>, Stop> {
+        self.ask(prompt.to_owned(), options.to_vec(), Vec::new())
+    }
+
+    /// Asks several at once, each with all that belongs to it: header, descriptions, whether more than one may be chosen.
+    pub(crate) fn ask_questions(&mut self, questions: Vec<Value>) -> Result<Option<String>, Stop> {
+        let first = questions.first().unwrap_or(&Value::Null);
+        let prompt = first["question"].as_str().unwrap_or_default().to_owned();
+        let labels = first["options"].as_array().into_iter().flatten().filter_map(|option| option["label"].as_str());
+        let options = labels.map(str::to_owned).collect();
+        self.ask(prompt, options, questions)
+    }
+
+    fn ask(&mut self, prompt: String, options: Vec<String>, questions: Vec<Value>) -> Result<Option<String>, Stop> {
         let id = format!("q{}", self.next_number());
-        let (prompt, options) = (prompt.to_owned(), options.to_vec());
-        self.voice.say(&AgentLine::QuestionRequested { id: id.clone(), prompt, options })?;
+        self.voice.say(&AgentLine::QuestionRequested { id: id.clone(), prompt, options, questions })?;
         let answer = self.wait(|arrival| match arrival {
             Arrival::Host(HostLine::QuestionReply { id: answered, answers }) if *answered == id => {
                 Some(Ok(answers.clone()))
@@ -42,7 +54,10 @@ impl<W: Write> Agent<W> {
             _ => None,
         });
         match answer {
-            Ok(Ok(answers)) => Ok(answers.map(|answers| answers.concat().join(", "))),
+            Ok(Ok(answers)) => Ok(answers.map(|answers| {
+                let each: Vec<String> = answers.iter().map(|chosen| chosen.join(", ")).collect();
+                each.join("; ")
+            })),
             Ok(Err(stop)) | Err(stop) => {
                 self.voice.say(&AgentLine::QuestionWithdrawn { id })?;
                 Err(stop)

@@ -34,6 +34,21 @@ const DEMO: &[&str] = &[
     "/unknown",
 ];
 
+/// Two questions with all that questions of agents have.
+fn questions() -> Value {
+    let option = |label: &str, description: &str| json!({ "label": label, "description": description });
+    json!([
+        {
+            "question": "Which colour?", "header": "Colour", "multiSelect": false,
+            "options": [option("red", "like a brick"), option("blue", "like the sea")],
+        },
+        {
+            "question": "Which sizes?", "header": "Sizes", "multiSelect": true,
+            "options": [option("small", "for a pocket"), option("large", "for a wall")],
+        },
+    ])
+}
+
 impl<W: Write> Agent<W> {
     /// Carries out a text command; most ask the model for a word first, as every turn does.
     pub(crate) fn obey(&mut self, command: &TextCommand) -> Result<(), Stop> {
@@ -64,6 +79,7 @@ impl<W: Write> Agent<W> {
                 "ask_user",
                 &json!({ "question": command.argument_or("Which colour?"), "options": ["red", "blue"] }),
             ),
+            Action::Questions => self.use_tool("ask_user_questions", &json!({ "questions": questions() })),
             Action::Error => {
                 self.voice.error(command.argument_or("an error on demand"), "runtime_error")?;
                 Err(Stop::Failed)

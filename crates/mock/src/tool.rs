@@ -31,6 +31,8 @@ pub(crate) enum Tool {
         #[serde(default)]
         options: Vec<String>,
     },
+    /// Asks the person several things at once.
+    AskUserQuestions { questions: Vec<Value> },
 }
 
 /// What came of a call.
@@ -72,12 +74,31 @@ pub(crate) fn definitions() -> Value {
         definition("run_command", "Runs a program; no shell.", &json!({ "command": texts }), &["command"]),
         definition("fetch", "Gets a URL.", &json!({ "url": text }), &["url"]),
         definition("ask_user", "Asks the person.", &json!({ "question": text, "options": texts }), &["question"]),
+        definition(
+            "ask_user_questions",
+            "Asks the person several things at once.",
+            &json!({ "questions": { "type": "array", "items": question() } }),
+            &["questions"]
+        ),
     ])
 }
 
 fn definition(name: &str, description: &str, properties: &Value, required: &[&str]) -> Value {
     let schema = json!({ "type": "object", "properties": properties, "required": required });
     json!({ "name": name, "description": description, "input_schema": schema })
+}
+
+fn question() -> Value {
+    let text = json!({ "type": "string" });
+    let option = json!({ "type": "object", "properties": { "label": text, "description": text } });
+    let options = json!({ "type": "array", "items": option });
+    let properties =
+        json!({ "question": text, "header": text, "options": options, "multiSelect": { "type": "boolean" } });
+    json!({ "type": "object", "properties": properties })
+}
+
+fn answered(answer: Option<String>) -> Outcome {
+    answer.map_or_else(|| Outcome::failed("the person did not answer"), Outcome::done)
 }
 
 impl<W: Write> Agent<W> {
@@ -133,7 +154,7 @@ impl<W: Write> Agent<W> {
     }
 
     fn execute(&mut self, tool: Tool) -> Result<Outcome, Stop> {
-        let harmless = matches!(tool, Tool::Echo { .. } | Tool::AskUser { .. });
+        let harmless = matches!(tool, Tool::Echo { .. } | Tool::AskUser { .. } | Tool::AskUserQuestions { .. });
         if self.mode == PermissionMode::Plan && !harmless {
             return Ok(Outcome::failed("plan mode: nothing is done before the plan is approved"));
         }
@@ -146,10 +167,8 @@ impl<W: Write> Agent<W> {
             Tool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
             Tool::RunCommand { command } => self.run_program(&command),
             Tool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
-            Tool::AskUser { question, options } => Ok(match self.ask_question(&question, &options)? {
-                Some(answer) => Outcome::done(answer),
-                None => Outcome::failed("the person did not answer"),
-            }),
+            Tool::AskUser { question, options } => self.ask_question(&question, &options).map(answered),
+            Tool::AskUserQuestions { questions } => self.ask_questions(questions).map(answered),
         }
     }
 

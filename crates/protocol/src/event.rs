@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::{
     AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, Grant, ItemDelta, ItemEvent,
-    LlmCall, MessageQueued, ModelRequest, ModelResponse, Permission, PolicyChange, PolicyEffective, Question,
-    SessionEnded, SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn, TurnId,
-    UpstreamError, WorkspaceChanged,
+    LlmCall, MessageQueued, MessageRemoved, ModelRequest, ModelResponse, Permission, PolicyChange, PolicyEffective,
+    Question, SessionEnded, SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn,
+    TurnId, UpstreamError, WorkspaceChanged,
 };
 
 /// An event as a client reads it. The journal gives it its number and its time.
@@ -141,6 +141,8 @@ pub enum EventBody {
     SessionRegistered(SessionRegistered),
     #[serde(rename = "message.queued")]
     MessageQueued(MessageQueued),
+    #[serde(rename = "message.removed")]
+    MessageRemoved(MessageRemoved),
     #[serde(rename = "session.recovered")]
     SessionRecovered(SessionRecovered),
     #[serde(rename = "anthropic_request")]
@@ -207,6 +209,7 @@ impl EventBody {
             Self::PolicyWidened(_) => "policy.widened",
             Self::SessionRegistered(_) => "session_registered",
             Self::MessageQueued(_) => "message.queued",
+            Self::MessageRemoved(_) => "message.removed",
             Self::SessionRecovered(_) => "session.recovered",
             Self::AnthropicRequest(_) => "anthropic_request",
             Self::AnthropicResponse(_) => "anthropic_response",

@@ -247,6 +247,16 @@ pub struct MessageQueued {
     pub steers: bool,
 }
 
+/// `message.removed`: a message that waited was taken out of the queue; its turn never starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRemoved {
+    /// The turn that would have answered it.
+    pub turn_id: TurnId,
+    /// As its client named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_message_id: Option<String>,
+}
+
 /// `session.recovered`: the host died and came back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecovered {

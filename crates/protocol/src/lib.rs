@@ -18,8 +18,8 @@ mod usage;
 
 pub use event::{Draft, Event, EventBody, EventSource};
 pub use fact::{
-    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, ModelRequest,
-    ModelResponse, PolicyChange, PolicyEffective, PolicySentence, SessionRecovered, SessionRegistered,
+    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, MessageRemoved,
+    ModelRequest, ModelResponse, PolicyChange, PolicyEffective, PolicySentence, SessionRecovered, SessionRegistered,
     TaskCommandFinished, UpstreamError, WorkspaceChanged,
 };
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};

@@ -227,7 +227,8 @@ pub struct Question {
     pub answers: Option<Vec<Vec<String>>>,
     /// Asked, or how it was answered.
     pub status: QuestionStatus,
-    /// Why it was resolved when nobody answered; ours.
+    /// `questions`: each thing it asks, with `question`, `header`, `multiSelect` and `options` of `label` and `description`, where the
+    /// agent says more than fits above. `reason`: why it was resolved when nobody answered. Ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
@@ -235,10 +236,14 @@ pub struct Question {
 /// One of the things that a request asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
+    /// A word or two for what is asked.
+    pub header: Option<String>,
     /// What is asked.
     pub prompt: String,
     /// Answers to choose from.
     pub options: Vec<String>,
+    /// What the agent says of each of them; empty where it says nothing.
+    pub descriptions: Vec<String>,
     /// Whether more than one of them may be chosen.
     pub several: bool,
 }
@@ -250,14 +255,28 @@ impl Question {
         let list = self.metadata.as_ref().and_then(|metadata| metadata["questions"].as_array());
         let read = |asked: &Value| {
             let options = asked["options"].as_array().into_iter().flatten();
-            let labels = options.filter_map(|option| option["label"].as_str().or(option.as_str()));
-            let prompt = asked["question"].as_str().unwrap_or(&self.prompt).to_owned();
-            let several = asked["multiSelect"].as_bool().unwrap_or(false);
-            Asked { prompt, options: labels.map(str::to_owned).collect(), several }
+            let read = |option: &Value| {
+                let description = option["description"].as_str().unwrap_or_default();
+                Some((option["label"].as_str().or(option.as_str())?.to_owned(), description.to_owned()))
+            };
+            let (options, descriptions) = options.filter_map(read).unzip();
+            Asked {
+                header: asked["header"].as_str().map(str::to_owned),
+                prompt: asked["question"].as_str().unwrap_or(&self.prompt).to_owned(),
+                options,
+                descriptions,
+                several: asked["multiSelect"].as_bool().unwrap_or(false),
+            }
         };
         match list.filter(|list| !list.is_empty()) {
             Some(list) => list.iter().map(read).collect(),
-            None => vec![Asked { prompt: self.prompt.clone(), options: self.options.clone(), several: false }],
+            None => vec![Asked {
+                header: None,
+                prompt: self.prompt.clone(),
+                options: self.options.clone(),
+                descriptions: vec![String::new(); self.options.len()],
+                several: false,
+            }],
         }
     }
 }

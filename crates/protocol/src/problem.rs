@@ -66,6 +66,10 @@ codes! {
     QuestionNotPending = "question_not_pending", 409, 2;
     /// The session never asked that question.
     QuestionNotFound = "question_not_found", 404, 3;
+    /// The message no longer waits: its turn has begun, or it was removed.
+    MessageNotQueued = "message_not_queued", 409, 2;
+    /// The session never had that message in its queue.
+    MessageNotFound = "message_not_found", 404, 3;
     /// No task of that id.
     TaskNotFound = "task_not_found", 404, 3;
     /// No grant of that id is in force.

@@ -13,7 +13,7 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use protocol::Code;
-use session::{Options, Workspaces};
+use session::{Options, Workspaces, to_its_end};
 use sha2::{Digest, Sha256};
 use store::Tokens;
 use subtle::ConstantTimeEq;
@@ -239,16 +239,13 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope)
         return Ok(pass.hold(next.run(request).await));
     }
     let noted = Noted::new(state.audit.clone(), call);
-    // In a task of its own: a client that leaves drops what waits for the answer, and what was begun is done to its end and
-    // noted all the same.
-    let done = state.changing.spawn(async move {
+    // A client that leaves drops what waits for the answer, and what was begun is done to its end and noted all the same.
+    let done = to_its_end(&state.changing, async move {
         let response = next.run(request).await;
         noted.answered(response.status());
         response
     });
-    // What panicked is in the log, by the panic hook; a client learns nothing from it.
-    let done = done.await.map_err(|_| ApiError::new(Code::Internal, "the server failed; its log says how"))?;
-    Ok(pass.hold(done))
+    Ok(pass.hold(done.await))
 }
 
 /// What let a caller in, as long as it does.

@@ -135,7 +135,7 @@ fn keep(from: &HeaderMap, to: &mut HeaderMap) {
     }
 }
 
-fn refused_by_framework(status: StatusCode) -> Problem {
+pub(crate) fn refused_by_framework(status: StatusCode) -> Problem {
     let code = code_of(status);
     Problem { status: status.as_u16(), ..Problem::new(code, status.canonical_reason().unwrap_or("refused")) }
 }

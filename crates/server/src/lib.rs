@@ -30,6 +30,7 @@ mod state;
 mod stream;
 mod tasks;
 mod tls;
+mod unread;
 mod vocabulary;
 mod wire;
 

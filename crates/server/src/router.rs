@@ -17,8 +17,8 @@ use crate::config::ServerConfig;
 use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, reach, replays,
-    sessions, tasks, usage,
+    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, queue, reach,
+    replays, sessions, tasks, usage,
 };
 use crate::serve::ServeError;
 use crate::state::AppState;
@@ -103,6 +103,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(feed::page))
         .routes(routes!(feed::stream))
         .routes(routes!(answers::pending))
+        .routes(routes!(queue::list))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
         .routes(routes!(changes::show))
@@ -124,6 +125,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(messages::send))
         .routes(routes!(messages::stream))
         .layer(DefaultBodyLimit::max(config.message_bytes))
+        .routes(routes!(queue::remove))
         .routes(routes!(sessions::resume))
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))

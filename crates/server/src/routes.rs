@@ -12,6 +12,7 @@ pub(crate) mod health;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod queue;
 pub(crate) mod reach;
 pub(crate) mod replays;
 pub(crate) mod sessions;

@@ -21,6 +21,7 @@ use crate::config::{Listeners, ServerConfig};
 use crate::peer::Peer;
 use crate::router::build;
 use crate::tls::Tls;
+use crate::unread::Told;
 
 /// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -179,7 +180,7 @@ impl Server {
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+        let connection = http.serve_connection(TokioIo::new(Told::new(stream)), TowerToHyperService::new(app));
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,

@@ -120,6 +120,7 @@ impl Until {
             Self::TurnNeedsSomebody(_) => matches!(
                 event.draft.body,
                 EventBody::TurnEnded(_)
+                    | EventBody::MessageRemoved(_)
                     | EventBody::SessionEnded(_)
                     | EventBody::Error(_)
                     | EventBody::PermissionRequested(_)

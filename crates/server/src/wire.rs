@@ -7,7 +7,7 @@ pub(crate) mod files;
 use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo, TurnOutcome};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use session::{Message, PendingRequest, Replayed, WhenBusy};
+use session::{Message, PendingRequest, QueuedMessage, Replayed, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::vocabulary::Vocabulary;
@@ -76,6 +76,15 @@ impl From<MessageBody> for Message {
         let (text, attachments) = (body.message, body.attachments);
         Self { text, attachments, client_message_id: body.client_message_id, when_busy }
     }
+}
+
+/// `GET …/queue`.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MessageList {
+    pub(crate) messages: Vec<QueuedMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// A page of events, in order. It is written event by event, in bounded memory; this is its shape.

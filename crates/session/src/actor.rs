@@ -11,6 +11,7 @@ mod launch;
 mod leave;
 mod memory;
 mod play;
+mod queue;
 mod reach;
 mod settling;
 mod tools;
@@ -19,9 +20,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use protocol::{ErrorData, EventBody, Grant, MessageQueued, TurnId, TurnOutcome};
-use store::SessionRecord;
-use tokio::sync::{mpsc, oneshot};
+use protocol::{Grant, TurnId, TurnOutcome};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::settling::Settling;
@@ -30,6 +30,7 @@ use crate::host::Host;
 use crate::live::{Live, Sign};
 use crate::pending::Pending;
 use crate::plan::Plan;
+use crate::queue::QueuedMessage;
 use crate::receipts::Receipts;
 use crate::recorder::Recorder;
 use crate::seat::{Departure, Seat};
@@ -55,7 +56,7 @@ pub(crate) struct Actor {
     recorder: Recorder,
     live: Option<Live>,
     phase: Phase,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<Arc<QueuedMessage>>,
     receipts: Receipts,
     pending: Pending,
     /// What was allowed for the rest of the session.
@@ -76,12 +77,6 @@ pub(crate) struct Actor {
     told_changes: Option<protocol::WorkspaceChanged>,
     /// The record of the last turn, on its way to the disk.
     settling: Settling,
-}
-
-/// A message that waits for its turn.
-pub(crate) struct Queued {
-    pub(crate) turn: TurnId,
-    pub(crate) message: Message,
 }
 
 /// Since when nothing was heard, and up to which record.
@@ -145,6 +140,10 @@ impl Actor {
         match command {
             Command::Send(message, reply) => {
                 let outcome = self.send(message).await;
+                self.answer(reply, outcome).await;
+            }
+            Command::Unqueue(turn, reply) => {
+                let outcome = self.unqueue(&turn).await;
                 self.answer(reply, outcome).await;
             }
             Command::Resume(reply) => {
@@ -231,46 +230,6 @@ impl Actor {
         Ok(accepted)
     }
 
-    async fn enqueue(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
-        let steers = message.when_busy == WhenBusy::Steer;
-        self.recorder.daemon(EventBody::MessageQueued(MessageQueued {
-            turn_id: turn.clone(),
-            message: message.text.clone(),
-            attachments: message.attachments.clone(),
-            client_message_id: message.client_message_id.clone(),
-            steers,
-        }))?;
-        let queued = Queued { turn, message };
-        if steers {
-            self.queue.push_front(queued);
-            return self.step(Input::Interrupt).await;
-        }
-        self.queue.push_back(queued);
-        Ok(())
-    }
-
-    async fn start_what_waits(&mut self) -> Result<(), SessionError> {
-        while self.phase == Phase::Idle && self.woken && !self.queue.is_empty() {
-            if self.live.is_none()
-                && let Err(error) = self.wake().await
-            {
-                return self.tell_cannot_start(&error);
-            }
-            let Some(Queued { turn, message }) = self.queue.pop_front() else { break };
-            self.start_turn(turn, message).await?;
-        }
-        Ok(())
-    }
-
-    fn tell_cannot_start(&mut self, error: &SessionError) -> Result<(), SessionError> {
-        // Not tried again before somebody asks for something.
-        self.woken = false;
-        let (message, code) =
-            (format!("cannot start the agent again: {error}"), Some(error.code().as_str().to_owned()));
-        self.recorder.daemon(EventBody::Error(ErrorData { message, code, details: None }))?;
-        Ok(())
-    }
-
     fn next_turn(&mut self) -> TurnId {
         self.turns += 1;
         TurnId::numbered(self.plan.epoch, self.turns)
@@ -349,7 +308,7 @@ impl Actor {
 
     /// Lets others see how it stands.
     fn show(&self) {
-        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told(), &self.grants);
+        self.seat.show(self.recorder.native_session_id.as_deref(), self.pending.told(), &self.grants, &self.queue);
     }
 }
 
@@ -366,6 +325,3 @@ async fn next_sign(live: Option<&mut Live>) -> Sign {
         None => std::future::pending().await,
     }
 }
-
-/// What a new actor tells whoever asked for it.
-pub(crate) type Ready = oneshot::Sender<Result<Box<SessionRecord>, SessionError>>;

@@ -3,7 +3,7 @@
 //! An answer counts once. Who is refused hears whether somebody was faster or whether there was never anything to answer:
 //! that is looked up in the record, by the one who asks, so that no session waits for it.
 
-use protocol::{EventBody, Permission, PermissionId, PermissionReply, Question, QuestionId, SessionId};
+use protocol::{Event, EventBody, Permission, PermissionId, PermissionReply, Question, QuestionId, SessionId};
 
 use crate::command::Command;
 use crate::shelf::blocking;
@@ -57,7 +57,7 @@ impl Sessions {
         permission: &PermissionId,
     ) -> Result<Option<Permission>, SessionError> {
         let permission = permission.clone();
-        self.last_of(id, move |body| match body {
+        self.last_of(id, move |event| match event.draft.body {
             EventBody::PermissionRequested(asked) | EventBody::PermissionResolved(asked) => {
                 (asked.permission_id == permission).then_some(asked)
             }
@@ -69,7 +69,7 @@ impl Sessions {
     /// A question as it stands on record now, whether it was resolved or not.
     pub async fn question(&self, id: &SessionId, question: &QuestionId) -> Result<Option<Question>, SessionError> {
         let question = question.clone();
-        self.last_of(id, move |body| match body {
+        self.last_of(id, move |event| match event.draft.body {
             EventBody::QuestionRequested(asked) | EventBody::QuestionResolved(asked) => {
                 (asked.question_id == question).then_some(asked)
             }
@@ -100,10 +100,10 @@ impl Sessions {
     }
 
     /// The last of what `pick` takes out of the record of a session.
-    async fn last_of<T: Send + 'static>(
+    pub(crate) async fn last_of<T: Send + 'static>(
         &self,
         id: &SessionId,
-        pick: impl Fn(EventBody) -> Option<T> + Send + 'static,
+        pick: impl Fn(Event) -> Option<T> + Send + 'static,
     ) -> Result<Option<T>, SessionError> {
         let journal = self.journal(id)?;
         blocking(move || {
@@ -112,7 +112,7 @@ impl Sessions {
                 let events = journal.after(seen, STEP)?;
                 let Some(last) = events.last() else { return Ok(found) };
                 seen = last.sequence;
-                found = events.into_iter().filter_map(|event| pick(event.draft.body)).last().or(found);
+                found = events.into_iter().filter_map(&pick).last().or(found);
             }
         })
         .await

@@ -1,6 +1,6 @@
 //! What can be asked of a running session.
 
-use protocol::{PermissionId, PermissionReply, QuestionId};
+use protocol::{PermissionId, PermissionReply, QuestionId, TurnId};
 use tokio::sync::oneshot;
 
 use crate::change::Change;
@@ -13,6 +13,8 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, SessionError>>;
 pub(crate) enum Command {
     /// Take a message.
     Send(Message, Reply<Accepted>),
+    /// Take a message that waits out of the queue.
+    Unqueue(TurnId, Reply<()>),
     /// Start the agent if it does not run, and go on with what waits.
     Resume(Reply<()>),
     /// Stop the turn.
@@ -37,7 +39,8 @@ impl Command {
         // Whoever asked may have left.
         let _ = match self {
             Self::Send(_, reply) => reply.send(Err(error)).is_err(),
-            Self::Resume(reply)
+            Self::Unqueue(_, reply)
+            | Self::Resume(reply)
             | Self::Interrupt(reply)
             | Self::Permission(_, _, reply)
             | Self::Question(_, _, reply)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use agents::{AgentError, McpError};
 use policy::{PolicyError, WideningDenied};
-use protocol::{Code, PermissionId, QuestionId, SessionId};
+use protocol::{Code, PermissionId, QuestionId, SessionId, TurnId};
 use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
 use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_full};
@@ -50,6 +50,12 @@ pub enum SessionError {
     /// The session never asked it.
     #[error("question `{0}` was never asked")]
     QuestionNotFound(QuestionId),
+    /// Its turn has begun, or it was removed before.
+    #[error("the message of turn `{0}` does not wait any more")]
+    MessageNotQueued(TurnId),
+    /// It never waited.
+    #[error("no message of turn `{0}` has waited")]
+    MessageNotFound(TurnId),
     /// Unknown, or revoked before.
     #[error("session `{id}` has no grant `{grant}`")]
     NoGrant {
@@ -219,6 +225,8 @@ impl SessionError {
             Self::PermissionNotFound(_) => Code::PermissionNotFound,
             Self::QuestionNotPending(_) => Code::QuestionNotPending,
             Self::QuestionNotFound(_) => Code::QuestionNotFound,
+            Self::MessageNotQueued(_) => Code::MessageNotQueued,
+            Self::MessageNotFound(_) => Code::MessageNotFound,
             Self::NoGrant { .. } => Code::GrantNotFound,
             Self::Asleep(_) => Code::SandboxGone,
             Self::Bundle(_) => Code::BundleInvalid,

@@ -10,7 +10,6 @@ use egress::Egress;
 use gateway::{Gateway, Limits, Upstream};
 use protocol::SessionId;
 use sandbox::Backend;
-use store::SessionChange;
 use tokio_util::task::TaskTracker;
 
 use crate::drift::DriftCounts;
@@ -133,8 +132,9 @@ impl Host {
     ///
     /// It goes into the page cache, which takes less than to wake another thread for it.
     pub(crate) fn note_native(&self, id: &SessionId, native: &str) {
-        let change = SessionChange { native_session_id: Some(native.to_owned()), ..SessionChange::default() };
-        self.shelf.note_now(id, &change);
+        if let Err(error) = self.shelf.index.name_native(id, native) {
+            tracing::warn!(session = %id, %error, "cannot note the agent's own name of a session");
+        }
     }
 
     fn seats(&self) -> Result<MutexGuard<'_, HashMap<SessionId, Arc<Seat>>>, SessionError> {

@@ -4,6 +4,7 @@
 //! that was killed, a disk that was full, and a test.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use protocol::{
     Draft, Event, EventBody, Grant, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply,
@@ -12,9 +13,10 @@ use protocol::{
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
 
-use crate::actor::{Queued, Why, resolved_permission, resolved_question};
+use crate::Accepted;
+use crate::actor::{Why, resolved_permission, resolved_question};
 use crate::change::Change;
-use crate::{Accepted, Message};
+use crate::queue::QueuedMessage;
 
 /// So many events are read at a time.
 const PAGE: usize = 1000;
@@ -27,7 +29,7 @@ pub(crate) struct Left {
     /// `session.ended` was recorded.
     pub(crate) ended: bool,
     /// Messages that were taken and never started.
-    pub(crate) queued: VecDeque<Queued>,
+    pub(crate) queued: VecDeque<Arc<QueuedMessage>>,
     /// Messages by the name their client gave them, oldest first.
     pub(crate) named: Vec<(String, Accepted)>,
     /// What was allowed for the rest of the session.
@@ -91,17 +93,15 @@ impl Left {
             EventBody::SessionStarted(started) => self.started = Some(started),
             EventBody::SessionEnded(_) => self.ended = true,
             EventBody::MessageQueued(queued) => {
-                let client_message_id = queued.client_message_id;
-                self.name(client_message_id.clone(), &queued.turn_id, sequence, true);
-                let (text, attachments) = (queued.message, queued.attachments);
-                let message = Message { text, attachments, client_message_id, ..Message::default() };
-                let waiting = Queued { turn: queued.turn_id, message };
-                if queued.steers {
+                self.name(queued.client_message_id.clone(), &queued.turn_id, sequence, true);
+                let waiting = Arc::new(QueuedMessage::of(sequence, event.time, queued));
+                if waiting.steers {
                     self.queued.push_front(waiting);
                 } else {
                     self.queued.push_back(waiting);
                 }
             }
+            EventBody::MessageRemoved(removed) => self.queued.retain(|queued| queued.turn_id != removed.turn_id),
             EventBody::TurnStarted(turn) => self.turn_started(turn, sequence),
             EventBody::TurnEnded(_) => self.turn = None,
             EventBody::ItemStarted(ItemEvent { item }) => drop(self.items.insert(item.item_id.clone(), item)),
@@ -122,8 +122,8 @@ impl Left {
 
     fn turn_started(&mut self, turn: Turn, sequence: u64) {
         let Some(id) = turn.turn_id else { return };
-        let was_queued = self.queued.iter().any(|queued| queued.turn == id);
-        self.queued.retain(|queued| queued.turn != id);
+        let was_queued = self.queued.iter().any(|queued| queued.turn_id == id);
+        self.queued.retain(|queued| queued.turn_id != id);
         let named = turn.metadata.as_ref().and_then(|metadata| metadata.get("client_message_id"));
         if !was_queued {
             self.name(named.and_then(Value::as_str).map(str::to_owned), &id, sequence, false);
@@ -155,8 +155,7 @@ mod tests {
 
     /// What is written when a journal that holds `bodies` is closed.
     fn check(bodies: Vec<EventBody>) -> Vec<String> {
-        let journal =
-            MemoryJournal::new(protocol::SessionId::new("s").unwrap(), std::sync::Arc::new(store::SystemClock));
+        let journal = MemoryJournal::new(protocol::SessionId::new("s").unwrap(), Arc::new(store::SystemClock));
         let before = bodies.len() as u64;
         for body in bodies {
             journal.append(Draft::daemon(body)).unwrap();
@@ -194,7 +193,16 @@ mod tests {
     fn a_message_waits_until_its_turn_starts() {
         let started = EventBody::TurnStarted(turn(TurnPhase::Started, "trn_2"));
         let left = observed([queued("trn_2", false), queued("trn_3", false), started]);
-        assert_eq!(left.queued.iter().map(|queued| queued.turn.as_str()).collect::<Vec<_>>(), ["trn_3"]);
+        assert_eq!(left.queued.iter().map(|queued| queued.turn_id.as_str()).collect::<Vec<_>>(), ["trn_3"]);
+        assert_eq!(left.named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m-trn_2", "m-trn_3"]);
+    }
+
+    #[test]
+    fn a_message_that_was_removed_waits_no_more_and_keeps_its_name() {
+        let turn_id = TurnId::new("trn_2").unwrap();
+        let removed = protocol::MessageRemoved { turn_id, client_message_id: None };
+        let left = observed([queued("trn_2", false), queued("trn_3", false), EventBody::MessageRemoved(removed)]);
+        assert_eq!(left.queued.iter().map(|queued| queued.turn_id.as_str()).collect::<Vec<_>>(), ["trn_3"]);
         assert_eq!(left.named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["m-trn_2", "m-trn_3"]);
     }
 
@@ -202,7 +210,7 @@ mod tests {
     fn a_message_that_steers_comes_first_also_after_a_restart() {
         let left = observed([queued("trn_2", false), queued("trn_3", false), queued("trn_4", true)]);
         assert_eq!(
-            left.queued.iter().map(|queued| queued.turn.as_str()).collect::<Vec<_>>(),
+            left.queued.iter().map(|queued| queued.turn_id.as_str()).collect::<Vec<_>>(),
             ["trn_4", "trn_2", "trn_3"]
         );
     }

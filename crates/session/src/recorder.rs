@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gateway::CurrentTurn;
 use protocol::{
-    AgentUnparsed, ContentPart, Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Turn,
-    TurnId, TurnOutcome, TurnPhase,
+    AgentUnparsed, ContentPart, Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
+    PolicyEffective, SessionRegistered, Turn, TurnId, TurnOutcome, TurnPhase,
 };
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
@@ -53,6 +53,13 @@ impl Recorder {
 
     pub(crate) fn daemon(&self, body: EventBody) -> Result<Event, JournalError> {
         self.record(Draft::daemon(body))
+    }
+
+    /// The first two events of a start, in one write.
+    pub(crate) fn started(&self, policy: PolicyEffective, registered: SessionRegistered) -> Result<(), JournalError> {
+        let bodies = [EventBody::PolicyEffective(policy), EventBody::SessionRegistered(registered)];
+        let named = |body| Draft { native_session_id: self.native_session_id.clone(), ..Draft::daemon(body) };
+        self.journal.append_all(bodies.map(named).into()).map(drop)
     }
 
     /// `turn.started` and the message that started it.

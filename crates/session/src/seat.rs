@@ -1,5 +1,6 @@
 //! A session's place among those that run: how to reach its actor, and what others may see of it.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use protocol::{Grant, SessionId, SessionInfo};
@@ -10,6 +11,7 @@ use tokio::sync::mpsc;
 use crate::SessionError;
 use crate::command::Command;
 use crate::pending::PendingRequest;
+use crate::queue::QueuedMessage;
 use crate::recovery;
 
 /// Commands that may wait for one actor; whoever comes then waits to be heard.
@@ -52,6 +54,9 @@ pub(crate) struct Shown {
     native_session_id: Option<String>,
     pub(crate) pending: Vec<PendingRequest>,
     grants: Vec<Grant>,
+    queue: Vec<Arc<QueuedMessage>>,
+    /// The actor has told how it stands; before that, what the record says counts.
+    told: bool,
 }
 
 impl Seat {
@@ -92,7 +97,13 @@ impl Seat {
     }
 
     /// The actor tells how it stands.
-    pub(crate) fn show(&self, native_session_id: Option<&str>, pending: Vec<PendingRequest>, grants: &[Grant]) {
+    pub(crate) fn show(
+        &self,
+        native_session_id: Option<&str>,
+        pending: Vec<PendingRequest>,
+        grants: &[Grant],
+        queue: &VecDeque<Arc<QueuedMessage>>,
+    ) {
         let mut shown = self.hold();
         if shown.native_session_id.as_deref() != native_session_id {
             shown.native_session_id = native_session_id.map(str::to_owned);
@@ -101,6 +112,10 @@ impl Seat {
         if shown.grants != grants {
             shown.grants = grants.to_vec();
         }
+        if !shown.queue.iter().map(Arc::as_ptr).eq(queue.iter().map(Arc::as_ptr)) {
+            shown.queue = queue.iter().cloned().collect();
+        }
+        shown.told = true;
     }
 
     /// Keeps others from looking while it is held: who has read on record that something is asked finds it listed.
@@ -119,8 +134,16 @@ impl Seat {
         self.hold().pending.clone()
     }
 
-    pub(crate) fn grants(&self) -> Vec<Grant> {
-        self.hold().grants.clone()
+    /// What was allowed for the rest of the session; none while its actor is only beginning.
+    pub(crate) fn grants(&self) -> Option<Vec<Grant>> {
+        let shown = self.hold();
+        shown.told.then(|| shown.grants.clone())
+    }
+
+    /// The messages that wait; none while its actor is only beginning.
+    pub(crate) fn queue(&self) -> Option<Vec<Arc<QueuedMessage>>> {
+        let shown = self.hold();
+        shown.told.then(|| shown.queue.clone())
     }
 
     /// Brings what the index knows up to date.

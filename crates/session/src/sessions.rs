@@ -26,6 +26,7 @@ use crate::recovery;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
+use crate::to_its_end::to_its_end;
 use crate::watched::watch;
 use crate::workbench::Workbench;
 use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams, Variables, Workspaces};
@@ -127,14 +128,13 @@ impl Sessions {
             }
             Err(_) => {}
         }
-        let (ready, made) = oneshot::channel();
-        self.host.tasks.spawn(Actor::begin(self.host.clone(), seat, plan, commands, ready));
-        let record = made.await.unwrap_or(Err(SessionError::ShuttingDown));
-        let record = record.map_err(|error| match error {
+        // Whoever asked may leave; the session is there all the same.
+        let made = to_its_end(&self.host.tasks, Actor::begin(self.host.clone(), seat, plan, commands)).await;
+        let record = made.map_err(|error| match error {
             SessionError::AlreadyExists(id) => self.host.shelf.taken(id),
             other => other,
         })?;
-        Ok(self.told(*record))
+        Ok(self.told(record))
     }
 
     /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
@@ -195,8 +195,8 @@ impl Sessions {
 
     /// What was allowed for the rest of a session.
     pub async fn grants(&self, id: &SessionId) -> Result<Vec<Grant>, SessionError> {
-        if let Some(seat) = self.host.seat(id) {
-            return Ok(seat.grants());
+        if let Some(grants) = self.host.seat(id).and_then(|seat| seat.grants()) {
+            return Ok(grants);
         }
         let journal = self.journal(id)?;
         blocking(move || Ok(Left::read(&*journal)?.grants)).await

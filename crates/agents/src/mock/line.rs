@@ -60,6 +60,10 @@ pub enum AgentLine {
         prompt: String,
         /// Answers to choose from; empty for free text.
         options: Vec<String>,
+        /// Each thing it asks, where they are several or have more to them: `question`, `header`, `multiSelect` and
+        /// `options` with `label` and `description`. The two fields above then are those of the first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        questions: Vec<Value>,
     },
     /// It no longer waits for that answer.
     QuestionWithdrawn {

@@ -1,12 +1,12 @@
-//! What is done to a session through whoever runs it: `viv sessions attach`, `send` and `fork`, `viv policy narrow` and
-//! `grant`.
+//! What is done to a session through whoever runs it: `viv sessions attach`, `send`, `queue` and `fork`, `viv policy narrow`
+//! and `grant`.
 
 use std::io::Read;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use hyper::Method;
-use protocol::{Code, Event, EventBody, SessionId};
+use protocol::{Code, Event, EventBody, SessionId, TurnId};
 use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
@@ -19,7 +19,7 @@ use crate::person;
 use crate::policy::{GrantArgs, NarrowArgs};
 use crate::run::is_open;
 use crate::signals::Signals;
-use crate::table::{print, print_json};
+use crate::table::{Table, print, print_json};
 use crate::timeline::Timeline;
 
 /// `viv sessions send`
@@ -33,6 +33,28 @@ pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &
         message
     };
     Client::of_session(directory, record).await?.send(&record.info.session_id, message).await
+}
+
+/// `viv sessions queue`
+pub(super) async fn queue(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<(), Failure> {
+    let client = Client::of_session(directory, record).await?;
+    let told = client.json(Method::GET, &format!("/v1/sessions/{}/queue", record.info.session_id), None).await?;
+    if json {
+        return print_json(&told["messages"]);
+    }
+    let row = |one: &Value| {
+        let text = |key: &str| one[key].as_str().unwrap_or_default();
+        [text("turnId"), text("queuedAt"), text("message").lines().next().unwrap_or_default()].map(str::to_owned)
+    };
+    let rows = told["messages"].as_array().into_iter().flatten().map(row).collect();
+    print(&Table { head: ["TURN", "SINCE", "MESSAGE"], rows }.text())
+}
+
+/// `viv sessions queue --rm`
+pub(super) async fn unqueue(directory: &DataDir, record: &SessionRecord, turn: &TurnId) -> Result<(), Failure> {
+    let client = Client::of_session(directory, record).await?;
+    let path = format!("/v1/sessions/{}/queue/{turn}", record.info.session_id);
+    client.call(Method::DELETE, &path, None).await.map(drop)
 }
 
 /// `viv policy narrow`

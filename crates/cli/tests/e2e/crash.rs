@@ -34,7 +34,7 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
     let mut dice = Dice::new();
     println!("seed {}", dice.0);
     let (mut before, mut totals) = (Told::default(), Totals::default());
-    let (follower, mut answers) = (Arc::new(Mutex::new(Follower::default())), Vec::new());
+    let (follower, mut answers, mut removed) = (Arc::new(Mutex::new(Follower::default())), Vec::new(), Vec::new());
     for round in 0..rounds {
         // Sometimes the server dies while it puts in order what the one before left.
         if dice.below(8) == 0 {
@@ -66,12 +66,13 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
         before = std::mem::take(&mut *notebook.lock().unwrap());
         before.left_waiting.extend(late.into_iter().filter(|(id, _)| before.used.contains(id)));
         answers.extend(before.answered.iter().cloned());
+        removed.extend(before.removed.iter().cloned());
     }
     let server = Server::start(&place);
     check(&place, &before, &mut totals);
     goes_on(&server.client(), &before);
     let mut follower = follower.lock().unwrap();
-    at_the_end(&place, follower.read_all(&server.client()), &answers, &mut totals);
+    at_the_end(&place, follower.read_all(&server.client()), &answers, &removed, &mut totals);
     totals.followed = follower.seen;
     server.stop();
     println!("{totals:?}");
@@ -84,10 +85,14 @@ fn at_the_end(
     place: &Place,
     followed: &HashMap<String, u64>,
     answers: &[(String, String, &'static str)],
+    removed: &[(String, String)],
     totals: &mut Totals,
 ) {
     for (id, last) in followed {
         let events = journal::read(&place.data(), id);
+        for (_, turn) in removed.iter().filter(|(session, _)| session == id) {
+            assert!(!began(&events, turn), "{id} answered a message that was taken out, in {turn}");
+        }
         assert!(*last <= events.len() as u64, "{id}: who followed saw more than there is");
         let of_session = answers.iter().filter(|(session, ..)| session == id);
         check_answered(id, &resolved(id, &events), of_session);
@@ -107,6 +112,8 @@ struct Totals {
     events: usize,
     followed: usize,
     answered: usize,
+    /// Messages that were taken out of the queue.
+    removed: usize,
     /// Commands that were run because somebody had allowed them.
     applied: usize,
     /// Permissions that waited when the server died.
@@ -118,7 +125,7 @@ struct Totals {
 impl Totals {
     fn are_much(&self, rounds: u64) -> bool {
         let some = usize::try_from(rounds / 10).unwrap();
-        let answers = self.answered >= some && self.applied >= some && self.waiting >= some;
+        let answers = self.answered >= some && self.applied >= some && self.waiting >= some && self.removed >= some;
         self.events >= some * 100 && self.followed >= self.events / 4 && answers && self.interrupted >= rounds / 10
     }
 }
@@ -139,8 +146,20 @@ fn check(place: &Place, told: &Told, totals: &mut Totals) {
         for (_, name) in told.taken.iter().filter(|(session, _)| session == id) {
             assert_eq!(taken(&events, name), 1, "{id} lost a message it had taken, or took it twice");
         }
+        for (_, turn) in told.removed.iter().filter(|(session, _)| session == id) {
+            assert!(!began(&events, turn), "{id} answered a message that was taken out, in {turn}");
+            totals.removed += 1;
+        }
         check_answers(id, &events, told, totals);
     }
+}
+
+/// Whether a turn was ever begun.
+fn began(events: &[Event], turn: &str) -> bool {
+    events.iter().any(|event| match &event.draft.body {
+        EventBody::TurnStarted(started) => started.turn_id.as_ref().is_some_and(|id| id.as_str() == turn),
+        _ => false,
+    })
 }
 
 /// How often a message with this name was taken.

@@ -20,6 +20,8 @@ pub(crate) struct Client {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: String,
+    /// The turn that answers a message that was taken.
+    pub(crate) turn: Option<String>,
     pub(crate) body: String,
 }
 
@@ -82,7 +84,11 @@ impl Client {
 
     #[track_caller]
     pub(crate) fn delete(&self, path: &str) -> Answer {
-        read(self.agent.delete(format!("{}{path}", self.base)).call().unwrap()).unwrap()
+        self.try_delete(path).unwrap()
+    }
+
+    pub(crate) fn try_delete(&self, path: &str) -> Option<Answer> {
+        read(self.agent.delete(format!("{}{path}", self.base)).call().ok()?)
     }
 
     /// Makes a session of the mock agent.
@@ -132,10 +138,11 @@ impl Client {
 }
 
 fn read(mut response: ureq::http::Response<ureq::Body>) -> Option<Answer> {
-    let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (status, content_type) = (response.status().as_u16(), content_type.to_owned());
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let (content_type, turn) = (header("content-type").unwrap_or_default(), header("x-viv-turn-id"));
+    let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(64 << 20).read_to_string().ok()?;
-    Some(Answer { status, content_type, body })
+    Some(Answer { status, content_type, turn, body })
 }
 
 fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = Frame> + use<>> {

@@ -49,6 +49,31 @@ fn permission_and_question_can_be_had_on_demand() {
 }
 
 #[test]
+fn questions_come_with_all_that_agents_say_of_them() {
+    let outputs = check("/questions", &[Answer::Questions(&[&["blue"], &["small", "large"]])]);
+    let asked = outputs.iter().find_map(|output| match output {
+        Output::Event(draft) => match &draft.body {
+            EventBody::QuestionRequested(asked) => Some(asked),
+            _ => None,
+        },
+        _ => None,
+    });
+    let asked = asked.expect("a question");
+    assert_eq!(
+        (asked.prompt.as_str(), &asked.options[..]),
+        ("Which colour?", &["red".to_owned(), "blue".to_owned()][..])
+    );
+    let questions = &asked.metadata.as_ref().unwrap()["questions"];
+    assert_eq!(questions[0]["header"], "Colour");
+    assert_eq!(questions[0]["options"][1]["description"], "like the sea");
+    assert_eq!((&questions[0]["multiSelect"], &questions[1]["multiSelect"]), (&false.into(), &true.into()));
+    let [colour, sizes] = &asked.asked()[..] else { panic!("{asked:?}") };
+    assert_eq!((colour.header.as_deref(), colour.several), (Some("Colour"), false));
+    assert_eq!((sizes.descriptions[0].as_str(), sizes.several), ("for a pocket", true));
+    assert!(texts(&outputs).contains(&"blue; small, large".to_owned()), "{:?}", texts(&outputs));
+}
+
+#[test]
 fn help_lists_every_command() {
     let outputs = check("/help", &[]);
     for name in ["/demo", "/bigline", "/end"] {

@@ -24,6 +24,7 @@ mod idempotency;
 mod killing;
 mod lifetime;
 mod messages;
+mod queue;
 mod refusals;
 mod replays;
 mod sessions;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         tokens::trials(),
         sessions::trials(),
         messages::trials(),
+        queue::trials(),
         events::trials(),
         feed::trials(),
         answers::trials(),

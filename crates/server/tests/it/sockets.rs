@@ -19,6 +19,7 @@ crate::trials!(
     a_reader_that_does_not_read_slows_nobody,
     many_readers_see_the_same,
     a_silent_stream_gives_signs_of_life,
+    what_cannot_be_read_as_a_request_is_refused_with_a_problem,
 );
 
 struct Running {
@@ -171,4 +172,25 @@ async fn a_silent_stream_gives_signs_of_life() {
     stream.write_all(get("/v1/sessions/s1/events/sse", "").as_bytes()).await.unwrap();
     read_until(&mut stream, ": heartbeat").await;
     running.stop().await;
+}
+
+async fn what_cannot_be_read_as_a_request_is_refused_with_a_problem() {
+    let server = Running::start(config()).await;
+    let wide = (0..200).map(|number| format!("x-{number}: 1\r\n")).collect::<String>();
+    let twice = "content-length: 2\r\ncontent-length: 3\r\n";
+    for (request, status) in [
+        ("what is this\r\n\r\n".to_owned(), 400),
+        (get("/v1/sessions", twice), 400),
+        (get(&format!("/{}", "a".repeat(70_000)), ""), 414),
+        (get("/v1/sessions", &wide), 431),
+    ] {
+        let answer = exchange(server.tcp().await, &request).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(head.contains("content-type: application/problem+json"), "{answer}");
+        let problem: protocol::Problem = serde_json::from_str(body).unwrap();
+        assert_eq!((problem.status, problem.code.as_str()), (status, "invalid_request"), "{answer}");
+        assert!(head.contains(&problem.request_id.unwrap()), "{answer}");
+    }
+    server.stop().await;
 }

@@ -10,7 +10,7 @@ use store::{FileJournal, SessionRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Actor, Quiet, Ready, Settling};
+use super::{Actor, Quiet, Settling};
 use crate::SessionError;
 use crate::command::Command;
 use crate::doors::{Doors, Keys};
@@ -29,26 +29,23 @@ use crate::skills::Equipment;
 use crate::turn::Phase;
 
 impl Actor {
-    /// Makes a new session and serves it; `ready` hears whether it was made.
+    /// Makes a new session, which from then on is served by a task of its own.
     pub(crate) async fn begin(
         host: Arc<Host>,
         seat: Arc<Seat>,
         plan: Plan,
         commands: mpsc::Receiver<Box<Command>>,
-        ready: Ready,
-    ) {
-        // Boxed: what is needed to make a session is not kept while it waits.
-        match Box::pin(Self::make(&host, &seat, plan)).await {
+    ) -> Result<SessionRecord, SessionError> {
+        match Self::make(&host, &seat, plan).await {
             Ok((actor, record)) => {
                 actor.pause();
-                // Whoever asked may have left; the session is there all the same.
-                let _ = ready.send(Ok(record));
-                actor.run(commands).await;
+                host.tasks.spawn(actor.run(commands));
+                Ok(record)
             }
             Err(error) => {
                 seat.depart(if seat.journal.get().is_some() { Departure::Ended } else { Departure::NotMade });
                 host.leave(&seat);
-                let _ = ready.send(Err(error));
+                Err(error)
             }
         }
     }
@@ -70,11 +67,7 @@ impl Actor {
         tracing::warn!(session = %seat.id, %error, "a session cannot go on");
     }
 
-    async fn make(
-        host: &Arc<Host>,
-        seat: &Arc<Seat>,
-        plan: Plan,
-    ) -> Result<(Box<Self>, Box<SessionRecord>), SessionError> {
+    async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<(Box<Self>, SessionRecord), SessionError> {
         let (sandbox, keys) = sandbox(host, &plan).await?;
         let entered = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()));
         let (journal, record) = match entered {
@@ -88,7 +81,7 @@ impl Actor {
         // From here the id is taken, and whatever happens is on record.
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         match actor.move_in(sandbox, keys).await {
-            Ok(()) => Ok((actor, Box::new(record))),
+            Ok(()) => Ok((actor, record)),
             Err(error) => {
                 // A session whose end cannot be recorded either was never made: nobody was told of it.
                 if actor.fail_to_start(&error).await.is_err() {
@@ -203,12 +196,12 @@ impl Actor {
         sandbox: &dyn Sandbox,
         keys: Keys,
     ) -> Result<(Normalized, Doors, sandbox::Process), SessionError> {
-        self.recorder.daemon(EventBody::PolicyEffective(self.plan.effective(&self.host, sandbox)))?;
-        self.recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
+        let registered = SessionRegistered {
             session_id: self.plan.id.clone(),
             sandbox_id: sandbox.id().to_owned(),
             task_name: self.plan.options.task_name.clone(),
-        }))?;
+        };
+        self.recorder.started(self.plan.effective(&self.host, sandbox), registered)?;
         let doors = Doors::open(&self.host, &self.plan, &self.recorder, sandbox, &keys)?;
         let enlisted = self.plan.enlisted(&self.host.roster)?;
         let context = self.plan.context(&enlisted, keys.token);

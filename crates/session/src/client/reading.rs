@@ -161,6 +161,8 @@ impl Reading {
                 self.deadline = Some(Instant::now() + SETTLING);
                 self.state = if died { State::Dying(outcome) } else { State::Settling(outcome) };
             }
+            // Somebody took the message out before its turn came.
+            EventBody::MessageRemoved(_) if ours => self.state = State::Ended(TurnOutcome::Interrupted),
             EventBody::SessionEnded(_) => self.state = State::Ended(self.state.outcome()),
             body => self.unsettled.observe(body),
         }

@@ -79,6 +79,7 @@ fn lane(body: &EventBody) -> Option<Lane> {
         EventBody::ItemStarted(_)
         | EventBody::ItemDelta(_)
         | EventBody::MessageQueued(_)
+        | EventBody::MessageRemoved(_)
         | EventBody::SessionRegistered(_)
         | EventBody::SessionRecovered(_) => None,
         EventBody::SessionEnded(ended) => (ended.reason == SessionEndReason::Error).then_some(Lane::Conversation),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use protocol::SessionId;
 use rusqlite::{Connection, ErrorCode, Params, named_params, params};
 
-use super::name::names;
+use super::name::{AT_ONCE, names};
 use super::record::{Cursor, NewSession, Placed, SessionChange, SessionPage, SessionRecord};
 use super::{SessionIndexError, SessionOutcome};
 use crate::database::{self, Synchronous, WriteAheadLog};
@@ -105,12 +105,13 @@ impl SessionIndex {
     /// the disk; see [`Self::settle`].
     pub fn create(&self, new: &NewSession) -> Result<SessionRecord, SessionIndexError> {
         let connection = lock(&self.connection);
-        for name in names(new.id.as_str()) {
-            match self.insert(&connection, new, &name) {
+        for names in names(new.id.as_str()) {
+            match self.insert(&connection, new, &names) {
                 Ok(record) => return Ok(record),
                 Err(error) if is_taken(&error, "session.id") => {
                     return Err(SessionIndexError::AlreadyExists(new.id.clone()));
                 }
+                // All of them are taken.
                 Err(error) if is_taken(&error, "session.name") => {}
                 Err(error) => return Err(error.into()),
             }
@@ -206,6 +207,16 @@ impl SessionIndex {
         changed(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
+    /// Notes the agent's own id of a session; nobody waits for the disk. Less than [`Self::note`]: this is done for each
+    /// session that is made, and touches one page.
+    pub fn name_native(&self, id: &SessionId, native: &str) -> Result<(), SessionIndexError> {
+        let sql = "UPDATE session SET native_session_id = ?1, updated_ms = max(updated_ms, ?2)
+             WHERE id = ?3 AND deleted_ms IS NULL";
+        let connection = lock(&self.connection);
+        connection.prepare_cached(sql)?.execute(params![native, self.now(), id.as_str()])?;
+        Ok(())
+    }
+
     /// Forgets a session that has ended, but for its id and its name; whether it was there.
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
         let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL
@@ -254,20 +265,29 @@ impl SessionIndex {
         adopted.ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
     }
 
-    fn insert(&self, connection: &Connection, new: &NewSession, name: &str) -> rusqlite::Result<SessionRecord> {
+    /// Enters it under the first of `names` that is free.
+    fn insert(
+        &self,
+        connection: &Connection,
+        new: &NewSession,
+        names: &[String; AT_ONCE],
+    ) -> rusqlite::Result<SessionRecord> {
         let sql = format!(
             "INSERT INTO session (id, name, agent, agent_mode, permission_mode, model, variant, directory, title, mcp,
                  skills, created_ms, updated_ms, owner)
-             VALUES (:id, :name, :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
+             VALUES (:id,
+                 (SELECT value FROM json_each(:names) WHERE NOT EXISTS (SELECT 1 FROM session WHERE name = value) LIMIT 1),
+                 :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
                  :skills, :now, :now, :owner)
              RETURNING {}",
             Placed::COLUMNS
         );
         let json = |value: serde_json::Value| value.to_string();
+        let names = json(names.as_slice().into());
         let mcp = new.mcp.clone().map(|servers| json(servers.into_iter().collect()));
         let values = named_params! {
             ":id": new.id.as_str(),
-            ":name": name,
+            ":names": names,
             ":agent": new.agent,
             ":agent_mode": new.agent_mode,
             ":permission_mode": new.permission_mode,

@@ -22,21 +22,37 @@ const ANIMALS: &[&str] = &[
     "toad", "trout", "turtle", "viper", "vole", "walrus", "wasp", "weasel", "wolf", "wren", "yak",
 ];
 
-/// Names to try for the session `id`, in order: two words, and where many sessions have taken theirs, a number
-/// after them. The same id gives the same names.
-pub(super) fn names(id: &str) -> impl Iterator<Item = String> {
-    (0_u64..).map(move |attempt| {
-        let digest = Digest::of(format!("{attempt}/{id}").as_bytes()).to_string();
-        let pick = |from: usize, words: &[&'static str]| {
-            let number = usize::from_str_radix(&digest[from..from + 8], 16).unwrap_or(0);
-            words[number % words.len()]
-        };
-        let (manner, animal) = (pick(0, MANNERS), pick(8, ANIMALS));
-        match attempt {
-            0..8 => format!("{manner}-{animal}"),
-            _ => format!("{manner}-{animal}-{attempt}"),
-        }
+/// So many names are tried at once.
+pub(super) const AT_ONCE: usize = 8;
+/// So many of them are two words alone.
+const PLAIN: u32 = 4;
+/// No number is as high.
+const MOST: u64 = 1_000_000_000;
+
+/// Names to try for the session `id`, in order, so many at a time: two words, and where many sessions have taken theirs,
+/// a number after them, which is the longer the more were taken. The same id gives the same names.
+pub(super) fn names(id: &str) -> impl Iterator<Item = [String; AT_ONCE]> {
+    (0_u32..).step_by(AT_ONCE).map(move |first| {
+        let mut attempts = first..;
+        std::array::from_fn(|_| name(id, attempts.next().unwrap_or(u32::MAX)))
     })
+}
+
+fn name(id: &str, attempt: u32) -> String {
+    let digest = Digest::of(format!("{attempt}/{id}").as_bytes()).to_bytes();
+    let number = |from: usize| digest[from..from + 4].iter().fold(0, |all, byte| (all << 8) | u64::from(*byte));
+    let pick = |from: usize, words: &[&'static str]| {
+        let place = usize::try_from(number(from)).unwrap_or(0);
+        words[place % words.len()]
+    };
+    let (manner, animal) = (pick(0, MANNERS), pick(4, ANIMALS));
+    match attempt.checked_sub(PLAIN) {
+        None => format!("{manner}-{animal}"),
+        Some(later) => {
+            let most = 10_u64.saturating_pow(later.saturating_add(2)).min(MOST);
+            format!("{manner}-{animal}-{}", 2 + number(8) % (most - 2))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -45,10 +61,11 @@ mod tests {
 
     #[test]
     fn the_same_id_gives_the_same_names_and_they_never_run_out() {
-        let first: Vec<_> = names("s1").take(12).collect();
-        assert_eq!(first, names("s1").take(12).collect::<Vec<_>>());
-        assert_eq!(first[0].split('-').count(), 2);
-        assert_eq!(first[11].split('-').count(), 3);
-        assert_ne!(first[0], names("s2").next().unwrap());
+        let first: Vec<_> = names("s1").take(3).flatten().collect();
+        assert_eq!(first, names("s1").take(3).flatten().collect::<Vec<_>>());
+        assert_eq!(first[3].split('-').count(), 2);
+        assert_eq!(first[4].split('-').count(), 3);
+        assert_eq!(first.iter().collect::<std::collections::HashSet<_>>().len(), first.len());
+        assert_ne!(first[0], names("s2").next().unwrap()[0]);
     }
 }

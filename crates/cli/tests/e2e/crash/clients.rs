@@ -21,6 +21,8 @@ pub(super) struct Told {
     pub(super) used: HashSet<String>,
     /// Messages that were taken: the session, and the name the client gave them.
     pub(super) taken: Vec<(String, String)>,
+    /// Messages that were taken out of the queue: the session, and the turn that would have answered.
+    pub(super) removed: Vec<(String, String)>,
     /// Answers to permissions that were taken: the session, the permission, the answer.
     pub(super) answered: Vec<(String, String, &'static str)>,
     /// Permissions that nobody answers while the server lives.
@@ -56,6 +58,9 @@ const PLAYS: [(&str, Manner); 4] = [
     ("/permission", Manner::Waits),
     ("/demo", Manner::Answers),
 ];
+
+/// Of so many messages one is taken back.
+const REMOVED: u32 = 4;
 
 fn id_of(round: u64, number: usize) -> String {
     format!("r{round}-{number}")
@@ -95,12 +100,17 @@ fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Note
         let (client, notebook, id) = (client.clone(), notebook.clone(), id.to_owned());
         std::thread::spawn(move || follow(&client, &id, manner, &notebook))
     });
+    let mut number = 0;
     loop {
         let name = uuid::Uuid::new_v4().to_string();
         let body = serde_json::json!({"message": prompt, "clientMessageId": name}).to_string();
         match client.try_post(&format!("/v1/sessions/{id}/messages"), &body) {
             Some(answer) if answer.status == 204 => {
                 notebook.lock().unwrap().taken.push((id.to_owned(), name));
+                number += 1;
+                if number % REMOVED == 0 {
+                    remove(client, id, &answer.turn.unwrap(), notebook);
+                }
             }
             // The queue is full.
             Some(_) => {}
@@ -110,6 +120,17 @@ fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Note
     }
     for reader in readers {
         reader.join().unwrap();
+    }
+}
+
+/// Takes a message back that may wait.
+fn remove(client: &Client, id: &str, turn: &str, notebook: &Notebook) {
+    let removed = client.try_delete(&format!("/v1/sessions/{id}/queue/{turn}"));
+    match removed.map(|answer| answer.status) {
+        Some(204) => notebook.lock().unwrap().removed.push((id.to_owned(), turn.to_owned())),
+        // Its turn has begun, or it never waited, or the server went away.
+        Some(404 | 409) | None => {}
+        Some(status) => panic!("{id}: {status} for a message that was taken back"),
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) use model::{Model, Reply};
 pub(crate) enum Answer {
     Permission(PermissionReply),
     Question(Option<&'static str>),
+    /// A list for each thing that is asked.
+    Questions(&'static [&'static [&'static str]]),
     Interrupt,
 }
 
@@ -92,6 +94,11 @@ impl Stage {
             (Answer::Question(answer), EventBody::QuestionRequested(asked)) => {
                 let answers = answer.map(|answer| vec![vec![answer.to_owned()]]);
                 self.dialogue.question(&asked.question_id, answers.as_deref())
+            }
+            (Answer::Questions(answers), EventBody::QuestionRequested(asked)) => {
+                let owned = |chosen: &&[&str]| chosen.iter().map(|word| (*word).to_owned()).collect();
+                let answers: Vec<Vec<String>> = answers.iter().map(owned).collect();
+                self.dialogue.question(&asked.question_id, Some(&answers))
             }
             (Answer::Interrupt, _) => self.dialogue.interrupt(),
             (answer, asked) => panic!("{answer:?} is no answer to {asked:?}"),
