@@ -61,7 +61,9 @@ impl Agent for CopilotAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some(PLAN), notice: Some(notice), ..Quirks::default() }))
+        let quirks =
+            Quirks { plan_mode: Some(PLAN), notice: Some(notice), names_files: true, ..Quirks::default() };
+        Box::new(AcpDialogue::new(context, quirks))
     }
 }
 

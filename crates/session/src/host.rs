@@ -13,7 +13,6 @@ use sandbox::Backend;
 use store::SessionChange;
 use tokio_util::task::TaskTracker;
 
-use crate::drift::DriftCounts;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
@@ -34,7 +33,6 @@ pub(crate) struct Host {
     pub(crate) upstreams: Upstreams,
     pub(crate) variables: Variables,
     pub(crate) shelf: Arc<Shelf>,
-    pub(crate) drift: DriftCounts,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: AtomicBool,
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
@@ -56,7 +54,6 @@ impl Host {
             upstreams: parts.upstreams,
             variables: parts.variables,
             shelf: Arc::new(shelf),
-            drift: DriftCounts::default(),
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
             seats: Mutex::default(),
