@@ -154,7 +154,10 @@ fn a_package_without_its_program_is_refused() {
     let stage = Stage::new();
     stage.bad(&["install", "codex@1.0.0"], "left no hash");
     let npm = stage.directory.path().join("bin/npm");
-    let without = std::fs::read_to_string(&npm).unwrap().replace("cat > \"$program/claude\"", "cat > /dev/null").replace("chmod", ":");
+    let without = std::fs::read_to_string(&npm)
+        .unwrap()
+        .replace("cat > \"$program/claude\"", "cat > /dev/null")
+        .replace("chmod", ":");
     std::fs::write(npm, without).unwrap();
     stage.bad(&["install", "claude@1.0.0"], "came without its program");
     assert_eq!(names(&stage.versions()), [""; 0]);

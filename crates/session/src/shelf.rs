@@ -12,8 +12,8 @@ use std::time::Duration;
 use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
-    Bodies, Clock, DataDir, DatabaseError, DriftRecord, FileJournal, Growth, Journal, JournalError, JournalReader, NewSession,
-    Opened, Owner, Requests, SessionChange, SessionIndex, SessionRecord, Spares,
+    Bodies, Clock, DataDir, DatabaseError, DriftRecord, FileJournal, Growth, Journal, JournalError, JournalReader,
+    NewSession, Opened, Owner, Requests, SessionChange, SessionIndex, SessionRecord, Spares,
 };
 
 use crate::SessionError;

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use protocol::SessionId;
 use serde_json::json;
 use store::{
-    DataDir, DatabaseError, DriftRecord, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError, SessionOutcome,
-    SessionRecord,
+    DataDir, DatabaseError, DriftRecord, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError,
+    SessionOutcome, SessionRecord,
 };
 use support::HandClock;
 use tempfile::TempDir;

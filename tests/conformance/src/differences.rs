@@ -30,37 +30,34 @@ pub(crate) fn check_names(scenarios: &[&str]) {
 #[rustfmt::skip]
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        agents: &["claude", "gemini", "opencode", "qwen", "copilot", "pi"],
-        scenario: "a_model_that_stumbles_once_is_asked_again",
-        why: "It asks again by itself, where the mock leaves that to the person.",
+        agents: &["opencode"],
+        scenario: "a_command_does_not_run_when_denied",
+        why: "Having been refused, it ends the turn without a word.",
         diff: "\
-@@ -5,2 +5,4 @@
--error upstream_error
--turn.ended failed
-+item.started assistant message []
-+item.delta assistant message []
-+item.completed assistant message [text] completed
-+turn.ended completed
-@@ -10,2 +12,4 @@
--error upstream_error
--turn.ended failed
-+item.started assistant message []
-+item.delta assistant message []
-+item.completed assistant message [text] completed
-+turn.ended completed",
+@@ -14,3 +13,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
     },
     Difference {
-        agents: &["codex"],
-        scenario: "a_model_that_stumbles_once_is_asked_again",
-        why: "It asks again by itself, but not a model that says it is asked too often.",
+        agents: &["qwen"],
+        scenario: "a_line_of_a_file_is_replaced",
+        why: "It lets its model edit only what it has read.",
         diff: "\
-@@ -10,2 +10,4 @@
--error upstream_error
--turn.ended failed
-+item.started assistant message []
-+item.delta assistant message []
-+item.completed assistant message [text] completed
-+turn.ended completed",
+@@ -5,0 +6,4 @@
++item.completed assistant tool_call [tool_call] completed
++item.started tool tool_result in tool_call [tool_result]
++item.completed tool tool_result in tool_call [tool_result] completed
++item.started assistant tool_call [tool_call]",
+    },
+    Difference {
+        agents: &["gemini", "opencode", "qwen", "copilot"],
+        scenario: "a_model_that_hangs_ends_with_silence",
+        why: "It does not mark the end of words: what was said last is not known to be whole.",
+        diff: "\
+@@ -14 +14 @@
+-item.completed assistant message [text] completed
++item.completed assistant message [text] failed",
     },
     Difference {
         agents: &["claude"],
@@ -98,6 +95,30 @@ const DIFFERENCES: &[Difference] = &[
 +item.completed assistant message [text] completed",
     },
     Difference {
+        agents: &["copilot"],
+        scenario: "a_model_that_hangs_up_ends_the_turn",
+        why: "It asks again five times, and what came each time is not whole.",
+        diff: "\
+@@ -7 +7,16 @@
+-item.completed assistant message [text] completed
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed",
+    },
+    Difference {
         agents: &["gemini"],
         scenario: "a_model_that_hangs_up_ends_the_turn",
         why: "It takes what came for all there is.",
@@ -118,16 +139,40 @@ const DIFFERENCES: &[Difference] = &[
 +item.completed assistant message [text] failed",
     },
     Difference {
-        agents: &["gemini", "opencode", "qwen"],
-        scenario: "a_model_that_hangs_ends_with_silence",
-        why: "It does not mark the end of words: what was said last is not known to be whole.",
+        agents: &["claude", "gemini", "opencode", "qwen", "copilot", "pi"],
+        scenario: "a_model_that_stumbles_once_is_asked_again",
+        why: "It asks again by itself, where the mock leaves that to the person.",
         diff: "\
-@@ -14 +14 @@
--item.completed assistant message [text] completed
-+item.completed assistant message [text] failed",
+@@ -5,2 +5,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed
+@@ -10,2 +12,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed",
     },
     Difference {
-        agents: &["claude", "gemini", "qwen"],
+        agents: &["codex"],
+        scenario: "a_model_that_stumbles_once_is_asked_again",
+        why: "It asks again by itself, but not a model that says it is asked too often.",
+        diff: "\
+@@ -10,2 +10,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed",
+    },
+    Difference {
+        agents: &["claude", "gemini", "qwen", "copilot"],
         scenario: "a_model_that_talks_nonsense_ends_the_turn",
         why: "It knows nonsense from silence, which the mock does not.",
         diff: "\
@@ -154,35 +199,31 @@ const DIFFERENCES: &[Difference] = &[
 +turn.ended failed",
     },
     Difference {
-        agents: &["opencode"],
-        scenario: "a_command_does_not_run_when_denied",
-        why: "Having been refused, it ends the turn without a word.",
+        agents: &["copilot"],
+        scenario: "a_plan_is_told",
+        why: "It tells that there is a plan, and none of its steps.",
         diff: "\
-@@ -14,3 +13,0 @@
--item.started assistant message []
--item.delta assistant message []
--item.completed assistant message [text] completed",
+@@ -9,2 +8,0 @@
+-item.started system status [status, json]
+-item.completed system status [status, json] completed",
+    },
+    Difference {
+        agents: &["gemini"],
+        scenario: "a_plan_is_told",
+        why: "It asks before its model may plan, and tells nobody what it planned.",
+        diff: "\
+@@ -9,2 +9,2 @@
+-item.started system status [status, json]
+-item.completed system status [status, json] completed
++permission.requested requested
++permission.resolved accept",
     },
     Difference {
         agents: &["opencode"],
-        scenario: "what_is_always_allowed_is_not_asked_again",
+        scenario: "an_edit_is_not_asked_for_where_edits_are_accepted",
         why: "Having been refused, it ends the turn without a word.",
         diff: "\
-@@ -47,3 +46,0 @@
--item.started assistant message []
--item.delta assistant message []
--item.completed assistant message [text] completed",
-    },
-    Difference {
-        agents: &["opencode"],
-        scenario: "nothing_is_changed_in_plan_mode",
-        why: "Having been refused, it ends the turn without a word.",
-        diff: "\
-@@ -12,3 +11,0 @@
--item.started assistant message []
--item.delta assistant message []
--item.completed assistant message [text] completed
-@@ -26,3 +22,0 @@
+@@ -28,3 +27,0 @@
 -item.started assistant message []
 -item.delta assistant message []
 -item.completed assistant message [text] completed",
@@ -202,15 +243,18 @@ const DIFFERENCES: &[Difference] = &[
 -item.completed assistant message [text] completed",
     },
     Difference {
-        agents: &["qwen"],
-        scenario: "a_line_of_a_file_is_replaced",
-        why: "It lets its model edit only what it has read.",
+        agents: &["opencode"],
+        scenario: "nothing_is_changed_in_plan_mode",
+        why: "Having been refused, it ends the turn without a word.",
         diff: "\
-@@ -5,0 +6,4 @@
-+item.completed assistant tool_call [tool_call] completed
-+item.started tool tool_result in tool_call [tool_result]
-+item.completed tool tool_result in tool_call [tool_result] completed
-+item.started assistant tool_call [tool_call]",
+@@ -12,3 +11,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed
+@@ -26,3 +22,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
     },
     Difference {
         agents: &["claude"],
@@ -221,5 +265,31 @@ const DIFFERENCES: &[Difference] = &[
 -item.started assistant message in tool_call []
 -item.delta assistant message in tool_call []
 -item.completed assistant message in tool_call [text] completed",
+    },
+    Difference {
+        agents: &["qwen"],
+        scenario: "what_a_sub_agent_does_is_below_its_call",
+        why: "It asks before it sends one, does not tell its words, and tells its model when it is done.",
+        diff: "\
+@@ -9,3 +9,2 @@
+-item.started assistant message in tool_call []
+-item.delta assistant message in tool_call []
+-item.completed assistant message in tool_call [text] completed
++permission.requested requested
++permission.resolved accept
+@@ -17,0 +17,3 @@
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["opencode"],
+        scenario: "what_is_always_allowed_is_not_asked_again",
+        why: "Having been refused, it ends the turn without a word.",
+        diff: "\
+@@ -47,3 +46,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
     },
 ];

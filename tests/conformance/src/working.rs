@@ -6,9 +6,7 @@ use protocol::{ContentPart, CreateSession, EventBody, ItemKind, TurnOutcome};
 use sandbox::{ChangeKind, SavedChanges};
 use session::Timing;
 
-use crate::script::{
-    BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say,
-};
+use crate::script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say};
 use crate::stage::{Answer, Turn, World};
 
 pub(crate) async fn a_command_runs_when_allowed(world: World) {

@@ -36,7 +36,8 @@ impl CodexDialogue {
             "turn/completed" => self.turn_completed(&params["turn"]),
             "turn/plan/updated" => {
                 let steps = params["plan"].as_array().into_iter().flatten();
-                let steps = steps.map(|step| json!({ "text": step["step"], "status": status(&step["status"]) })).collect();
+                let steps =
+                    steps.map(|step| json!({ "text": step["step"], "status": status(&step["status"]) })).collect();
                 self.transcript.plan_called(self.below(params), "update_plan", steps);
             }
             "item/started" => self.item_started(&params["item"], self.below(params)),

@@ -30,9 +30,9 @@ fn drift(data: &DataDir) -> Result<Vec<DriftRecord>, Failure> {
         return Ok(Vec::new());
     }
     let index = SessionIndex::open(data, Arc::new(SystemClock));
-    index.and_then(|index| index.drift()).map_err(|error| {
-        Failure::new(error.code(), "cannot read what was not understood of agents").because(&error)
-    })
+    index
+        .and_then(|index| index.drift())
+        .map_err(|error| Failure::new(error.code(), "cannot read what was not understood of agents").because(&error))
 }
 
 fn versions(root: &Path, agent: &dyn Agent) -> Vec<String> {
