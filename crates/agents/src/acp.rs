@@ -32,6 +32,8 @@ pub(crate) struct Quirks {
     pub(crate) plan_mode: Option<&'static str>,
     /// Recognizes a message that is the program's own and not the model's.
     pub(crate) notice: Option<fn(&str) -> Option<Notice>>,
+    /// Says the name of a file that it writes as if the model had said it: the call says it as well.
+    pub(crate) names_files: bool,
     /// Answers that an old session is loaded before it has told all of it again; its menu comes after that.
     pub(crate) replays_late: bool,
 }

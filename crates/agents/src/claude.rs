@@ -65,6 +65,10 @@ impl Agent for ClaudeAgent {
             ("CLAUDE_CONFIG_DIR", Some(&format!("{HOME}/.claude"))),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", Some("1")),
             ("DISABLE_AUTOUPDATER", Some("1")),
+            // A model that keeps a list of things to do tells all of it in one call, and not step by step.
+            ("CLAUDE_CODE_ENABLE_TASKS", Some("false")),
+            // Else servers are connected to beside the first turn, which may be over before their tools are there.
+            ("MCP_CONNECTION_NONBLOCKING", Some("false")),
             // With its own ten it backs off for minutes before it says that a token is bad.
             ("CLAUDE_CODE_MAX_RETRIES", Some("3")),
             // A sub-agent would be left to itself: its answer comes in a turn that nobody asked for, after the end of ours.

@@ -66,6 +66,8 @@ impl Agent for CodexAgent {
             &token,
             "model_providers.viv.wire_api=\"responses\"",
             "analytics.enabled=false",
+            // Else its model has no way to tell a plan.
+            "tools.update_plan.enabled=true",
             &hide_token,
         ];
         let servers = context.mcp.for_codex(self.id())?;

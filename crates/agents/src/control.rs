@@ -41,6 +41,8 @@ pub(crate) struct ControlDialogue {
     interrupting: bool,
     /// An error of this turn was told already.
     told_error: bool,
+    /// Words of a block that may still turn out to be an error.
+    held: Option<String>,
 }
 
 impl ControlDialogue {
@@ -55,6 +57,7 @@ impl ControlDialogue {
             planning: PermissionMode::of(context) == PermissionMode::Plan,
             interrupting: false,
             told_error: false,
+            held: None,
         }
     }
 

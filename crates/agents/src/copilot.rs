@@ -61,7 +61,8 @@ impl Agent for CopilotAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some(PLAN), notice: Some(notice), ..Quirks::default() }))
+        let quirks = Quirks { plan_mode: Some(PLAN), notice: Some(notice), names_files: true, ..Quirks::default() };
+        Box::new(AcpDialogue::new(context, quirks))
     }
 }
 
@@ -76,7 +77,11 @@ fn notice(words: &str) -> Option<Notice> {
     }
     let error = words.strip_prefix("Error: ")?;
     let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
-    let known = ["Authentication failed with provider", "Failed to get response from the AI model"];
+    let known = [
+        "Authentication failed with provider",
+        "Failed to get response from the AI model",
+        "No response was returned. Send your message again",
+    ];
     (status || known.iter().any(|known| error.starts_with(known))).then_some(Notice::Error)
 }
 
@@ -90,6 +95,7 @@ mod tests {
             ("Error: 400 no", Some(Notice::Error)),
             ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(Notice::Error)),
             ("Error: Failed to get response from the AI model; retried 5 times", Some(Notice::Error)),
+            ("Error: No response was returned. Send your message again to retry.", Some(Notice::Error)),
             ("Info: Request failed due to a transient API error. Retrying...", Some(Notice::Retrying)),
             ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Status("Warning"))),
             ("Error: your function returns too early", None),

@@ -71,7 +71,7 @@ impl Agent for GeminiAgent {
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let quirks = Quirks { plan_mode: Some("plan"), notice: Some(notice), replays_late: true };
+        let quirks = Quirks { plan_mode: Some("plan"), notice: Some(notice), replays_late: true, ..Quirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }
 }

@@ -63,14 +63,12 @@ impl Agent for OpencodeAgent {
     }
 }
 
-/// What it asks for: its own default is nothing. Tools of servers it never asks for, so that they are taken away where
-/// nothing may be changed.
+/// What it asks for: its own default is nothing. Tools of servers are taken away where nothing may be changed.
 fn permissions(mode: PermissionMode, context: &LaunchContext) -> String {
     let mut permissions = json!({ "bash": "ask", "edit": "ask" });
-    if mode == PermissionMode::Plan {
-        for server in context.mcp.names() {
-            permissions[format!("{server}_*")] = json!("deny");
-        }
+    let served = if mode == PermissionMode::Plan { "deny" } else { "ask" };
+    for server in context.mcp.names() {
+        permissions[format!("{server}_*")] = json!(served);
     }
     permissions.to_string()
 }

@@ -77,6 +77,8 @@ impl Agent for QwenAgent {
 fn settings() -> Value {
     json!({
         "general": { "enableAutoUpdate": false },
+        // Else its model has no way to tell a plan.
+        "tools": { "todoWrite": { "enabled": true } },
         // Else every turn asks the model a second time, to remember things.
         "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
     })

@@ -6,6 +6,7 @@
 
 mod ask;
 mod call;
+mod plan;
 mod speech;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -129,18 +130,6 @@ impl Transcript {
         item.content.extend(parts);
         self.started(&item);
         self.completed(item, ItemStatus::Completed);
-    }
-
-    /// What the agent means to do: a status that carries `steps` as `[{text, status}]`.
-    pub(crate) fn plan(&mut self, steps: Vec<Value>) {
-        self.plan_in(None, steps);
-    }
-
-    /// The same of what is done below `parent`.
-    pub(crate) fn plan_in(&mut self, parent: Option<ItemId>, steps: Vec<Value>) {
-        let done = steps.iter().filter(|step| step["status"] == "completed").count();
-        let detail = format!("{done} of {} done", steps.len());
-        self.status_in(parent, "Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
     }
 
     pub(crate) fn error(&mut self, message: impl Into<String>, code: Option<&str>, details: Option<Value>) {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// Installs `NAME@VERSION` as npm would: a folder with the program, and a lock that names its hash. The
-/// version `0.0.404` does not exist.
+/// Installs `NAME@VERSION` as npm would: a folder with the program, and a lock that names its hash. The program speaks
+/// as Claude Code does and says which version it is. The version `0.0.404` does not exist.
 const NPM: &str = r#"#!/bin/sh
 set -eu
 spec=$2
@@ -21,7 +21,17 @@ if [ "$version" = 0.0.404 ]; then echo 'npm error code ETARGET' >&2; exit 1; fi
 if [ "$version" = latest ]; then version=9.9.9; fi
 program=$prefix/node_modules/@anthropic-ai/claude-code-linux-x64
 mkdir -p "$program" "$prefix/node_modules/@anthropic-ai/claude-code"
-echo a program > "$program/claude"
+cat > "$program/claude" <<PROGRAM
+#!/bin/sh
+while read -r line; do
+  case \$line in *'"type":"user"'*)
+    echo '{"type":"system","subtype":"init","session_id":"s1"}'
+    echo '{"type":"assistant","message":{"content":[{"type":"text","text":"I am $version."}]}}'
+    echo '{"type":"result","subtype":"success","is_error":false}'
+  esac
+done
+PROGRAM
+chmod 755 "$program/claude"
 cat > "$prefix/package-lock.json" <<LOCK
 {"packages": {
   "": {},
@@ -62,6 +72,17 @@ impl Stage {
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).unwrap();
         (output.status.success(), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// What a task of one prompt answers.
+    fn task(&self, agent: &str) -> serde_json::Value {
+        let file = self.directory.path().join("task.yaml");
+        let text = format!("{{version: 1, name: t, agent: {agent}, prompts: [{{text: Which are you?}}]}}");
+        std::fs::write(&file, text).unwrap();
+        let mut viv = Command::cargo_bin("viv").unwrap();
+        let output = viv.arg("--json").arg("--data-dir").arg(self.directory.path().join("data"));
+        let output = output.arg("task").arg(file).env("PATH", &self.path).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     #[track_caller]
@@ -109,6 +130,18 @@ fn versions_stand_side_by_side_and_go_one_by_one() {
 }
 
 #[test]
+fn a_task_of_prompts_runs_the_version_it_names() {
+    let stage = Stage::new();
+    stage.good(&["install", "claude@1.0.0", "claude@latest"]);
+    for (agent, version) in [("claude@1.0.0", "1.0.0"), ("claude@9.9.9", "9.9.9"), ("claude", "9.9.9")] {
+        let report = stage.task(agent);
+        assert!(report.to_string().contains(&format!("I am {version}.")), "{agent}: {report:#}");
+    }
+    let report = stage.task("mock@1.0.0");
+    assert_eq!(report["failure"]["code"], "agent_not_installed", "{report:#}");
+}
+
+#[test]
 fn what_is_not_the_version_we_measured_is_refused_and_leaves_nothing() {
     let stage = Stage::new();
     stage.bad(&["install", "claude"], "is not what it was when it was measured");
@@ -121,7 +154,10 @@ fn a_package_without_its_program_is_refused() {
     let stage = Stage::new();
     stage.bad(&["install", "codex@1.0.0"], "left no hash");
     let npm = stage.directory.path().join("bin/npm");
-    let without = std::fs::read_to_string(&npm).unwrap().replace("echo a program >", "true");
+    let without = std::fs::read_to_string(&npm)
+        .unwrap()
+        .replace("cat > \"$program/claude\"", "cat > /dev/null")
+        .replace("chmod", ":");
     std::fs::write(npm, without).unwrap();
     stage.bad(&["install", "claude@1.0.0"], "came without its program");
     assert_eq!(names(&stage.versions()), [""; 0]);

@@ -143,12 +143,8 @@ impl<W: Write> Agent<W> {
     }
 
     fn plan(&mut self) -> Result<(), Stop> {
-        let steps = json!([
-            { "text": "look", "status": "completed" },
-            { "text": "write", "status": "in_progress" },
-            { "text": "check", "status": "pending" },
-        ]);
-        self.tell(ItemKind::Status, vec![status("Plan", Some("1 of 3 done")), ContentPart::Json { json: steps }])?;
+        let texts = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+        self.tell_plan(&texts(&["look"]), &texts(&["write", "check"]))?;
         if self.mode == PermissionMode::Plan {
             let options = ["yes".to_owned(), "no".to_owned()];
             if self.ask_question("Carry out this plan?", &options)?.as_deref() == Some("yes") {
@@ -156,6 +152,16 @@ impl<W: Write> Agent<W> {
             }
         }
         Ok(())
+    }
+
+    /// The steps that are done, the one it is at, and the others.
+    pub(crate) fn tell_plan(&mut self, done: &[String], left: &[String]) -> Result<(), Stop> {
+        let step = |text: &String, status: &str| json!({ "text": text, "status": status });
+        let coming = left.iter().enumerate();
+        let coming = coming.map(|(at, text)| step(text, if at == 0 { "in_progress" } else { "pending" }));
+        let steps: Vec<Value> = done.iter().map(|text| step(text, "completed")).chain(coming).collect();
+        let detail = format!("{} of {} done", done.len(), steps.len());
+        self.tell(ItemKind::Status, vec![status("Plan", Some(&detail)), ContentPart::Json { json: steps.into() }])
     }
 
     fn use_tool(&mut self, name: &str, input: &Value) -> Result<(), Stop> {

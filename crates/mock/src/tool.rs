@@ -11,6 +11,9 @@ use crate::agent::Agent;
 use crate::stop::Stop;
 use crate::{fetch, files};
 
+/// How the names of tools begin that MCP servers have.
+const SERVED: &str = "mcp__";
+
 /// A call of one of our tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "name", content = "input", rename_all = "snake_case")]
@@ -33,6 +36,10 @@ pub(crate) enum Tool {
     },
     /// Asks the person several things at once.
     AskUserQuestions { questions: Vec<Value> },
+    /// Tells what it means to do.
+    UpdatePlan { done: Vec<String>, left: Vec<String> },
+    /// Sends a sub-agent.
+    Task { prompt: String },
 }
 
 /// What came of a call.
@@ -80,7 +87,18 @@ pub(crate) fn definitions() -> Value {
             &json!({ "questions": { "type": "array", "items": question() } }),
             &["questions"]
         ),
+        definition(
+            "update_plan",
+            "Tells the steps that are done and those that are left.",
+            &json!({ "done": texts, "left": texts }),
+            &["done", "left"]
+        ),
+        definition("task", "Sends a sub-agent.", &json!({ "prompt": text }), &["prompt"]),
     ])
+}
+
+fn planning() -> Outcome {
+    Outcome::failed("plan mode: nothing is done before the plan is approved")
 }
 
 fn definition(name: &str, description: &str, properties: &Value, required: &[&str]) -> Value {
@@ -109,6 +127,7 @@ impl<W: Write> Agent<W> {
         let tool = serde_json::from_value::<Tool>(json!({ "name": name, "input": block["input"] }));
         let outcome = self.call(&call_id, name, &block["input"], |agent| match tool {
             Ok(tool) => agent.execute(tool),
+            Err(_) if name.starts_with(SERVED) => agent.call_server(name, &block["input"]),
             Err(error) => Ok(Outcome::failed(format!("no such call: {error}"))),
         })?;
         Ok(json!({
@@ -154,9 +173,16 @@ impl<W: Write> Agent<W> {
     }
 
     fn execute(&mut self, tool: Tool) -> Result<Outcome, Stop> {
-        let harmless = matches!(tool, Tool::Echo { .. } | Tool::AskUser { .. } | Tool::AskUserQuestions { .. });
+        let harmless = matches!(
+            tool,
+            Tool::Echo { .. }
+                | Tool::AskUser { .. }
+                | Tool::AskUserQuestions { .. }
+                | Tool::UpdatePlan { .. }
+                | Tool::Task { .. }
+        );
         if self.mode == PermissionMode::Plan && !harmless {
-            return Ok(Outcome::failed("plan mode: nothing is done before the plan is approved"));
+            return Ok(planning());
         }
         if let Some(refusal) = self.ask_for(&tool)? {
             return Ok(refusal);
@@ -169,7 +195,24 @@ impl<W: Write> Agent<W> {
             Tool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
             Tool::AskUser { question, options } => self.ask_question(&question, &options).map(answered),
             Tool::AskUserQuestions { questions } => self.ask_questions(questions).map(answered),
+            Tool::UpdatePlan { done, left } => {
+                self.tell_plan(&done, &left)?;
+                Ok(Outcome::done("the plan is told"))
+            }
+            Tool::Task { prompt } => self.send_sub_agent(&prompt),
         }
+    }
+
+    /// What an MCP server would do, which it does not have: it asks, and gives back what the call says it would.
+    fn call_server(&mut self, name: &str, input: &Value) -> Result<Outcome, Stop> {
+        if self.mode == PermissionMode::Plan {
+            return Ok(planning());
+        }
+        let asked = json!({ "tool": name, "input": input, "always": name });
+        Ok(match self.ask(name, name.to_owned(), asked)? {
+            Some(refusal) => refusal,
+            None => Outcome::done(input["answer"].as_str().unwrap_or_default()),
+        })
     }
 
     /// Asks for what is not free: running a program, and changing a file outside the workspace.
@@ -185,10 +228,15 @@ impl<W: Write> Agent<W> {
             _ => return Ok(None),
         };
         let covered = covered.unwrap_or_default();
+        let metadata = json!({ "tool": action, "input": input, "always": covered });
+        self.ask(action, covered, metadata)
+    }
+
+    /// Asks, unless what it covers is free; what comes back is the refusal.
+    fn ask(&mut self, action: &str, covered: String, metadata: Value) -> Result<Option<Outcome>, Stop> {
         if self.mode == PermissionMode::Bypass || self.allowed.contains(&covered) {
             return Ok(None);
         }
-        let metadata = json!({ "tool": action, "input": input, "always": covered });
         match self.ask_permission(action, metadata)? {
             PermissionReply::Once => Ok(None),
             PermissionReply::Always => {

@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::gateway::{self, ModelEvent};
 use crate::inbox::Arrival;
 use crate::stop::Stop;
-use crate::tool;
+use crate::tool::{self, Outcome};
 
 /// Model calls in one turn before it is taken for a loop.
 const CALLS_A_TURN: usize = 64;
@@ -53,6 +53,17 @@ impl<W: Write> Agent<W> {
         }
         self.voice.error(format!("the model asked for tools {CALLS_A_TURN} times in one turn"), "runtime_error")?;
         Err(Stop::Failed)
+    }
+
+    /// Lets a model that knows nothing of the conversation answer below the call that is open.
+    pub(crate) fn send_sub_agent(&mut self, prompt: &str) -> Result<Outcome, Stop> {
+        let above = self.voice.parent.replace(self.voice.last_item_id());
+        let prompt = json!({ "role": "user", "content": prompt });
+        let history = std::mem::replace(&mut self.history, vec![prompt]);
+        let answered = self.call_model(&Value::Null);
+        (self.history, self.voice.parent) = (history, above);
+        let words: String = answered?.iter().filter_map(|block| block["text"].as_str()).collect();
+        Ok(Outcome::done(words))
     }
 
     /// Lets the model say something on a text command; tools are not offered, its failure changes nothing.

@@ -12,11 +12,13 @@ pub(crate) struct Voice<W> {
     out: W,
     delay: Duration,
     items: u64,
+    /// The item below which everything happens while a sub-agent is at work.
+    pub(crate) parent: Option<String>,
 }
 
 impl<W: Write> Voice<W> {
     pub(crate) fn new(out: W, delay: Duration) -> Self {
-        Self { out, delay, items: 0 }
+        Self { out, delay, items: 0, parent: None }
     }
 
     pub(crate) fn say(&mut self, line: &AgentLine) -> io::Result<()> {
@@ -39,11 +41,16 @@ impl<W: Write> Voice<W> {
         format!("i{}", self.items + 1)
     }
 
+    /// The name of the last item.
+    pub(crate) fn last_item_id(&self) -> String {
+        format!("i{}", self.items)
+    }
+
     /// A new item, not yet printed.
     pub(crate) fn item(&mut self, kind: ItemKind, role: ItemRole) -> LineItem {
         let id = self.next_item_id();
         self.items += 1;
-        LineItem { id, parent: None, kind, role, content: Vec::new(), status: ItemStatus::InProgress }
+        LineItem { id, parent: self.parent.clone(), kind, role, content: Vec::new(), status: ItemStatus::InProgress }
     }
 
     pub(crate) fn started(&mut self, item: &LineItem) -> io::Result<()> {

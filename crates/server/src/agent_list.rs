@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use agents::{Agent, Capabilities, LaunchContext, PermissionMode};
 use serde::Serialize;
-use session::{Drift, Enlisted, Sessions};
+use session::{Drift, Enlisted, SessionError, Sessions};
 use utoipa::ToSchema;
 
 /// `GET /v1/agents`.
@@ -25,19 +25,22 @@ struct AgentInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     capabilities: Capabilities,
-    /// What was not understood of it since the server started, by version.
+    /// What was not understood of it in all sessions of the data directory, by version.
     drift: BTreeMap<String, Drift>,
 }
 
 impl AgentList {
-    pub(crate) fn of(sessions: &Sessions) -> Self {
-        let known = sessions.roster().all().into_iter();
-        Self { agents: known.map(|(agent, enlisted)| AgentInfo::of(agent, enlisted, sessions)).collect() }
+    pub(crate) fn of(sessions: &Sessions) -> Result<Self, SessionError> {
+        let (known, mut drift) = (sessions.roster().all().into_iter(), sessions.drift()?);
+        let info = |(agent, enlisted): (&'static dyn Agent, _)| {
+            AgentInfo::of(agent, enlisted, drift.remove(agent.id()).unwrap_or_default())
+        };
+        Ok(Self { agents: known.map(info).collect() })
     }
 }
 
 impl AgentInfo {
-    fn of(agent: &dyn Agent, enlisted: Option<Enlisted>, sessions: &Sessions) -> Self {
+    fn of(agent: &dyn Agent, enlisted: Option<Enlisted>, drift: BTreeMap<String, Drift>) -> Self {
         let path = enlisted.as_ref().and_then(|enlisted| enlisted.program.to_str().map(str::to_owned));
         Self {
             id: agent.id(),
@@ -46,7 +49,7 @@ impl AgentInfo {
             version: enlisted.and_then(|enlisted| enlisted.version),
             path,
             capabilities: Capabilities::of(agent.id()),
-            drift: sessions.drift(agent.id()),
+            drift,
         }
     }
 }

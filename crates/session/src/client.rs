@@ -159,6 +159,7 @@ impl AgentClient {
         let id = terms.id.clone().map_or_else(new_id, Ok)?;
         let request = CreateSession {
             agent: self.inner.agent.clone(),
+            agent_version: terms.agent_version.clone(),
             model: terms.model.clone(),
             upstream: terms.upstream.clone(),
             permission_mode: terms.permission_mode.clone(),

@@ -12,7 +12,6 @@ use protocol::SessionId;
 use sandbox::Backend;
 use tokio_util::task::TaskTracker;
 
-use crate::drift::DriftCounts;
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
@@ -33,7 +32,6 @@ pub(crate) struct Host {
     pub(crate) upstreams: Upstreams,
     pub(crate) variables: Variables,
     pub(crate) shelf: Arc<Shelf>,
-    pub(crate) drift: DriftCounts,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: AtomicBool,
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
@@ -55,7 +53,6 @@ impl Host {
             upstreams: parts.upstreams,
             variables: parts.variables,
             shelf: Arc::new(shelf),
-            drift: DriftCounts::default(),
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
             seats: Mutex::default(),

@@ -51,7 +51,7 @@ pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
     Failure, Goal, GoalError, Permissions, Reading,
 };
-pub use drift::Drift;
+pub use drift::{Drift, DriftByAgent};
 pub use error::SessionError;
 pub use everything::{Batch, Entry, Everything, Follower, Wanted};
 pub use message::{Accepted, Message, Options, WhenBusy};

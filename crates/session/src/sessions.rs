@@ -1,6 +1,5 @@
 //! Every session of a data directory, as its callers know them.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +28,9 @@ use crate::shelf::{Shelf, blocking};
 use crate::to_its_end::to_its_end;
 use crate::watched::watch;
 use crate::workbench::Workbench;
-use crate::{Accepted, Drift, Message, Options, Project, SessionError, Timing, Upstreams, Variables, Workspaces};
+use crate::{
+    Accepted, DriftByAgent, Message, Options, Project, SessionError, Timing, Upstreams, Variables, Workspaces, drift,
+};
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -96,9 +97,9 @@ impl Sessions {
         &self.host.roster
     }
 
-    /// How often each version of an agent was not understood, since this process started.
-    pub fn drift(&self, agent: &str) -> BTreeMap<String, Drift> {
-        self.host.drift.of(agent)
+    /// How often each version of each agent was not understood, in all sessions of the data directory.
+    pub fn drift(&self) -> Result<DriftByAgent, SessionError> {
+        Ok(drift::by_agent(self.host.shelf.index.drift()?))
     }
 
     /// What the egress proxy did for all sessions, since this process started.

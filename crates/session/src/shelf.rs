@@ -12,8 +12,8 @@ use std::time::Duration;
 use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
-    Bodies, Clock, DataDir, DatabaseError, FileJournal, Growth, Journal, JournalError, JournalReader, NewSession,
-    Opened, Owner, Requests, SessionChange, SessionIndex, SessionRecord, Spares,
+    Bodies, Clock, DataDir, DatabaseError, DriftRecord, FileJournal, Growth, Journal, JournalError, JournalReader,
+    NewSession, Opened, Owner, Requests, SessionChange, SessionIndex, SessionRecord, Spares,
 };
 
 use crate::SessionError;
@@ -254,6 +254,13 @@ impl Shelf {
     pub(crate) fn note_now(&self, id: &SessionId, change: &SessionChange) {
         if let Err(error) = self.index.note(id, change) {
             tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");
+        }
+    }
+
+    /// Counts what was not understood of an agent. The journal holds the truth, so a failure costs a count.
+    pub(crate) fn count_drift(&self, drift: &DriftRecord) {
+        if let Err(error) = self.index.count_drift(drift) {
+            tracing::warn!(agent = drift.agent, %error, "cannot count what was not understood");
         }
     }
 

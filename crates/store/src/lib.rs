@@ -40,7 +40,7 @@ pub use ledger::{
 pub use owner::{Owner, OwnerId};
 pub use requests::{Answered, Known, Requests};
 pub use sessions::{
-    Cursor, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage, SessionRecord,
-    Standing,
+    Cursor, DriftRecord, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage,
+    SessionRecord, Standing,
 };
 pub use tokens::{NewToken, TokenRecord, Tokens};

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use protocol::SessionId;
 use serde_json::json;
 use store::{
-    DataDir, DatabaseError, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError, SessionOutcome,
-    SessionRecord,
+    DataDir, DatabaseError, DriftRecord, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError,
+    SessionOutcome, SessionRecord,
 };
 use support::HandClock;
 use tempfile::TempDir;
@@ -226,6 +226,42 @@ fn a_database_of_a_later_version_is_not_touched() {
     database.pragma_update(None, "user_version", 99).unwrap();
     let error = SessionIndex::open(&place.directory, place.clock.clone()).map(|_| ()).unwrap_err();
     assert!(matches!(error, SessionIndexError::Database(DatabaseError::TooNew { found: 99, .. })), "{error:?}");
+}
+
+#[test]
+fn what_was_not_understood_is_counted_by_every_process_and_kept() {
+    let place = Place::new();
+    let (one, other) = (place.index(), place.index());
+    let drift = |agent: &str, version: &str, unparsed, unknown| DriftRecord {
+        agent: agent.to_owned(),
+        version: version.to_owned(),
+        unparsed,
+        unknown,
+    };
+    assert_eq!(one.drift().unwrap(), []);
+    for (index, more) in [
+        (&one, drift("pi", "1.0", 1, 0)),
+        (&other, drift("pi", "1.0", 0, 1)),
+        (&other, drift("pi", "1.0", 1, 0)),
+        (&one, drift("pi", "1.1", 0, 1)),
+        (&other, drift("claude", "1.0", 0, 1)),
+    ] {
+        index.count_drift(&more).unwrap();
+    }
+    drop((one, other));
+    let expected = [drift("claude", "1.0", 0, 1), drift("pi", "1.0", 2, 1), drift("pi", "1.1", 0, 1)];
+    assert_eq!(place.index().drift().unwrap(), expected);
+}
+
+#[test]
+fn a_database_of_an_earlier_version_is_brought_up_to_date() {
+    let place = Place::new();
+    place.create(&place.index(), "s1");
+    let database = rusqlite::Connection::open(place.directory.database()).unwrap();
+    database.execute_batch("DROP TABLE drift; PRAGMA user_version = 3;").unwrap();
+    drop(database);
+    let index = place.index();
+    assert_eq!((index.drift().unwrap().len(), index.list(None, 9).unwrap().sessions.len()), (0, 1));
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) async fn what_is_always_allowed_is_not_asked_again(world: World) {
 }
 
 pub(crate) async fn a_question_is_answered(world: World) {
-    let Some(mode) = world.player.asking_mode() else { return offers_no_question(world).await };
+    let Some(mode) = world.player.asking_mode() else { return };
     let stage = world.open_with(mode, session::Timing::default()).await;
     let turn = stage.turn(say::QUESTION, Answer::Yes).await;
     assert!(turn.has(|event| matches!(event, EventBody::QuestionRequested(_))), "{turn:?}");
@@ -64,7 +64,12 @@ pub(crate) async fn a_question_is_answered(world: World) {
 const QUESTIONS: &[&str] = &["ask_user", "ask_user_question", "askuserquestion", "question", "request_user_input"];
 
 /// An agent of which we say that it asks no questions offers its model no tool for them. Once it does, it is to be routed.
-async fn offers_no_question(world: World) {
+pub(crate) async fn who_asks_no_questions_offers_none(world: World) {
+    let asks = world.player.asking_mode().is_some();
+    // The mock asks, and shows the form of a session in which nobody does.
+    if asks && world.player.agent != "mock" {
+        return;
+    }
     let stage = world.open().await;
     let turn = stage.turn("hello", Answer::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
@@ -72,7 +77,7 @@ async fn offers_no_question(world: World) {
     let names: Vec<String> = requests.iter().flat_map(tool_names).collect();
     assert!(!names.is_empty(), "its model was offered no tools at all: {turn:?}");
     let asking: Vec<_> = names.iter().filter(|name| QUESTIONS.contains(&name.to_lowercase().as_str())).collect();
-    assert!(asking.is_empty(), "its model is offered {asking:?}");
+    assert!(asks || asking.is_empty(), "its model is offered {asking:?}");
     stage.close().await;
 }
 

@@ -6,7 +6,7 @@ use agents::LaunchContext;
 use serde_json::{Value, json};
 use session::Roster;
 
-use crate::script::ERRAND;
+use crate::script::{ERRAND, SERVED_OUTPUT};
 
 /// One agent.
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ impl Player {
     pub(crate) fn write(&self, name: &str, content: &str) -> Value {
         let path = format!("/workspace/{name}");
         match self.agent {
-            "mock" => tool("write_file", json!({"path": name, "content": content})),
+            "mock" => tool("write_file", json!({"path": asked_for(name), "content": content})),
             "claude" => tool("Write", json!({"file_path": path, "content": content})),
             "codex" => {
                 let added: Vec<String> = content.lines().map(|line| format!("+{line}")).collect();
@@ -96,11 +96,19 @@ impl Player {
         }
     }
 
+    /// The same where edits are accepted, so that nobody asks.
+    pub(crate) fn write_freely(&self, name: &str, content: &str) -> Value {
+        match self.agent {
+            "mock" => tool("write_file", json!({"path": name, "content": content})),
+            _ => self.write(name, content),
+        }
+    }
+
     /// How its model replaces a line of a file by another, in one call after the other.
     pub(crate) fn edit(&self, name: &str, old: &str, new: &str) -> Vec<Value> {
         let path = format!("/workspace/{name}");
         let edit = match self.agent {
-            "mock" => tool("edit_file", json!({"path": name, "old": old, "new": new})),
+            "mock" => tool("edit_file", json!({"path": asked_for(name), "old": old, "new": new})),
             "claude" => tool("Edit", json!({"file_path": path, "old_string": old, "new_string": new})),
             "codex" => {
                 let change = format!("*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch\n");
@@ -125,6 +133,7 @@ impl Player {
     /// How its model calls the tool of `equipment/server.sh`.
     pub(crate) fn served(&self) -> Value {
         let name = match self.agent {
+            "mock" => return tool("mcp__vivshop__vivpolish", json!({"answer": SERVED_OUTPUT})),
             "codex" => "mcp__vivshop/vivpolish",
             "gemini" => "mcp_vivshop_vivpolish",
             "opencode" => "vivshop_vivpolish",
@@ -138,12 +147,50 @@ impl Player {
     pub(crate) fn delegate(&self) -> Option<Value> {
         let errand = |kind: &str| json!({"description": "an errand", "prompt": ERRAND, "subagent_type": kind});
         Some(match self.agent {
+            "mock" => tool("task", json!({"prompt": ERRAND})),
             "claude" => tool("Task", errand("general-purpose")),
             "codex" => {
                 let errand = json!({"task_name": "errand", "message": ERRAND, "fork_turns": "none"});
                 tool("collaboration/spawn_agent", errand)
             }
             "qwen" => tool("agent", errand("general-purpose")),
+            _ => return None,
+        })
+    }
+
+    /// Whether what its model plans is told to anybody but its model.
+    pub(crate) fn tells_plans(&self) -> bool {
+        !["gemini", "copilot"].contains(&self.agent)
+    }
+
+    /// The model that is offered a tool for plans, where not every one is.
+    pub(crate) fn planner(&self) -> Option<String> {
+        (self.agent == "claude").then(|| "claude-sonnet-4-5".to_owned())
+    }
+
+    /// How its model tells a plan of two steps, of which one is done; none where it has no tool for it.
+    pub(crate) fn plan(&self) -> Option<Value> {
+        let steps = |text: &str| {
+            let step = |words: &str, status: &str| json!({text: words, "status": status});
+            [step("look", "completed"), step("write", "in_progress")]
+        };
+        let with = |mut steps: [Value; 2], name: &str, values: [&str; 2]| {
+            for (step, value) in steps.iter_mut().zip(values) {
+                step[name] = json!(value);
+            }
+            json!({"todos": steps})
+        };
+        Some(match self.agent {
+            "mock" => tool("update_plan", json!({"done": ["look"], "left": ["write"]})),
+            "claude" => tool("TodoWrite", with(steps("content"), "activeForm", ["looking", "writing"])),
+            "gemini" => tool("write_todos", json!({"todos": steps("description")})),
+            "codex" => tool("update_plan", json!({"plan": steps("step")})),
+            "qwen" => tool("todo_write", with(steps("content"), "id", ["1", "2"])),
+            "opencode" => tool("todowrite", with(steps("content"), "priority", ["high", "high"])),
+            "copilot" => {
+                let query = "INSERT INTO todos (id, title) VALUES ('1', 'look'), ('2', 'write')";
+                tool("sql", json!({"description": "insert todos", "query": query}))
+            }
             _ => return None,
         })
     }
@@ -172,6 +219,11 @@ impl Player {
             _ => tool("ask_user", json!({"question": "Which colour?", "options": ["Red", "Blue"]})),
         }
     }
+}
+
+/// A file of the workspace by another way: the mock changes what is plainly there without asking, and nobody else does.
+fn asked_for(name: &str) -> String {
+    format!("/proc/self/cwd/{name}")
 }
 
 fn tool(name: &str, input: Value) -> Value {

@@ -18,6 +18,7 @@ pub(crate) async fn a_crash_is_told(world: World) {
     let EventBody::SessionEnded(ended) = ended.draft.body else { unreachable!() };
     assert_eq!((ended.reason, ended.terminated_by), (SessionEndReason::Error, TerminatedBy::Agent), "{turn:?}");
     stage.sessions.close_all().await;
+    stage.look_back();
 }
 
 pub(crate) async fn every_process_is_dead_when_it_is_terminated(world: World) {
@@ -56,6 +57,7 @@ async fn time_of_death(world: World) -> Duration {
     let last = stage.events().pop().unwrap();
     assert!(matches!(last.draft.body, EventBody::SessionEnded(_)), "{last:?}");
     stage.sessions.close_all().await;
+    stage.look_back();
     took
 }
 

@@ -11,6 +11,7 @@ mod ability;
 mod asking;
 mod cast;
 mod delegating;
+mod differences;
 mod ending;
 mod equipping;
 mod failing;
@@ -52,6 +53,11 @@ fn main() -> ExitCode {
     // be long enough or for an agent to try again.
     arguments.test_threads.get_or_insert(4);
     let players = cast::chosen();
+    if let Some(player) = players.first() {
+        let names = trials(player, &backend).iter().map(|trial| trial.name().to_owned()).collect::<Vec<_>>();
+        let scenarios: Vec<&str> = names.iter().filter_map(|name| Some(name.split_once("::")?.1)).collect();
+        differences::check_names(&scenarios);
+    }
     let trials = players.iter().flat_map(|player| trials(player, &backend)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let complete = !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list;
@@ -74,17 +80,21 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
         talking::it_goes_on_after_a_restart,
         talking::a_huge_answer_arrives_whole,
         talking::it_thinks_aloud,
+        talking::the_mock_shows_everything,
         talking::a_message_in_the_middle_of_a_turn_is_answered_after_it,
         replaying::it_plays_the_same_again_from_the_record,
         working::a_command_runs_when_allowed,
         working::a_command_does_not_run_when_denied,
         working::a_file_is_written,
         working::a_line_of_a_file_is_replaced,
+        working::an_edit_is_not_asked_for_where_edits_are_accepted,
         delegating::what_a_sub_agent_does_is_below_its_call,
         planning::nothing_is_changed_in_plan_mode,
+        planning::a_plan_is_told,
         asking::a_permission_is_withdrawn_with_its_turn,
         asking::what_is_always_allowed_is_not_asked_again,
         asking::a_question_is_answered,
+        asking::who_asks_no_questions_offers_none,
         asking::a_turn_can_be_interrupted,
         failing::a_model_that_refuses_fails_the_turn,
         failing::a_model_that_stumbles_once_is_asked_again,
@@ -103,13 +113,13 @@ fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
 
 type Scenario = fn(World) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
-fn trial(player: &Player, backend: &Arc<JailBackend>, name: &str, scenario: Scenario) -> Trial {
+fn trial(player: &Player, backend: &Arc<JailBackend>, scenario: &'static str, play: Scenario) -> Trial {
     let (player, backend) = (player.clone(), backend.clone());
-    let title = format!("{}::{name}", player.agent);
+    let title = format!("{}::{scenario}", player.agent);
     Trial::test(title, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let world = World { player, backend };
-        runtime.block_on(async { tokio::time::timeout(LIMIT, scenario(world)).await }).map_err(|_| "took too long")?;
+        let world = World { player, backend, scenario };
+        runtime.block_on(async { tokio::time::timeout(LIMIT, play(world)).await }).map_err(|_| "took too long")?;
         Ok(())
     })
 }

@@ -11,6 +11,7 @@ pub(crate) mod say {
     pub(crate) const WHICH: &str = "Which number was it?";
     pub(crate) const COMMAND: &str = "Use the shell, please.";
     pub(crate) const FILE: &str = "Make a file, please.";
+    pub(crate) const OTHER_FILE: &str = "Make another file, please.";
     pub(crate) const EDIT: &str = "Mend a file, please.";
     pub(crate) const OTHER_COMMAND: &str = "Use the shell for something else.";
     pub(crate) const QUESTION: &str = "Ask me something, please.";
@@ -20,6 +21,7 @@ pub(crate) mod say {
     pub(crate) const SERVED: &str = "Polish it, please.";
     pub(crate) const LOOK: &str = "Look at this, please.";
     pub(crate) const THINK: &str = "Think aloud, please.";
+    pub(crate) const PLAN: &str = "Plan it, please.";
     pub(crate) const DELEGATE: &str = "Send somebody, please.";
     pub(crate) const KILL: &str = "End yourself, please.";
     pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
@@ -34,6 +36,8 @@ pub(crate) mod say {
 pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
 /// What [`say::FILE`] makes.
 pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
+/// What [`say::OTHER_FILE`] makes.
+pub(crate) const OTHER_FILE: (&str, &str) = ("free.txt", "made without asking\n");
 /// What [`say::EDIT`] mends: a file, what is in it at first, and the line that becomes another.
 pub(crate) const MENDED: &str = "kept.txt";
 pub(crate) const BEFORE: &str = "the first line\nthe second line\nthe third line\n";
@@ -69,6 +73,8 @@ pub(crate) fn text(player: &Player) -> String {
         done(say::COMMAND, "It said: ${tool_result}"),
         work(say::FILE, &player.write(FILE.0, FILE.1)),
         done(say::FILE, "It is made."),
+        work(say::OTHER_FILE, &player.write_freely(OTHER_FILE.0, OTHER_FILE.1)),
+        done(say::OTHER_FILE, "It is made."),
         done(say::EDIT, "It is mended."),
         work(say::OTHER_COMMAND, &player.command(other)),
         done(say::OTHER_COMMAND, "It said: ${tool_result}"),
@@ -76,6 +82,8 @@ pub(crate) fn text(player: &Player) -> String {
         done(say::QUESTION, "You chose: ${tool_result}"),
         work(say::SERVED, &player.served()),
         done(say::SERVED, "It gave: ${tool_result}"),
+        work(say::PLAN, &player.plan().unwrap_or_else(|| json!({"text": "I have no plan."}))),
+        done(say::PLAN, "It is planned."),
         // Two agents tell their model by themselves that a sub-agent is done.
         rule("<task-notification>", json!({}), json!([{"text": "So it is."}])),
         rule("<subagent_notification>", json!({}), json!([{"text": "So it is."}])),

@@ -27,12 +27,14 @@ pub(crate) const MAX_REQUESTS: u64 = 60;
 pub(crate) struct World {
     pub(crate) player: Player,
     pub(crate) backend: Arc<JailBackend>,
+    pub(crate) scenario: &'static str,
 }
 
 /// One agent in one session.
 pub(crate) struct Stage {
     pub(crate) player: Player,
     backend: Arc<JailBackend>,
+    scenario: &'static str,
     directory: TempDir,
     pub(crate) sessions: Sessions,
     pub(crate) ledger: Arc<SqliteLedger>,
@@ -53,7 +55,7 @@ pub(crate) enum Answer {
 impl World {
     /// The same for another session.
     pub(crate) fn again(&self) -> Self {
-        Self { player: self.player.clone(), backend: self.backend.clone() }
+        Self { player: self.player.clone(), backend: self.backend.clone(), scenario: self.scenario }
     }
 
     /// A session in the agent's usual mode.
@@ -101,7 +103,8 @@ impl World {
         };
         complete(directory.path(), &mut request);
         sessions.create(id.clone(), request, Options::default()).await.unwrap();
-        Stage { player: self.player, backend: self.backend, directory, sessions, ledger, id }
+        let World { player, backend, scenario } = self;
+        Stage { player, backend, scenario, directory, sessions, ledger, id }
     }
 }
 
@@ -147,13 +150,13 @@ pub(crate) fn policy(max_requests: u64) -> Arc<Effective> {
 impl Stage {
     /// Ends everything and opens the same data directory again, as after a restart of the host.
     pub(crate) async fn restart(self) -> Self {
-        let Self { player, backend, directory, sessions: before, ledger, id } = self;
+        let Self { player, backend, scenario, directory, sessions: before, ledger, id } = self;
         before.close_all().await;
         // While they are there they own its sessions and its calls.
         drop((before, ledger));
         let (sessions, ledger) = sessions(&player, &backend, &directory, Timing::default(), policy(MAX_REQUESTS));
         sessions.recover().await.unwrap();
-        Self { player, backend, directory, sessions, ledger, id }
+        Self { player, backend, scenario, directory, sessions, ledger, id }
     }
 
     pub(crate) async fn send(&self, text: &str) -> Accepted {
@@ -226,12 +229,19 @@ impl Stage {
         self.directory.path().join("workspace").join(name)
     }
 
+    /// Ends the session and looks at all of it.
     pub(crate) async fn close(self) {
+        self.sessions.terminate(&self.id).await.unwrap();
+        self.sessions.close_all().await;
+        self.look_back();
+    }
+
+    /// Looks at a session that has ended: at what it shows of its agent, and at its form.
+    pub(crate) fn look_back(&self) {
         let events = self.events();
         ability::note(self.player.agent, &events);
         ability::check_understood(self.player.agent, &events);
-        self.sessions.terminate(&self.id).await.unwrap();
-        self.sessions.close_all().await;
+        shape::check(self.player.agent, self.scenario, &events);
     }
 
     async fn react(&self, event: &Event, answer: Answer) {
@@ -330,11 +340,6 @@ impl Turn {
     /// Whether anything like it happened.
     pub(crate) fn has(&self, wanted: impl Fn(&EventBody) -> bool) -> bool {
         self.events.iter().any(|event| wanted(&event.draft.body))
-    }
-
-    /// Its form, without what agents may do in their own way.
-    pub(crate) fn shape(&self) -> Vec<String> {
-        shape::of(&self.events)
     }
 }
 

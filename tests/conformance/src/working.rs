@@ -6,7 +6,7 @@ use protocol::{ContentPart, CreateSession, EventBody, ItemKind, TurnOutcome};
 use sandbox::{ChangeKind, SavedChanges};
 use session::Timing;
 
-use crate::script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, TRACE, say};
+use crate::script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say};
 use crate::stage::{Answer, Turn, World};
 
 pub(crate) async fn a_command_runs_when_allowed(world: World) {
@@ -69,6 +69,20 @@ pub(crate) async fn a_line_of_a_file_is_replaced(world: World) {
     assert!(replaces(&saved.diff(path).unwrap().unwrap()), "{turn:?}");
     assert_eq!(saved.read(path).unwrap(), BEFORE.replace(OLD_LINE, NEW_LINE).as_bytes());
     assert_eq!(std::fs::read_to_string(stage.on_host(MENDED)).unwrap(), BEFORE, "changes stay in the layer");
+    stage.close().await;
+}
+
+pub(crate) async fn an_edit_is_not_asked_for_where_edits_are_accepted(world: World) {
+    if !world.player.asks() {
+        return;
+    }
+    let stage = world.open_with("acceptEdits", Timing::default()).await;
+    let turn = stage.turn(say::OTHER_FILE, Answer::No).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(added(&turn).contains(&OTHER_FILE.0.to_owned()) && turn.asked() == 0, "{turn:?}");
+    // A command is not accepted with it.
+    let other = stage.turn(say::OTHER_COMMAND, Answer::No).await;
+    assert!(!other.words().contains(OTHER_OUTPUT) && other.asked() == 1, "{other:?}");
     stage.close().await;
 }
 

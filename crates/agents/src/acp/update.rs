@@ -62,9 +62,16 @@ impl AcpDialogue {
             return self.transcript.unknown(update.clone());
         };
         let words = text.text.as_str();
+        if words.is_empty() {
+            return;
+        }
         let notice = self.quirks.notice.filter(|_| speech == Speech::Message).and_then(|notice| notice(words));
         if let Some(notice) = notice {
             return self.take_notice(notice, words);
+        }
+        let named = words.strip_prefix("Info: ").filter(|_| self.quirks.names_files);
+        if named.is_some_and(|path| self.transcript.is_touched(path)) {
+            return;
         }
         let kind = if speech == Speech::Thought { "thought" } else { "message" };
         let message = chunk.message_id.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -92,6 +99,10 @@ impl AcpDialogue {
         self.settle_refused();
         let steps =
             plan.entries.iter().map(|entry| json!({ "text": entry.content, "status": call::word(&entry.status) }));
-        self.transcript.plan(steps.collect());
+        let steps: Vec<Value> = steps.collect();
+        // One agent keeps its plan to itself and tells that there is one.
+        if !steps.is_empty() {
+            self.transcript.plan(steps);
+        }
     }
 }

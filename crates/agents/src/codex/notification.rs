@@ -36,8 +36,9 @@ impl CodexDialogue {
             "turn/completed" => self.turn_completed(&params["turn"]),
             "turn/plan/updated" => {
                 let steps = params["plan"].as_array().into_iter().flatten();
-                let steps = steps.map(|step| json!({ "text": step["step"], "status": step["status"] })).collect();
-                self.transcript.plan_in(self.below(params), steps);
+                let steps =
+                    steps.map(|step| json!({ "text": step["step"], "status": status(&step["status"]) })).collect();
+                self.transcript.plan_called(self.below(params), "update_plan", steps);
             }
             "item/started" => self.item_started(&params["item"], self.below(params)),
             "item/completed" => self.item_completed(&params["item"], self.below(params)),
@@ -91,5 +92,13 @@ impl CodexDialogue {
         }
         self.turn = None;
         self.end_turn(outcome);
+    }
+}
+
+/// A step's status as all agents tell it; the protocol spells it as it spells fields.
+fn status(word: &Value) -> &str {
+    match word.as_str().unwrap_or_default() {
+        "inProgress" => "in_progress",
+        other => other,
     }
 }

@@ -63,7 +63,8 @@ impl ControlDialogue {
         let parent = self.parent(&value);
         match event["type"].as_str().unwrap_or_default() {
             "content_block_start" => {
-                if let Some(speech) = speech(&event["content_block"]["type"]) {
+                self.held = self.flavor.error_prefix.map(|_| String::new());
+                if let Some(speech) = speech(&event["content_block"]["type"]).filter(|_| self.held.is_none()) {
                     self.transcript.say("block", speech, parent, "");
                 }
             }
@@ -75,12 +76,25 @@ impl ControlDialogue {
                     _ => None,
                 };
                 if let Some((speech, words)) = words {
-                    self.transcript.say("block", speech, parent, words.as_str().unwrap_or_default());
+                    let words = self.unless_error(words.as_str().unwrap_or_default());
+                    if !words.is_empty() {
+                        self.transcript.say("block", speech, parent, &words);
+                    }
                 }
             }
             "content_block_stop" | "message_start" | "message_delta" | "message_stop" | "ping" | "goal_state" => {}
             _ => self.transcript.unknown(value),
         }
+    }
+
+    /// What can be told of words that stream: nothing while they may be an error's, which the whole message tells.
+    fn unless_error(&mut self, words: &str) -> String {
+        let (Some(prefix), Some(held)) = (self.flavor.error_prefix, &mut self.held) else { return words.to_owned() };
+        held.push_str(words);
+        if held.starts_with(prefix) || prefix.starts_with(held.as_str()) {
+            return String::new();
+        }
+        self.held.take().unwrap_or_default()
     }
 
     fn assistant(&mut self, value: &Value) {
@@ -118,10 +132,6 @@ impl ControlDialogue {
                 let name = block["name"].as_str().unwrap_or_default();
                 let call_id = block["id"].as_str().unwrap_or_default();
                 self.transcript.call_started(call_id, name, &block["input"], parent);
-                if let Some(todos) = block["input"]["todos"].as_array().filter(|_| name == "TodoWrite") {
-                    let step = |todo: &Value| json!({ "text": todo["content"], "status": todo["status"] });
-                    self.transcript.plan(todos.iter().map(step).collect());
-                }
             }
             _ => self.transcript.unknown(block.clone()),
         }

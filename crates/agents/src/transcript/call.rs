@@ -3,7 +3,7 @@
 use protocol::{ContentPart, Draft, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
 use serde_json::Value;
 
-use super::{CALLS_KEPT, Transcript};
+use super::{CALLS_KEPT, Transcript, plan};
 use crate::{Output, diff};
 
 /// A call whose result has not come.
@@ -65,6 +65,12 @@ impl Transcript {
         }
     }
 
+    /// Whether an open call is about the file at `path`.
+    pub(crate) fn is_touched(&self, path: &str) -> bool {
+        let touches = |part: &ContentPart| matches!(part, ContentPart::FileRef { path: file, .. } if file == path);
+        self.calls.iter().any(|call| call.files.iter().any(touches))
+    }
+
     /// Whether a call waits for its result.
     pub(crate) fn is_open(&self, call_id: &str) -> bool {
         self.calls.iter().any(|call| call.call_id == call_id)
@@ -105,6 +111,9 @@ impl Transcript {
                 parts.extend(diff::intended(&call.name, &call.arguments));
                 told = parts.is_empty();
             }
+            if let Some(steps) = plan::steps(&call.name, &call.arguments).filter(|_| !outcome.failed) {
+                self.plan_in(call.item.parent_id.clone(), steps);
+            }
             self.completed(call.item, status);
         }
         result.content = vec![ContentPart::ToolResult { call_id: call_id.to_owned(), output: outcome.output }];
@@ -136,11 +145,11 @@ impl Transcript {
         }
     }
 
-    fn made_up(&mut self, body: EventBody) {
+    pub(super) fn made_up(&mut self, body: EventBody) {
         self.output.push(Output::Event(Draft::agent(body).synthetic()));
     }
 }
 
-fn content(call_id: &str, name: &str, arguments: &Value) -> ContentPart {
+pub(super) fn content(call_id: &str, name: &str, arguments: &Value) -> ContentPart {
     ContentPart::ToolCall { name: name.to_owned(), arguments: arguments.to_string(), call_id: call_id.to_owned() }
 }

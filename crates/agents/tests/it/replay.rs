@@ -159,8 +159,6 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ("claude", "plan_approved"),
     // Having been refused, it ends the turn without a word.
     ("opencode", "command_refused"),
-    // It says what it wrote before it tells that it wrote it.
-    ("copilot", "file_written_allowed"),
     // It tells of its retries.
     ("copilot", "model_refused"),
 ];

@@ -3,22 +3,36 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ::agents::{Agent, Capabilities, UNSUPPORTED};
 use protocol::Code;
 use serde_json::{Value, json};
+use store::{DataDir, DriftRecord, SessionIndex, SystemClock};
 
 use super::shelf::Place;
 use crate::failure::Failure;
 
 /// Prints the list.
-pub(super) fn print(root: &Path, json: bool) -> Result<ExitCode, Failure> {
-    let text = if json { as_json(root) } else { as_table(root) };
+pub(super) fn print(data: &DataDir, json: bool) -> Result<ExitCode, Failure> {
+    let drift = drift(data)?;
+    let text = if json { as_json(data.root(), &drift) } else { as_table(data.root(), &drift) };
     anstream::stdout()
         .lock()
         .write_all(text.as_bytes())
         .map(|()| ExitCode::SUCCESS)
         .map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+}
+
+/// What was not understood of agents; a data directory without sessions has nothing to tell, and is left as it is.
+fn drift(data: &DataDir) -> Result<Vec<DriftRecord>, Failure> {
+    if !data.database().exists() {
+        return Ok(Vec::new());
+    }
+    let index = SessionIndex::open(data, Arc::new(SystemClock));
+    index
+        .and_then(|index| index.drift())
+        .map_err(|error| Failure::new(error.code(), "cannot read what was not understood of agents").because(&error))
 }
 
 fn versions(root: &Path, agent: &dyn Agent) -> Vec<String> {
@@ -27,7 +41,7 @@ fn versions(root: &Path, agent: &dyn Agent) -> Vec<String> {
     installed.into_iter().map(|manifest| manifest.version).collect()
 }
 
-fn as_json(root: &Path) -> String {
+fn as_json(root: &Path, drift: &[DriftRecord]) -> String {
     let supported = ::agents::all().map(|agent| {
         json!({
             "id": agent.id(),
@@ -37,6 +51,7 @@ fn as_json(root: &Path) -> String {
             "default": agent.package().map(|package| package.version),
             "package": agent.package().map(|package| package.npm),
             "capabilities": Capabilities::of(agent.id()),
+            "drift": drift_of(drift, agent.id()),
         })
     });
     let unsupported =
@@ -45,27 +60,39 @@ fn as_json(root: &Path) -> String {
     serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
 }
 
-fn as_table(root: &Path) -> String {
+fn as_table(root: &Path, drift: &[DriftRecord]) -> String {
     let row = |name: &str, default: &str, installed: &str, can: &str| {
         format!("{name:<10} {default:<12} {installed:<14} {can}").trim_end().to_owned() + "\n"
     };
     let mut rows = vec![format!("\x1b[1m{}\x1b[0m", row("AGENT", "DEFAULT", "INSTALLED", "CAN"))];
     rows.extend(::agents::all().map(|agent| match agent.package() {
-        None => row(agent.id(), "", "part of viv", &abilities(agent.id())),
+        None => row(agent.id(), "", "part of viv", &abilities(agent.id(), drift)),
         Some(package) => {
             let versions = versions(root, agent);
             let installed = if versions.is_empty() { "on first use".to_owned() } else { versions.join(", ") };
-            row(agent.id(), package.version, &installed, &abilities(agent.id()))
+            row(agent.id(), package.version, &installed, &abilities(agent.id(), drift))
         }
     }));
     rows.extend(UNSUPPORTED.iter().map(|known| row(known.id, "", "not supported", known.reason)));
     rows.concat()
 }
 
-/// What an agent can do, told by what it cannot: that is the shorter list.
-fn abilities(agent: &str) -> String {
+/// The counts of one agent by version, as the session API tells them.
+fn drift_of(drift: &[DriftRecord], agent: &str) -> Value {
+    let ours = drift.iter().filter(|record| record.agent == agent);
+    let told = |record: &DriftRecord| json!({"unparsed": record.unparsed, "unknown": record.unknown});
+    ours.map(|record| (record.version.clone(), told(record))).collect()
+}
+
+/// What an agent can do, told by what it cannot: that is the shorter list. And what was not understood of it.
+fn abilities(agent: &str, drift: &[DriftRecord]) -> String {
     let all = serde_json::to_value(Capabilities::of(agent)).unwrap_or_default();
     let lacking = all.as_object().into_iter().flatten().filter(|(_, can)| **can == json!(false));
     let lacking: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
-    if lacking.is_empty() { "everything".to_owned() } else { format!("all but {}", lacking.join(", ")) }
+    let can = if lacking.is_empty() { "everything".to_owned() } else { format!("all but {}", lacking.join(", ")) };
+    let ours = drift.iter().filter(|record| record.agent == agent);
+    ours.fold(can, |text, record| {
+        let times = record.unparsed + record.unknown;
+        format!("{text}; {} not understood {times} times", record.version)
+    })
 }

@@ -58,9 +58,10 @@ pub(crate) struct InstallArguments {
 
 /// Carries out `viv agents`.
 pub(crate) fn carry_out(command: AgentsCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let root = crate::host::data_dir(config)?.root().to_owned();
+    let data = crate::host::data_dir(config)?;
+    let root = data.root().to_owned();
     match command {
-        AgentsCommand::Ls => list::print(&root, json),
+        AgentsCommand::Ls => list::print(&data, json),
         AgentsCommand::Install(arguments) => {
             let cache = arguments.cache.or_else(|| config.file.agents.npm_cache.clone());
             for name in &arguments.agents {

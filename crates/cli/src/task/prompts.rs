@@ -66,6 +66,9 @@ pub(super) async fn carry_out(
 fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) -> ConversationBuilder {
     // A task names what may be done in its policy; nobody is there to ask.
     let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
+    if let Some(version) = &scene.request.agent_version {
+        terms = terms.agent_version(version);
+    }
     if let Some(model) = &scene.request.model {
         terms = terms.model(model);
     }

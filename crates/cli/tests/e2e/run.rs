@@ -101,6 +101,30 @@ fn a_mode_that_the_agent_cannot_keep_is_refused() {
 }
 
 #[test]
+fn what_was_not_understood_is_still_counted_when_the_run_is_over() {
+    let place = Place::new();
+    let listed = |place: &Place| {
+        let all: serde_json::Value = serde_json::from_str(&place.run(&["--json", "agents", "ls"]).out).unwrap();
+        all[0]["drift"].clone()
+    };
+    assert_eq!(listed(&place), serde_json::json!({}));
+    for times in 1..=2 {
+        let ran = place.run(&["run", "--workspace", "workspace", "mock", "/garbage"]);
+        assert_eq!(ran.code, 0, "{}", ran.people);
+        let counted = serde_json::json!({"built-in": {"unparsed": 5 * times, "unknown": 2 * times}});
+        assert_eq!(listed(&place), counted);
+    }
+    assert!(place.run(&["agents", "ls"]).out.contains("; built-in not understood 14 times"));
+    // Whoever comes later adds to the same.
+    let server = Server::start(&place);
+    assert_eq!(place.run(&["run", "--workspace", "workspace", "mock", "/unknown"]).code, 0);
+    let told = server.client().get("/v1/agents").json();
+    let mock = told["agents"].as_array().unwrap().iter().find(|agent| agent["id"] == "mock").unwrap();
+    assert_eq!(mock["drift"]["built-in"], serde_json::json!({"unparsed": 10, "unknown": 5}), "{mock}");
+    assert_eq!(listed(&place), mock["drift"]);
+}
+
+#[test]
 fn the_line_of_the_session_names_the_model() {
     let place = Place::new();
     let named = |command: &mut std::process::Command| {

@@ -20,8 +20,8 @@ use crate::wire::InstallBody;
     tag = "agents",
     responses((status = 200, description = "Every agent there is.", body = AgentList)),
 )]
-pub(crate) async fn list(State(state): State<AppState>) -> Json<AgentList> {
-    Json(AgentList::of(&state.sessions))
+pub(crate) async fn list(State(state): State<AppState>) -> Result<Json<AgentList>, ApiError> {
+    Ok(Json(AgentList::of(&state.sessions)?))
 }
 
 /// `GET /v1/agents/{agent}/modes`: the modes it can keep.

@@ -3,14 +3,15 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use session::Sessions;
+use session::DriftByAgent;
 
+use crate::error::ApiError;
 use crate::state::AppState;
 
 /// The format's own name for itself.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// `GET /metrics`: what happened since the server started, over all sessions.
+/// `GET /metrics`: what happened since the server started, over all sessions; what was not understood of agents, ever.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -18,7 +19,7 @@ const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
     tag = "meta",
     responses((status = 200, description = "The text format of Prometheus.", body = String, content_type = "text/plain")),
 )]
-pub(crate) async fn show(State(state): State<AppState>) -> Response {
+pub(crate) async fn show(State(state): State<AppState>) -> Result<Response, ApiError> {
     let egress = state.sessions.egress_totals();
     let attempts = "Attempts to reach something over the network, by what the policy said.";
     let failed = "Allowed connections that failed or were cut.";
@@ -35,18 +36,18 @@ pub(crate) async fn show(State(state): State<AppState>) -> Response {
             bytes,
             &[("direction=\"sent\"", egress.bytes_sent), ("direction=\"received\"", egress.bytes_received)],
         ),
-        drift(&state.sessions),
+        drift(&state.sessions.drift()?),
     ]
     .concat();
-    ([(CONTENT_TYPE, KIND)], text).into_response()
+    Ok(([(CONTENT_TYPE, KIND)], text).into_response())
 }
 
 /// What was not understood of agents: only those versions of which there is something to tell.
-fn drift(sessions: &Sessions) -> String {
+fn drift(counts: &DriftByAgent) -> String {
     let help = "What an agent said that nobody here understood, by its version.";
     let mut values = Vec::new();
-    for agent in agents::all().map(agents::Agent::id) {
-        for (version, drift) in sessions.drift(agent) {
+    for (agent, versions) in counts {
+        for (version, drift) in versions {
             let labels = |kind| format!("agent=\"{agent}\",version=\"{version}\",kind=\"{kind}\"");
             values.extend([(labels("unparsed"), drift.unparsed), (labels("unknown"), drift.unknown)]);
         }

@@ -12,7 +12,7 @@ use super::{Actor, Flow};
 use crate::line::Line;
 use crate::live::Sign;
 use crate::turn::{Effect, Input};
-use crate::{Message, SessionError, pictures};
+use crate::{Message, SessionError, drift, pictures};
 
 /// What is shown of a line that was too long to keep.
 const CUT_LINE_SHOWN: usize = 4096;
@@ -77,7 +77,6 @@ impl Actor {
 
     /// Records an event of the agent; what it makes the dialogue do comes back.
     pub(super) fn event(&mut self, draft: Draft) -> Result<Vec<Output>, SessionError> {
-        self.host.drift.observe(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
         match &draft.body {
             EventBody::PermissionRequested(permission) => {
                 let permission = permission.clone();
@@ -96,7 +95,11 @@ impl Actor {
                 self.withdrawn(was_open, draft)
             }
             _ => {
+                let drift = drift::of(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
                 self.recorder.record(draft)?;
+                if let Some(drift) = drift {
+                    self.host.shelf.count_drift(&drift);
+                }
                 Ok(Vec::new())
             }
         }

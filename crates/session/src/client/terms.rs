@@ -27,6 +27,7 @@ pub(super) type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 #[derive(Clone, Default)]
 pub(super) struct Terms {
     pub(super) id: Option<SessionId>,
+    pub(super) agent_version: Option<String>,
     pub(super) workspace: Option<PathBuf>,
     pub(super) model: Option<String>,
     pub(super) upstream: Option<String>,
@@ -45,6 +46,12 @@ macro_rules! setters {
         /// The id of its session; a new one when nothing is said.
         pub fn session_id(mut self, id: protocol::SessionId) -> Self {
             self.terms.id = Some(id);
+            self
+        }
+
+        /// The version of the agent, which must be installed; the measured one, else the newest, when nothing is said.
+        pub fn agent_version(mut self, version: impl Into<String>) -> Self {
+            self.terms.agent_version = Some(version.into());
             self
         }
 

@@ -1,5 +1,6 @@
 //! The table of sessions.
 
+mod drift;
 mod standing;
 
 use std::path::PathBuf;
@@ -16,9 +17,10 @@ use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 
+pub use drift::DriftRecord;
 pub use standing::Standing;
 
-/// The steps of the database that sessions, tokens and named requests share.
+/// The steps of the database that sessions, tokens, named requests and counts of drift share.
 pub(crate) const SCHEMA: &[&str] = &[
     "CREATE TABLE session (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -65,6 +67,13 @@ CREATE TABLE token (
     PRIMARY KEY (caller, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX request_age ON request (begun_ms);",
+    "CREATE TABLE drift (
+    agent TEXT NOT NULL,
+    version TEXT NOT NULL,
+    unparsed INTEGER NOT NULL,
+    unknown INTEGER NOT NULL,
+    PRIMARY KEY (agent, version)
+) STRICT, WITHOUT ROWID;",
 ];
 
 /// So many ids are named when a reference fits more than one.

@@ -1,0 +1,295 @@
+//! Where an agent's form is not the mock's, and why: as lines of a diff from the mock's form to its own.
+//!
+//! A difference that is no longer there fails like one that is new. Whatever can be mended in `agents` is mended there.
+
+/// Agents that differ in the same way, in one scenario.
+struct Difference {
+    agents: &'static [&'static str],
+    scenario: &'static str,
+    why: &'static str,
+    diff: &'static str,
+}
+
+/// How the form of an agent differs from the mock's, and why; nothing, where it does not.
+#[track_caller]
+pub(crate) fn of(agent: &str, scenario: &str) -> (&'static str, &'static str) {
+    let mut ours = DIFFERENCES.iter().filter(|known| known.agents.contains(&agent) && known.scenario == scenario);
+    let found = ours.next().map(|known| (known.diff, known.why)).unwrap_or_default();
+    assert!(ours.next().is_none(), "{agent} has two differences in {scenario}");
+    found
+}
+
+/// Everything here is about a scenario and an agent that there are.
+pub(crate) fn check_names(scenarios: &[&str]) {
+    for Difference { agents, scenario, .. } in DIFFERENCES {
+        assert!(scenarios.contains(scenario), "there is no scenario `{scenario}`");
+        assert!(agents.iter().all(|agent| agents::by_name(agent).is_some()), "there are no agents {agents:?}");
+    }
+}
+
+#[rustfmt::skip]
+const DIFFERENCES: &[Difference] = &[
+    Difference {
+        agents: &["opencode"],
+        scenario: "a_command_does_not_run_when_denied",
+        why: "Having been refused, it ends the turn without a word.",
+        diff: "\
+@@ -14,3 +13,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["qwen"],
+        scenario: "a_line_of_a_file_is_replaced",
+        why: "It lets its model edit only what it has read.",
+        diff: "\
+@@ -5,0 +6,4 @@
++item.completed assistant tool_call [tool_call] completed
++item.started tool tool_result in tool_call [tool_result]
++item.completed tool tool_result in tool_call [tool_result] completed
++item.started assistant tool_call [tool_call]",
+    },
+    Difference {
+        agents: &["gemini", "opencode", "qwen", "copilot"],
+        scenario: "a_model_that_hangs_ends_with_silence",
+        why: "It does not mark the end of words: what was said last is not known to be whole.",
+        diff: "\
+@@ -14 +14 @@
+-item.completed assistant message [text] completed
++item.completed assistant message [text] failed",
+    },
+    Difference {
+        agents: &["claude"],
+        scenario: "a_model_that_hangs_up_ends_the_turn",
+        why: "It keeps what came, and asks again.",
+        diff: "\
+@@ -8,2 +8,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed",
+    },
+    Difference {
+        agents: &["codex"],
+        scenario: "a_model_that_hangs_up_ends_the_turn",
+        why: "It asks again five times, and keeps what came each time.",
+        diff: "\
+@@ -7,0 +8,15 @@
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["copilot"],
+        scenario: "a_model_that_hangs_up_ends_the_turn",
+        why: "It asks again five times, and what came each time is not whole.",
+        diff: "\
+@@ -7 +7,16 @@
+-item.completed assistant message [text] completed
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] failed",
+    },
+    Difference {
+        agents: &["gemini"],
+        scenario: "a_model_that_hangs_up_ends_the_turn",
+        why: "It takes what came for all there is.",
+        diff: "\
+@@ -8,2 +8 @@
+-error upstream_error
+-turn.ended failed
++turn.ended completed",
+    },
+    Difference {
+        agents: &["opencode"],
+        scenario: "a_model_that_hangs_up_ends_the_turn",
+        why: "It does not mark the end of words: what was said last is not known to be whole.",
+        diff: "\
+@@ -7 +6,0 @@
+-item.completed assistant message [text] completed
+@@ -8,0 +8 @@
++item.completed assistant message [text] failed",
+    },
+    Difference {
+        agents: &["claude", "gemini", "opencode", "qwen", "copilot", "pi"],
+        scenario: "a_model_that_stumbles_once_is_asked_again",
+        why: "It asks again by itself, where the mock leaves that to the person.",
+        diff: "\
+@@ -5,2 +5,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed
+@@ -10,2 +12,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed",
+    },
+    Difference {
+        agents: &["codex"],
+        scenario: "a_model_that_stumbles_once_is_asked_again",
+        why: "It asks again by itself, but not a model that says it is asked too often.",
+        diff: "\
+@@ -10,2 +10,4 @@
+-error upstream_error
+-turn.ended failed
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed
++turn.ended completed",
+    },
+    Difference {
+        agents: &["claude", "gemini", "qwen", "copilot"],
+        scenario: "a_model_that_talks_nonsense_ends_the_turn",
+        why: "It knows nonsense from silence, which the mock does not.",
+        diff: "\
+@@ -5 +5,2 @@
+-turn.ended completed
++error upstream_error
++turn.ended failed",
+    },
+    Difference {
+        agents: &["opencode"],
+        scenario: "a_model_that_talks_nonsense_ends_the_turn",
+        why: "It asks until its budget is spent, and then nothing is said any more.",
+        diff: "\
+@@ -5,8 +5,2 @@
+-turn.ended completed
+-turn.started
+-item.started user message [text]
+-item.completed user message [text] completed
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed
+-turn.ended completed
++error upstream_error
++turn.ended failed",
+    },
+    Difference {
+        agents: &["copilot"],
+        scenario: "a_plan_is_told",
+        why: "It tells that there is a plan, and none of its steps.",
+        diff: "\
+@@ -9,2 +8,0 @@
+-item.started system status [status, json]
+-item.completed system status [status, json] completed",
+    },
+    Difference {
+        agents: &["gemini"],
+        scenario: "a_plan_is_told",
+        why: "It asks before its model may plan, and tells nobody what it planned.",
+        diff: "\
+@@ -9,2 +9,2 @@
+-item.started system status [status, json]
+-item.completed system status [status, json] completed
++permission.requested requested
++permission.resolved accept",
+    },
+    Difference {
+        agents: &["opencode"],
+        scenario: "an_edit_is_not_asked_for_where_edits_are_accepted",
+        why: "Having been refused, it ends the turn without a word.",
+        diff: "\
+@@ -28,3 +27,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["gemini"],
+        scenario: "nothing_is_changed_in_plan_mode",
+        why: "While it plans its model has no shell: the call is dropped, and the turn ends with it.",
+        diff: "\
+@@ -8,7 +7,0 @@
+-item.started assistant tool_call [tool_call]
+-item.completed assistant tool_call [tool_call] failed
+-item.started tool tool_result in tool_call [tool_result]
+-item.completed tool tool_result in tool_call [tool_result] failed
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["opencode"],
+        scenario: "nothing_is_changed_in_plan_mode",
+        why: "Having been refused, it ends the turn without a word.",
+        diff: "\
+@@ -12,3 +11,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed
+@@ -26,3 +22,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["claude"],
+        scenario: "what_a_sub_agent_does_is_below_its_call",
+        why: "It tells what a sub-agent was asked and what came of it, and not its words.",
+        diff: "\
+@@ -9,3 +8,0 @@
+-item.started assistant message in tool_call []
+-item.delta assistant message in tool_call []
+-item.completed assistant message in tool_call [text] completed",
+    },
+    Difference {
+        agents: &["qwen"],
+        scenario: "what_a_sub_agent_does_is_below_its_call",
+        why: "It asks before it sends one, does not tell its words, and tells its model when it is done.",
+        diff: "\
+@@ -9,3 +9,2 @@
+-item.started assistant message in tool_call []
+-item.delta assistant message in tool_call []
+-item.completed assistant message in tool_call [text] completed
++permission.requested requested
++permission.resolved accept
+@@ -17,0 +17,3 @@
++item.started assistant message []
++item.delta assistant message []
++item.completed assistant message [text] completed",
+    },
+    Difference {
+        agents: &["opencode"],
+        scenario: "what_is_always_allowed_is_not_asked_again",
+        why: "Having been refused, it ends the turn without a word.",
+        diff: "\
+@@ -47,3 +46,0 @@
+-item.started assistant message []
+-item.delta assistant message []
+-item.completed assistant message [text] completed",
+    },
+];
