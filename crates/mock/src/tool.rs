@@ -209,7 +209,7 @@ impl<W: Write> Agent<W> {
             return Ok(planning());
         }
         let asked = json!({ "tool": name, "input": input, "always": name });
-        Ok(match self.ask(name, name.to_owned(), asked)? {
+        Ok(match self.ask_leave(name, name.to_owned(), asked)? {
             Some(refusal) => refusal,
             None => Outcome::done(input["answer"].as_str().unwrap_or_default()),
         })
@@ -229,11 +229,11 @@ impl<W: Write> Agent<W> {
         };
         let covered = covered.unwrap_or_default();
         let metadata = json!({ "tool": action, "input": input, "always": covered });
-        self.ask(action, covered, metadata)
+        self.ask_leave(action, covered, metadata)
     }
 
     /// Asks, unless what it covers is free; what comes back is the refusal.
-    fn ask(&mut self, action: &str, covered: String, metadata: Value) -> Result<Option<Outcome>, Stop> {
+    fn ask_leave(&mut self, action: &str, covered: String, metadata: Value) -> Result<Option<Outcome>, Stop> {
         if self.mode == PermissionMode::Bypass || self.allowed.contains(&covered) {
             return Ok(None);
         }
