@@ -17,7 +17,7 @@ const DEPTH: usize = 4;
 impl Engine {
     /// What its containers have left, each in a sentence, once it had time to clear them away.
     pub fn left(&self) -> Vec<String> {
-        let made = self.wait(self.made());
+        let made = wait(self.made());
         let begun = Instant::now();
         loop {
             let left = self.left_now(&made);
@@ -29,7 +29,7 @@ impl Engine {
     }
 
     fn left_now(&self, made: &[String]) -> Vec<String> {
-        let running = self.wait(super::running(&self.socket()));
+        let running = wait(super::running(&self.socket()));
         let mut left: Vec<String> = running.iter().map(|container| format!("{container:?}")).collect();
         left.extend(processes().into_iter().filter(|line| names(line, made)).map(|line| format!("process {line}")));
         left.extend(groups().into_iter().filter(|path| names(path, made)).map(|path| format!("control group {path}")));
@@ -47,11 +47,11 @@ impl Engine {
         let actors = events.expect("events").into_iter().filter_map(|event| event.actor?.id);
         actors.collect()
     }
+}
 
-    fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
-        runtime.block_on(work)
-    }
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    runtime.block_on(work)
 }
 
 fn names(line: &str, made: &[String]) -> bool {

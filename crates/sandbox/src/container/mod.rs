@@ -220,7 +220,7 @@ impl Backend for ContainerBackend {
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
         Box::pin(async move {
-            let sandbox = self.make(spec).await?;
+            let sandbox = Box::pin(self.make(spec)).await?;
             if let Err(error) = self.enter(&sandbox).await {
                 sandbox.destroy().await?;
                 return Err(error);
