@@ -77,10 +77,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
         files: way.files(),
         policy: Arc::clone(&policy),
     };
-    if arguments.tty && json {
-        return Err(Failure::new(Code::InvalidRequest, "`--tty` shows output, and `--json` keeps it: not both")
-            .help("viv --json exec -- CMD"));
-    }
+    check_output(arguments.tty, json)?;
     let limits = policy.limits();
     let env = environment(&arguments, &way, &policy)?;
     let backend = backend::choose(config, &Arc::new(spawner))?;
@@ -121,6 +118,14 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
         tell(&result, told.as_ref(), limits.memory_bytes);
     }
     Ok(exit_code(&result))
+}
+
+fn check_output(terminal: bool, json: bool) -> Result<(), Failure> {
+    if !(terminal && json) {
+        return Ok(());
+    }
+    let what = "`--tty` shows output, and `--json` keeps it: not both";
+    Err(Failure::new(Code::InvalidRequest, what).help("viv --json exec -- CMD"))
 }
 
 /// The sandbox, or who told us to stop before it was there.

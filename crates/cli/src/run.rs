@@ -66,20 +66,9 @@ pub(crate) async fn carry_out(
         Front::open(&config, policy.clone(), spawner).await?
     };
     let output = if json { Output::Json } else { Output::Text };
-    let begun = tokio::select! {
-        begun = Conversation::begin(&front, request, permissions, output) => begun,
-        stop = signals.received() => {
-            front.close().await;
-            return Ok(stop.exit_code());
-        }
-    };
-    let mut conversation = match begun {
+    let mut conversation = match begin(&front, request, permissions, output, &mut signals).await? {
         Ok(conversation) => conversation,
-        Err(failure) => {
-            // What its sandbox was given goes with it, and nobody waits for that after us.
-            front.close().await;
-            return Err(failure);
-        }
+        Err(stop) => return Ok(stop.exit_code()),
     };
     let agent = &conversation.session.agent;
     let notice = match &front {
@@ -98,6 +87,25 @@ pub(crate) async fn carry_out(
         conversation.farewell();
     }
     Ok(outcome.exit_code())
+}
+
+/// The conversation, or who told us to stop before it had begun.
+async fn begin<'a>(
+    front: &'a Front,
+    request: CreateSession,
+    permissions: Permissions,
+    output: Output,
+    signals: &mut Signals,
+) -> Result<Result<Conversation<'a>, Stop>, Failure> {
+    let begun = tokio::select! {
+        begun = Conversation::begin(front, request, permissions, output) => begun.map(Ok),
+        stop = signals.received() => Ok(Err(stop)),
+    };
+    if !matches!(begun, Ok(Ok(_))) {
+        // What its sandbox was given goes with it, and nobody waits for that after us.
+        front.close().await;
+    }
+    begun
 }
 
 fn prompt(given: &str) -> Result<String, Failure> {

@@ -219,8 +219,9 @@ fn repeat(mut stream: TcpStream) -> io::Result<()> {
 fn retry(mut stream: TcpStream, secret: &str) -> io::Result<()> {
     stream.set_read_timeout(Some(LONG))?;
     let mut buffer = [0; 4096];
-    // The first hello, whatever it says.
-    let _ = stream.read(&mut buffer)?;
+    if stream.read(&mut buffer)? == 0 {
+        return Ok(());
+    }
     let hello = [&[2, 0, 0, 40, 3, 3][..], &RETRY_RANDOM, &[0, 0x13, 0x01, 0, 0, 0]].concat();
     stream.write_all(&[&[22, 3, 3, 0, 44][..], &hello].concat())?;
     let count = stream.read(&mut buffer)?;
