@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn asked(options: &[&str], several: bool) -> Asked {
-        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let descriptions = vec![String::new(); options.len()];
         Asked { header: None, prompt: "Which?".to_owned(), options, descriptions, several }
     }

@@ -68,9 +68,9 @@ impl Sessions {
         let removed = self.ask(id, |reply| Command::Unqueue(turn.clone(), reply)).await;
         match removed {
             Err(SessionError::MessageNotQueued(_)) => {
-                let (wanted, turn) = (turn.clone(), turn.clone());
+                let (asked, turn) = (turn.clone(), turn.clone());
                 let waited = move |event: Event| match event.draft.body {
-                    EventBody::MessageQueued(queued) => (queued.turn_id == wanted).then_some(()),
+                    EventBody::MessageQueued(queued) => (queued.turn_id == asked).then_some(()),
                     _ => None,
                 };
                 let known = self.last_of(id, waited).await?.is_some();
