@@ -138,7 +138,7 @@ fn a_task_of_prompts_runs_the_version_it_names() {
         assert!(report.to_string().contains(&format!("I am {version}.")), "{agent}: {report:#}");
     }
     let report = stage.task("mock@1.0.0");
-    assert_eq!(report["failure"]["code"], "agent_not_installed", "{report:#}");
+    assert_eq!(report["failure"]["class"], "agent_not_installed", "{report:#}");
 }
 
 #[test]
