@@ -40,11 +40,11 @@ fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// Shows root and `user` in the namespace of `pid`, as only root may. It is the shell by then: what `unshare` does to its
-/// capabilities on the way there comes out differently once ids are shown.
+/// Shows root and `user` in the namespace of `pid`, as only root may. It is the shell by then, and waits for its line: ids
+/// that are shown in the middle of its execve can cost it the capabilities that it was to keep.
 fn map_ids(pid: u32, user: u32) {
-    let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    eventually("the shell in a user namespace of its own", || name().trim() == "sh");
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    eventually("the shell waits in a user namespace of its own", || stat().contains(" (sh) S "));
     for map in ["uid_map", "gid_map"] {
         std::fs::write(format!("/proc/{pid}/{map}"), format!("0 0 1\n{user} {user} 1\n")).unwrap();
     }
