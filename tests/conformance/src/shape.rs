@@ -131,8 +131,12 @@ fn write(line: &Line<'_>, lines: &[Line<'_>], form: &mut Vec<String>) {
 fn of_others(body: &EventBody) -> Option<String> {
     let kind = body.kind();
     Some(match body {
-        EventBody::SessionStarted(_) | EventBody::TurnStarted(_) | EventBody::MessageQueued(_) => kind.to_owned(),
-        EventBody::SessionRecovered(_) | EventBody::GrantCreated(_) | EventBody::GrantRevoked(_) => kind.to_owned(),
+        EventBody::SessionStarted(_)
+        | EventBody::SessionRecovered(_)
+        | EventBody::TurnStarted(_)
+        | EventBody::MessageQueued(_)
+        | EventBody::GrantCreated(_)
+        | EventBody::GrantRevoked(_) => kind.to_owned(),
         EventBody::SessionEnded(ended) => format!("{kind} {} by {}", word(&ended.reason), word(&ended.terminated_by)),
         EventBody::TurnEnded(turn) => format!("{kind} {}", word(&turn.outcome)),
         EventBody::PermissionRequested(asked) | EventBody::PermissionResolved(asked) => {

@@ -95,10 +95,10 @@ impl Actor {
                 self.withdrawn(was_open, draft)
             }
             _ => {
-                let drift = drift::of(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
+                let counted = drift::of(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
                 self.recorder.record(draft)?;
-                if let Some(drift) = drift {
-                    self.host.shelf.count_drift(&drift);
+                if let Some(counted) = counted {
+                    self.host.shelf.count_drift(&counted);
                 }
                 Ok(Vec::new())
             }
