@@ -50,14 +50,14 @@ impl Outfit {
         policy: &Effective,
         source: &CredentialSource,
     ) -> Result<Self, OutfitError> {
-        for name in policy.net().credentials {
+        for name in &policy.net().credentials {
             let wrong = |why: &str| OutfitError::Credential { name: name.clone(), why: why.to_owned() };
-            let credential = source(&name).map_err(|why| wrong(&why))?;
+            let credential = source(name).map_err(|why| wrong(&why))?;
             let key = credential.secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
                 return Err(wrong("it is empty, or has characters no header can hold"));
             }
-            self.credentials.insert(name, credential);
+            self.credentials.insert(name.clone(), credential);
         }
         Ok(self)
     }

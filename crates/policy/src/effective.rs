@@ -36,6 +36,8 @@ pub struct Effective {
     digest: OnceLock<String>,
     /// The same, in words.
     pub(crate) sentences: OnceLock<Vec<Sentence>>,
+    /// The network in short: what is never reached is a long list.
+    net: OnceLock<Net>,
 }
 
 impl PartialEq for Effective {
@@ -157,6 +159,7 @@ impl Effective {
             deny_write: DenyGlobs::new(&policy.fs.deny_write),
             digest: OnceLock::new(),
             sentences: OnceLock::new(),
+            net: OnceLock::new(),
             policy,
             ceiling,
         }
@@ -227,7 +230,11 @@ impl Effective {
     }
 
     /// The network.
-    pub fn net(&self) -> Net {
+    pub fn net(&self) -> &Net {
+        self.net.get_or_init(|| self.tell_net())
+    }
+
+    fn tell_net(&self) -> Net {
         let net = &self.policy.net;
         let allowed = net.allowlist.flatten().unwrap_or_default();
         Net {

@@ -1,6 +1,6 @@
 //! The table of routes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -21,7 +21,7 @@ use crate::routes::{
     replays, sessions, tasks, usage,
 };
 use crate::serve::ServeError;
-use crate::state::AppState;
+use crate::state::{AppState, Parts};
 use crate::tasks::Tasks;
 use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
 
@@ -46,17 +46,17 @@ pub(crate) fn build(
     });
     let audit = audit.transpose()?;
     let tasks = Tasks::new(sessions.directory().tasks());
-    let state = AppState {
+    let state = AppState::new(Parts {
         sessions,
-        config: Arc::new(config),
-        document: Arc::default(),
+        config,
+        document: OnceLock::new(),
         audit,
         in_flight: InFlight::default(),
-        requests: Arc::default(),
+        requests: OnceLock::new(),
         tasks,
         changing,
         stopping,
-    };
+    });
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(open())
         .merge(reading().route_layer(from_fn_with_state(state.clone(), access::may_read)))

@@ -1,5 +1,6 @@
 //! What every handler can reach.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use protocol::SessionId;
@@ -14,19 +15,36 @@ use crate::error::ApiError;
 use crate::idempotency::InFlight;
 use crate::tasks::Tasks;
 
-/// What every handler can reach.
+/// What every handler can reach. Each call clones it many times: once for every layer around its route.
 #[derive(Clone)]
-pub(crate) struct AppState {
+pub(crate) struct AppState(Arc<Parts>);
+
+impl AppState {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AppState {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// What there is to reach.
+pub(crate) struct Parts {
     pub(crate) sessions: Sessions,
-    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) config: ServerConfig,
     /// What describes this API, once all routes are known.
-    pub(crate) document: Arc<OnceLock<String>>,
+    pub(crate) document: OnceLock<String>,
     /// Who changed what.
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// Named requests that are being done now.
     pub(crate) in_flight: InFlight,
     /// Named requests of all times, once there is one.
-    pub(crate) requests: Arc<OnceLock<Arc<Requests>>>,
+    pub(crate) requests: OnceLock<Arc<Requests>>,
     /// Tasks that were handed in.
     pub(crate) tasks: Tasks,
     /// Calls that change something, until they are done.
