@@ -1,6 +1,6 @@
 //! As much HTTP as the session API needs: one call after the other on a connection that is kept.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memchr::memmem;
 use serde_json::Value;
@@ -10,12 +10,16 @@ use tokio::net::TcpStream;
 /// Nothing that is measured takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const READ_BYTES: usize = 64 << 10;
+/// A connection that was quiet for longer is not used again: a server closes it after half a minute.
+const KEPT: Duration = Duration::from_secs(15);
 
 /// A connection that is kept.
 pub(crate) struct Connection {
     stream: TcpStream,
     address: String,
     answer: Vec<u8>,
+    /// When something was last asked.
+    used: Instant,
 }
 
 /// What a server said.
@@ -44,7 +48,8 @@ impl Answer {
 impl Connection {
     pub(crate) async fn open(address: &str) -> Result<Self, String> {
         let stream = connect(address).await?;
-        Ok(Self { stream, address: address.to_owned(), answer: Vec::with_capacity(READ_BYTES) })
+        let (answer, used) = (Vec::with_capacity(READ_BYTES), Instant::now());
+        Ok(Self { stream, address: address.to_owned(), answer, used })
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Result<Answer, String> {
@@ -61,6 +66,10 @@ impl Connection {
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<(), String> {
         let request = request(method, path, &self.address, "1.1", body);
         self.answer.clear();
+        if self.used.elapsed() > KEPT {
+            self.stream = connect(&self.address).await?;
+        }
+        self.used = Instant::now();
         self.stream.write_all(request.as_bytes()).await.map_err(|error| format!("cannot ask: {error}"))
     }
 
