@@ -89,9 +89,17 @@ impl Failure {
             });
             return Some(Self::of_death(death, stderr.unwrap_or_default()));
         }
+        // What was asked last and refused: the account of a call before it may be written later still.
+        let refused = events().find_map(|body| match body {
+            EventBody::BudgetExceeded(exceeded) => Some(Some(Self::Budget(exceeded.message.clone()))),
+            EventBody::AnthropicRequest(_) | EventBody::OpenaiRequest(_) | EventBody::GeminiRequest(_) => Some(None),
+            _ => None,
+        });
+        if let Some(budget) = refused.flatten() {
+            return Some(budget);
+        }
         // The last call tells whether it was the model's side: agents try again, and what failed before was mended.
         let known = events().find_map(|body| match body {
-            EventBody::BudgetExceeded(exceeded) => Some(Self::Budget(exceeded.message.clone())),
             EventBody::LlmCall(call) if call.status >= 400 => Some(Self::of_call(call, response)),
             EventBody::LlmCall(_) => Some(Self::Agent(said(response))),
             _ => None,
