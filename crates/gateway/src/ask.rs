@@ -24,8 +24,8 @@ pub(crate) struct Ask {
 impl Ask {
     /// Reads a call to `endpoint`.
     pub(crate) fn read(endpoint: Endpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
-        let fields: Fields = serde_json::from_slice(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
-        let bound = fields.bound(body);
+        let fields = Fields::read(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
+        let bound = fields.bound(body.len());
         if let Some((model, endpoint)) = Endpoint::in_gemini_path(path) {
             return Ok(Self { model: model.to_owned(), stream: endpoint == Endpoint::StreamGenerateContent, bound });
         }
@@ -36,9 +36,9 @@ impl Ask {
 }
 
 impl Fields {
-    fn bound(&self, body: &[u8]) -> Bound {
-        let Reach { beyond, hour_cache } = Reach::of(body);
-        let bytes = (body.len() as u64).saturating_add(ADDED_TOKENS);
+    fn bound(&self, length: usize) -> Bound {
+        let Reach { beyond, hour_cache } = self.reach;
+        let bytes = (length as u64).saturating_add(ADDED_TOKENS);
         let generation = self.generation.as_ref();
         let asked = [
             self.max_tokens,

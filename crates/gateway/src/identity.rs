@@ -1,13 +1,14 @@
 //! Who calls: everything the gateway knows about the session behind a listener or a key.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use policy::Effective;
 use protocol::{SessionId, TurnId};
 use store::{Journal, Limit};
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use crate::{bodies::BodyStore, keep::Keep, token::SessionToken, upstream::Upstream};
 
@@ -60,19 +61,51 @@ pub enum NotAdmitted {
     Unavailable(String),
 }
 
-/// The turn that is running now: set by the session, read by the gateway at the start of each call.
+/// The turn that is running now: set by the session, joined by the gateway's calls.
 #[derive(Debug, Clone, Default)]
-pub struct CurrentTurn(Arc<Mutex<Option<TurnId>>>);
+pub struct CurrentTurn(Arc<Mutex<Option<Running>>>);
+
+#[derive(Debug)]
+struct Running {
+    turn: TurnId,
+    /// Its calls whose end is not on record.
+    calls: TaskTracker,
+}
+
+/// The part of a call in a turn; it ends when the call's end is on record.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) turn: TurnId,
+    _open: TaskTrackerToken,
+}
 
 impl CurrentTurn {
     /// Says which turn runs now, if any.
     pub fn set(&self, turn: Option<TurnId>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+        *self.running() = turn.map(|turn| Running { turn, calls: TaskTracker::new() });
     }
 
     /// The turn that runs now.
     pub fn get(&self) -> Option<TurnId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.running().as_ref().map(|running| running.turn.clone())
+    }
+
+    /// Returns when no call of the turn that runs now is open: what they cost is on record then.
+    pub async fn accounted(&self) {
+        let calls = self.running().as_ref().map(|running| running.calls.clone());
+        if let Some(calls) = calls {
+            calls.close();
+            calls.wait().await;
+        }
+    }
+
+    pub(crate) fn join(&self) -> Option<Part> {
+        let running = self.running();
+        running.as_ref().map(|running| Part { turn: running.turn.clone(), _open: running.calls.token() })
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,5 +139,29 @@ impl Default for Limits {
             keep: Keep::Full,
             compress: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_is_accounted_when_its_own_calls_are() {
+        let current = CurrentTurn::default();
+        assert!(current.join().is_none());
+        current.set(TurnId::new("first").ok());
+        let drained = current.join();
+        current.set(TurnId::new("second").ok());
+        assert!(current.accounted().now_or_never().is_some(), "a call of an earlier turn is waited for");
+        let (one, other) = (current.join(), current.join());
+        for open in [one, other] {
+            assert!(current.accounted().now_or_never().is_none(), "a call is open");
+            drop(open);
+        }
+        assert!(current.accounted().now_or_never().is_some());
+        drop(drained);
     }
 }

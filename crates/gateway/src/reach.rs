@@ -37,21 +37,18 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Reads a request.
-    pub(crate) fn of(body: &[u8]) -> Self {
-        let mut reach = Self::default();
-        let mut json = serde_json::Deserializer::from_slice(body);
-        if (Walk { reach: &mut reach, field: Field::Other }).deserialize(&mut json).is_err() {
-            // Nested too deeply for us to read, so nothing can be said about it.
-            return Self { beyond: true, hour_cache: true };
-        }
-        reach
+    /// Of a request nobody could read all of: nothing can be said about it.
+    pub(crate) const UNKNOWN: Self = Self { beyond: true, hour_cache: true };
+
+    /// Reads the value of a field of a request.
+    pub(crate) fn value(&mut self, field: Field) -> impl for<'de> DeserializeSeed<'de, Value = ()> {
+        Walk { reach: self, field }
     }
 }
 
 /// What the value about to be read is the value of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+pub(crate) enum Field {
     Type,
     Ttl,
     /// An image: inline as a `data:` address, else elsewhere. Also the `url` in such an object.
@@ -61,6 +58,11 @@ enum Field {
 }
 
 impl Field {
+    /// The field `name` of a request itself.
+    pub(crate) fn of_request(name: &str) -> Self {
+        Self::named(name, Self::Other)
+    }
+
     fn named(name: &str, around: Self) -> Self {
         match name {
             "type" => Self::Type,
@@ -168,9 +170,17 @@ impl Visitor<'_> for Name {
 mod tests {
     use super::*;
 
+    fn reach(body: &str) -> Reach {
+        let (mut reach, mut json) = (Reach::default(), serde_json::Deserializer::from_str(body));
+        match reach.value(Field::Other).deserialize(&mut json) {
+            Ok(()) => reach,
+            Err(_) => Reach::UNKNOWN,
+        }
+    }
+
     #[track_caller]
     fn check(body: &str, beyond: bool) {
-        assert_eq!(Reach::of(body.as_bytes()).beyond, beyond, "{body}");
+        assert_eq!(reach(body).beyond, beyond, "{body}");
     }
 
     #[test]
@@ -200,7 +210,7 @@ mod tests {
     #[test]
     fn a_cache_of_an_hour_is_found() {
         let hour = |ttl: &str| format!(r#"{{"system":[{{"cache_control":{{"type":"ephemeral","ttl":"{ttl}"}}}}]}}"#);
-        assert!(Reach::of(hour("1h").as_bytes()).hour_cache);
-        assert!(!Reach::of(hour("5m").as_bytes()).hour_cache);
+        assert!(reach(&hour("1h")).hour_cache);
+        assert!(!reach(&hour("5m")).hour_cache);
     }
 }

@@ -10,14 +10,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, TurnId, UpstreamError};
+use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, UpstreamError};
 use store::{BodyKind, JournalError};
 use tokio::sync::oneshot;
 
 use crate::{
     ask::Ask,
     endpoint::Endpoint,
-    identity::Identity,
+    identity::{Identity, Part},
     meter::Reading,
     outcome::{End, Outcome},
     refusal::Refusal,
@@ -61,7 +61,7 @@ struct OpenCall {
     identity: Arc<Identity>,
     hold: Hold,
     call: CallId,
-    turn: Option<TurnId>,
+    part: Option<Part>,
     endpoint: Endpoint,
     model: String,
     started: Instant,
@@ -77,9 +77,9 @@ impl CallRecord {
         ask: Ask,
         request: &UpstreamRequest,
     ) -> Result<Self, Refusal> {
-        let turn = identity.turn.get();
+        let part = identity.turn.join();
         let (call, endpoint) = (request.call.clone(), request.endpoint);
-        let open = OpenCall { identity, hold, call, turn, endpoint, model: ask.model, started: Instant::now() };
+        let open = OpenCall { identity, hold, call, part, endpoint, model: ask.model, started: Instant::now() };
         let path = format!("{} {}", request.method, request.path_and_query);
         if let Err(refusal) = open.write_request(&tasks, path, ask.stream, request.body.clone()).await {
             // Not recorded, so not sent: it costs nothing.
@@ -151,7 +151,7 @@ impl OpenCall {
     fn settle_here(&self, ending: Ending) {
         let outcome = self.outcome(&ending);
         let records = self.last_records(ending, None, self.started.elapsed(), &outcome);
-        if let Err(error) = self.identity.journal.append_all(records) {
+        if let Err(error) = self.identity.journal.store(&records) {
             self.tell_unwritten(&error);
         }
         self.hold.close_here(&outcome);
@@ -243,7 +243,7 @@ impl OpenCall {
     }
 
     fn draft(&self, body: EventBody) -> Draft {
-        Draft::daemon(body).in_turn(self.turn.clone())
+        Draft::daemon(body).in_turn(self.part.as_ref().map(|part| part.turn.clone()))
     }
 }
 

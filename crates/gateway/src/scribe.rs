@@ -98,7 +98,7 @@ impl Scribe {
         owner: TaskTrackerToken,
     ) -> Written {
         if self.serves_one() {
-            return journal.append_all(drafts).map(drop).map_err(Arc::new);
+            return journal.store(&drafts).map(drop).map_err(Arc::new);
         }
         let (waiting, written) = oneshot::channel();
         self.put(|desk| desk.records_of(journal).add(drafts, Asked { waiting, owner }));
@@ -148,7 +148,7 @@ impl Records {
 
     /// All of it or nothing: what refuses one record of a call, a full disk or the end of the session, refuses all.
     fn write(self) {
-        let written: Written = self.journal.append_all(self.drafts).map(drop).map_err(Arc::new);
+        let written: Written = self.journal.store(&self.drafts).map(drop).map_err(Arc::new);
         self.asked.into_iter().for_each(|asked| asked.answer(written.clone()));
     }
 }
@@ -157,7 +157,7 @@ impl Records {
 mod tests {
     use protocol::{Event, EventBody, SessionId};
     use serde_json::Value;
-    use store::{DataDir, Durability, MemoryJournal, SqliteLedger, SystemClock};
+    use store::{DataDir, Durability, MemoryJournal, SqliteLedger, Stored, SystemClock};
     use tokio::sync::watch;
     use tokio_util::task::TaskTracker;
 
@@ -170,9 +170,9 @@ mod tests {
     }
 
     impl Journal for Counted {
-        fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
+        fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
             self.writes.fetch_add(1, Ordering::Relaxed);
-            self.journal.append_all(drafts)
+            self.journal.store(drafts)
         }
 
         fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

@@ -89,15 +89,14 @@ impl<W: Write> Agent<W> {
         heard.map(|()| answer.blocks)
     }
 
+    /// Hears an answer to the end of its body, which comes when whoever carries it has it on record.
     fn hear(&mut self, number: u64, answer: &mut Answer) -> Result<(), Stop> {
-        while !answer.done {
-            let frames = self.next_frame(number)?;
-            match frames {
-                Some(frame) => self.frame(&frame, answer)?,
-                None => return self.model_failed("the model's stream was cut before its end", None),
+        while let Some(frame) = self.next_frame(number)? {
+            if !answer.done {
+                self.frame(&frame, answer)?;
             }
         }
-        Ok(())
+        if answer.done { Ok(()) } else { self.model_failed("the model's stream was cut before its end", None) }
     }
 
     fn next_frame(&mut self, number: u64) -> Result<Option<Value>, Stop> {

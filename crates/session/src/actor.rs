@@ -290,11 +290,20 @@ impl Actor {
         self.void_pending(reason.unwrap_or("turn_ended"))?;
         self.keep_changes().await?;
         self.keep_memory().await;
+        self.await_accounts(outcome).await;
         self.recorder.turn_ended(outcome, reason.map(|reason| serde_json::json!({"reason": reason})))?;
         // The next turn need not wait for the disk, but no more than one turn is on its way there.
         self.settling.settled().await?;
         self.settling.begin(&self.host.shelf, &self.plan.id, &self.recorder);
         Ok(())
+    }
+
+    /// An agent may end its turn at the last word of an answer, before the gateway has written what it cost.
+    async fn await_accounts(&mut self, outcome: TurnOutcome) {
+        // Who stopped an agent stopped its calls in the middle: they are read to their end without anybody waiting.
+        if matches!(outcome, TurnOutcome::Completed | TurnOutcome::Failed) {
+            let _ = tokio::time::timeout(self.host.timing.accounts, self.recorder.turn.accounted()).await;
+        }
     }
 
     /// Between two things that happen. A session that waits for its next turn holds no descriptor, so that

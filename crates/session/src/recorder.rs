@@ -59,7 +59,7 @@ impl Recorder {
     pub(crate) fn started(&self, policy: PolicyEffective, registered: SessionRegistered) -> Result<(), JournalError> {
         let bodies = [EventBody::PolicyEffective(policy), EventBody::SessionRegistered(registered)];
         let named = |body| Draft { native_session_id: self.native_session_id.clone(), ..Draft::daemon(body) };
-        self.journal.append_all(bodies.map(named).into()).map(drop)
+        self.journal.store(&bodies.map(named)).map(drop)
     }
 
     /// `turn.started` and the message that started it.

@@ -15,6 +15,8 @@ pub struct Timing {
     pub stop_grace: Duration,
     /// Between the two signs of a process going away: the end of its output and its exit.
     pub exit_grace: Duration,
+    /// A turn that is over is told so when the cost of its model calls is on record, or after this.
+    pub accounts: Duration,
 }
 
 impl Default for Timing {
@@ -25,6 +27,7 @@ impl Default for Timing {
             silence: Duration::from_secs(30 * 60),
             stop_grace: Duration::from_secs(5),
             exit_grace: Duration::from_millis(500),
+            accounts: Duration::from_secs(1),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use protocol::{Draft, Event};
-use store::{Journal, JournalError, JournalReader};
+use store::{Journal, JournalError, JournalReader, Stored};
 use tokio::sync::watch;
 
 /// How often the file is looked at. Nobody tells us when another process writes.
@@ -49,7 +49,7 @@ impl Watched {
 }
 
 impl Journal for Watched {
-    fn append_all(&self, _drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
+    fn store(&self, _drafts: &[Draft]) -> Result<Stored, JournalError> {
         Err(JournalError::InUse(PathBuf::from(self.reader.path())))
     }
 

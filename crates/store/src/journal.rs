@@ -21,7 +21,7 @@ mod writer;
 pub use error::{Flaw, JournalError};
 pub use file::{FileJournal, Opened};
 pub use memory::MemoryJournal;
-pub use port::Journal;
+pub use port::{Journal, Stored};
 pub use reader::JournalReader;
 pub use spares::Spares;
 pub use tail::Tail;

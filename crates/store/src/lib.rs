@@ -30,7 +30,8 @@ pub use digest::{Digest, DigestError};
 pub use feed::{Feed, Grown, Growth, Run, Spot, SpotError};
 pub use full::is_full;
 pub use journal::{
-    FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Tail, Verified, verify,
+    FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Stored, Tail, Verified,
+    verify,
 };
 pub use keys::{KeyRecord, Keys, NewKey};
 pub use ledger::{

@@ -12,7 +12,9 @@ use protocol::{
     SessionRegistered, SessionStarted, TaskCommandFinished, TerminatedBy,
 };
 use serde_json::{Value, json};
-use store::{DataDir, FileJournal, Journal, JournalError, NewSession, Owner, SessionChange, SessionIndex, SystemClock};
+use store::{
+    DataDir, FileJournal, Journal, JournalError, NewSession, Owner, SessionChange, SessionIndex, Stored, SystemClock,
+};
 use tokio::sync::watch;
 
 use crate::failure::Failure;
@@ -82,7 +84,7 @@ impl Record {
             ..NewSession::new(session.clone(), NO_AGENT, owner.id().clone())
         })?;
         let journal = FileJournal::open(directory.journal(session), session.clone(), clock)?.journal;
-        journal.append_all(self.opening().map(Draft::daemon).into())?;
+        journal.store(&self.opening().map(Draft::daemon))?;
         let name = record.info.name.unwrap_or_else(|| session.to_string());
         Ok(Kept { journal, index, name, _owner: owner })
     }
@@ -129,7 +131,7 @@ impl Record {
 }
 
 impl Journal for Record {
-    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
+    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
         let mut kept = self.kept();
         if kept.is_none() {
             *kept = Some(self.begin().map_err(|failure| JournalError::Io {
@@ -139,11 +141,9 @@ impl Journal for Record {
             })?);
         }
         let Some(kept) = kept.as_ref() else { return Err(JournalError::Ended) };
-        let events = kept.journal.append_all(drafts)?;
-        if let Some(event) = events.last() {
-            self.last.send_replace(event.sequence);
-        }
-        Ok(events)
+        let stored = kept.journal.store(drafts)?;
+        self.last.send_replace(*kept.journal.last().borrow());
+        Ok(stored)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

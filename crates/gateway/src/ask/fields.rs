@@ -7,8 +7,10 @@ use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
+
+use crate::reach::{Field, Reach};
 
 /// What a request says, as far as it matters here.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub(super) struct Fields {
     pub(super) max_output_tokens: Option<f64>,
     pub(super) n: Option<f64>,
     pub(super) generation: Option<Generation>,
+    /// What it draws on beyond its own bytes.
+    pub(super) reach: Reach,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,26 +62,33 @@ const NAMES: [(&str, Name); 9] = [
     ("stream_options", Name::StreamOptions),
 ];
 
-impl<'de> Deserialize<'de> for Name {
+/// A name, as both readers of a request take it.
+struct Key {
+    name: Name,
+    field: Field,
+}
+
+impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Spelled;
 
         impl Visitor<'_> for Spelled {
-            type Value = Name;
+            type Value = Key;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the name of a field")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Name, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
+                let field = Field::of_request(text);
                 if let Some((_, name)) = NAMES.iter().find(|(spelling, _)| *spelling == text) {
-                    return Ok(*name);
+                    return Ok(Key { name: *name, field });
                 }
                 match NAMES.iter().find(|(spelling, _)| is_variant(text, spelling)) {
                     Some((spelling, _)) => {
                         Err(E::custom(format_args!("it has a field `{text}`, which is not `{spelling}`")))
                     }
-                    None => Ok(Name::Other),
+                    None => Ok(Key { name: Name::Other, field }),
                 }
             }
         }
@@ -96,43 +107,63 @@ fn is_variant(text: &str, spelling: &str) -> bool {
     folded.eq(spelling.chars().flat_map(char::to_lowercase))
 }
 
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
+impl Fields {
+    /// Reads a request once, for its fields and for what it draws on.
+    pub(super) fn read(body: &[u8]) -> serde_json::Result<Self> {
+        // What is nested too deeply to be looked at can still be read past.
+        let read = |look| {
+            let mut json = serde_json::Deserializer::from_slice(body);
+            let fields = Object { look }.deserialize(&mut json)?;
+            json.end().map(|()| fields)
+        };
+        read(true).or_else(|_| read(false))
+    }
+}
 
-        impl<'de> Visitor<'de> for Object {
-            type Value = Fields;
+/// A request that is about to be read.
+struct Object {
+    /// Whether all that is in it is looked at.
+    look: bool,
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
+impl<'de> DeserializeSeed<'de> for Object {
+    type Value = Fields;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields, D::Error> {
+        // Nothing but an object is visited: an array would else be read as its fields in their order.
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let (mut fields, mut seen) = (Fields::default(), [false; NAMES.len()]);
+        while let Some(Key { name, field }) = map.next_key()? {
+            if name != Name::Other && std::mem::replace(&mut seen[name as usize], true) {
+                return Err(A::Error::custom(format_args!("it has `{}` twice", spelling(name))));
             }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let (mut fields, mut seen) = (Fields::default(), Vec::new());
-                while let Some(name) = map.next_key()? {
-                    if name != Name::Other {
-                        if seen.contains(&name) {
-                            return Err(A::Error::custom(format_args!("it has `{}` twice", spelling(name))));
-                        }
-                        seen.push(name);
-                    }
-                    match name {
-                        Name::Model => fields.model = map.next_value()?,
-                        Name::Stream => fields.stream = map.next_value()?,
-                        Name::MaxTokens => fields.max_tokens = map.next_value()?,
-                        Name::MaxCompletionTokens => fields.max_completion_tokens = map.next_value()?,
-                        Name::MaxOutputTokens => fields.max_output_tokens = map.next_value()?,
-                        Name::N => fields.n = map.next_value()?,
-                        Name::Generation => fields.generation = map.next_value()?,
-                        Name::StreamOptions | Name::Other => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(fields)
+            match name {
+                Name::Model => fields.model = map.next_value()?,
+                Name::Stream => fields.stream = map.next_value()?,
+                Name::MaxTokens => fields.max_tokens = map.next_value()?,
+                Name::MaxCompletionTokens => fields.max_completion_tokens = map.next_value()?,
+                Name::MaxOutputTokens => fields.max_output_tokens = map.next_value()?,
+                Name::N => fields.n = map.next_value()?,
+                Name::Generation => fields.generation = map.next_value()?,
+                Name::StreamOptions | Name::Other if self.look => map.next_value_seed(fields.reach.value(field))?,
+                Name::StreamOptions | Name::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-
-        // Nothing but an object is visited: an array would else be read as its fields in their order.
-        deserializer.deserialize_map(Object)
+        if !self.look {
+            fields.reach = Reach::UNKNOWN;
+        }
+        Ok(fields)
     }
 }
 
@@ -146,7 +177,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(body: &str, told: &str) {
-        let error = serde_json::from_str::<Fields>(body).unwrap_err().to_string();
+        let error = Fields::read(body.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with(told), "`{body}`: {error}");
     }
 
@@ -166,6 +197,6 @@ mod tests {
         check_refused(r#"{"Generation_Config":{}}"#, "it has a field `Generation_Config`");
         check_refused(r#"{"stream_options":{},"stream_options":{}}"#, "it has `stream_options` twice");
         check_refused(r#"{"generationConfig":{},"generation_config":{}}"#, "it has `generationConfig` twice");
-        assert!(serde_json::from_str::<Fields>(r#"{"models":[],"metadata":{"Model":"x"}}"#).is_ok());
+        assert!(Fields::read(br#"{"models":[],"metadata":{"Model":"x"}}"#).is_ok());
     }
 }

@@ -21,7 +21,8 @@ use hyper_util::rt::TokioIo;
 use protocol::{Draft, Event, EventBody, SessionId, TurnId};
 use serde_json::Value;
 use store::{
-    By, DataDir, Durability, Journal, JournalError, Ledger, Limit, SqliteLedger, SystemClock, UnknownCall, UsageRow,
+    By, DataDir, Durability, Journal, JournalError, Ledger, Limit, SqliteLedger, Stored, SystemClock, UnknownCall,
+    UsageRow,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
@@ -43,7 +44,7 @@ impl Default for Notes {
 }
 
 impl Journal for Notes {
-    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
+    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
         if self.failing.load(Ordering::SeqCst) {
             return Err(JournalError::Io {
                 doing: "write",
@@ -52,19 +53,17 @@ impl Journal for Notes {
             });
         }
         let mut events = self.events.lock().unwrap();
-        let new: Vec<Event> = (events.len() as u64 + 1..)
-            .zip(drafts)
-            .map(|(sequence, draft)| Event {
-                event_id: format!("evt_{sequence}"),
-                sequence,
-                time: "2026-01-01T00:00:00Z".into(),
-                session_id: SessionId::new("s1").unwrap(),
-                draft,
-            })
-            .collect();
-        events.extend(new.iter().cloned());
+        let first = events.len() as u64 + 1;
+        let (session, time) = (SessionId::new("s1").unwrap(), "2026-01-01T00:00:00Z".to_owned());
+        events.extend((first..).zip(drafts).map(|(sequence, draft)| Event {
+            event_id: format!("evt_{sequence}"),
+            sequence,
+            time: time.clone(),
+            session_id: session.clone(),
+            draft: draft.clone(),
+        }));
         self.last.send_replace(events.len() as u64);
-        Ok(new)
+        Ok(Stored { session, first, time })
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

@@ -103,9 +103,8 @@ async fn a_conversation_remembers_and_is_read_event_by_event() {
     let second = reading.finish().await.unwrap();
     assert_eq!(first.session, second.session);
     assert_eq!(kinds.first().map(String::as_str), Some("turn.started"));
-    // What the last call cost may be on record a moment later.
-    let mut own = kinds.iter().filter(|kind| !matches!(kind.as_str(), "llm.call" | "anthropic_response"));
-    assert_eq!(own.next_back().map(String::as_str), Some("turn.ended"));
+    assert!(kinds.iter().any(|kind| kind == "llm.call"), "{kinds:?}");
+    assert_eq!(kinds.last().map(String::as_str), Some("turn.ended"));
     assert_eq!(kinds.len(), second.events.len());
     let id = conversation.id().clone();
     conversation.end().await.unwrap();

@@ -10,7 +10,7 @@ use super::reader::read_page;
 use super::sheet::Sheet;
 use super::walk::Region;
 use super::writer::Writer;
-use super::{Journal, JournalError, Spares};
+use super::{Journal, JournalError, Spares, Stored};
 use crate::Clock;
 use crate::feed::{Growth, Mark};
 use crate::guard::lock;
@@ -100,16 +100,16 @@ impl FileJournal {
 }
 
 impl Journal for FileJournal {
-    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
+    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
         let mut writer = lock(&self.writer);
         let mut sheet = Sheet::new(writer.stamp, writer.prev, writer.take_room());
-        let events = sheet.fill(&self.session, self.clock.now(), drafts)?;
+        let stored = sheet.fill(&self.session, self.clock.now(), drafts)?;
         writer.write(&self.path, sheet)?;
         self.last.send_replace(writer.stamp.sequence);
         if let Some(growth) = &self.growth {
             growth.note(&self.session, &self.mark);
         }
-        Ok(events)
+        Ok(stored)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

@@ -62,13 +62,22 @@ pub(super) struct Decoded {
     pub(super) prev: Digest,
 }
 
-/// Adds `event` as a line, newline included, to `lines`.
-pub(super) fn encode(event: &Event, prev: Digest, lines: &mut Vec<u8>) -> Result<(), JournalError> {
-    let draft = &event.draft;
+/// Where a record stands in its journal.
+pub(super) struct Place<'a> {
+    pub(super) sequence: u64,
+    pub(super) time: &'a str,
+    pub(super) session: &'a SessionId,
+    /// The digest of the line before.
+    pub(super) prev: Digest,
+}
+
+/// Adds `draft` as a line, newline included, to `lines`.
+pub(super) fn encode(place: Place<'_>, draft: &Draft, lines: &mut Vec<u8>) -> Result<(), JournalError> {
+    let Place { sequence, time, session, prev } = place;
     let written = Written {
-        seq: event.sequence,
-        time: &event.time,
-        session: &event.session_id,
+        seq: sequence,
+        time,
+        session,
         turn: draft.turn_id.as_ref(),
         body: &draft.body,
         native: draft.native_session_id.as_deref(),

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::line;
 use super::sheet::Sheet;
 use super::stamp::Stamp;
-use super::{Flaw, Journal, JournalError};
+use super::{Flaw, Journal, JournalError, Stored};
 use crate::guard::lock;
 use crate::{Clock, Digest};
 
@@ -35,14 +35,14 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
+    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
         let mut records = lock(&self.records);
         let mut sheet = Sheet::new(records.stamp, records.prev, Vec::new());
-        let events = sheet.fill(&self.session, self.clock.now(), drafts)?;
+        let stored = sheet.fill(&self.session, self.clock.now(), drafts)?;
         records.lines.extend(sheet.lines().map(<[u8]>::to_vec));
         (records.stamp, records.prev) = (sheet.stamp, sheet.prev);
         self.last.send_replace(sheet.stamp.sequence);
-        Ok(events)
+        Ok(stored)
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {

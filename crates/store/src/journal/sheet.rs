@@ -1,10 +1,11 @@
 //! Records that are written in one go: line after line, each with the digest of the one before.
 
 use jiff::Timestamp;
-use protocol::{Draft, Event, SessionId};
+use protocol::{Draft, SessionId};
 
+use super::line::{self, Place};
 use super::stamp::Stamp;
-use super::{JournalError, line};
+use super::{JournalError, Stored};
 use crate::Digest;
 
 /// What is about to be written, and where the journal stands once it is.
@@ -23,26 +24,29 @@ impl Sheet {
         Self { stamp, prev, lines: room, ends: Vec::new() }
     }
 
-    /// Makes each of `drafts` the event that comes next.
+    /// Makes each of `drafts` the record that comes next.
     pub(super) fn fill(
         &mut self,
         session: &SessionId,
         now: Timestamp,
-        drafts: Vec<Draft>,
-    ) -> Result<Vec<Event>, JournalError> {
+        drafts: &[Draft],
+    ) -> Result<Stored, JournalError> {
         self.ends.reserve(drafts.len());
-        let time = self.stamp.advance(now);
-        drafts.into_iter().map(|draft| self.add(session, &time, draft)).collect()
+        let stored = Stored { session: session.clone(), first: self.stamp.sequence + 1, time: self.stamp.advance(now) };
+        for draft in drafts {
+            self.add(session, &stored.time, draft)?;
+        }
+        Ok(stored)
     }
 
-    fn add(&mut self, session: &SessionId, time: &str, draft: Draft) -> Result<Event, JournalError> {
-        let (event, stamp) = self.stamp.next(session, time, draft)?;
-        let start = self.lines.len();
-        line::encode(&event, self.prev, &mut self.lines)?;
+    fn add(&mut self, session: &SessionId, time: &str, draft: &Draft) -> Result<(), JournalError> {
+        let (stamp, start) = (self.stamp.next(draft)?, self.lines.len());
+        let place = Place { sequence: stamp.sequence, time, session, prev: self.prev };
+        line::encode(place, draft, &mut self.lines)?;
         self.ends.push(self.lines.len());
         self.prev = line::digest(&self.lines[start..]);
         self.stamp = stamp;
-        Ok(event)
+        Ok(())
     }
 
     /// All of it, as it is written.

@@ -1,7 +1,7 @@
 //! The next number and the next time of a journal.
 
 use jiff::Timestamp;
-use protocol::{Draft, Event, EventBody, SessionId};
+use protocol::{Draft, Event, EventBody};
 
 use super::JournalError;
 
@@ -21,16 +21,12 @@ impl Stamp {
         format!("{:.6}", self.time)
     }
 
-    /// Makes `draft` the event that comes next, at the time that is written as `time`, and says where the journal stands
-    /// once that is stored.
-    pub(super) fn next(&self, session: &SessionId, time: &str, draft: Draft) -> Result<(Event, Self), JournalError> {
+    /// Where the journal stands once `draft` is what comes next.
+    pub(super) fn next(&self, draft: &Draft) -> Result<Self, JournalError> {
         if self.ended {
             return Err(JournalError::Ended);
         }
-        let sequence = self.sequence + 1;
-        let after = Self { sequence, time: self.time, ended: is_end(&draft.body) };
-        let (event_id, session_id) = (event_id(sequence), session.clone());
-        Ok((Event { event_id, sequence, time: time.to_owned(), session_id, draft }, after))
+        Ok(Self { sequence: self.sequence + 1, time: self.time, ended: is_end(&draft.body) })
     }
 
     /// Where a journal stands whose last event is `event`.
