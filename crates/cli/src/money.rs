@@ -44,11 +44,11 @@ pub(crate) fn prices(config: &Config) -> Result<Prices, Failure> {
 
 /// What all calls of the data directory must fit into.
 pub(crate) fn budgets(section: &BudgetsSection) -> Vec<Limit> {
-    let money = |name: &str, scope, window, picos: Option<u64>| {
-        picos.map(|picos| Limit { name: name.to_owned(), scope, window, most: Most::Picos(picos) })
+    let money = |name, scope, window, picos: Option<u64>| {
+        picos.map(|picos| Limit { name, scope, window, most: Most::Picos(picos) })
     };
     let requests = section.session_requests_per_minute.map(|requests| Limit {
-        name: "budgets.session_requests_per_minute".to_owned(),
+        name: "budgets.session_requests_per_minute",
         scope: Scope::Session,
         window: Window::Minute,
         most: Most::Requests(requests),

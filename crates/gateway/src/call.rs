@@ -70,11 +70,14 @@ impl Caller {
         let held = self.till.hold(&self.tasks, &self.identity, request.endpoint, ask, &request.call).await;
         held.inspect_err(|refusal| {
             let limit = match refusal {
-                Refusal::BudgetSpent(spent) => spent.limit.name.clone(),
-                Refusal::TooDear(_) => "budget_usd".to_owned(),
+                Refusal::BudgetSpent(spent) => spent.limit.name,
+                Refusal::TooDear(_) => "budget_usd",
                 _ => return,
             };
-            self.tell(EventBody::BudgetExceeded(BudgetExceeded { limit, message: refusal.to_string() }));
+            self.tell(EventBody::BudgetExceeded(BudgetExceeded {
+                limit: limit.to_owned(),
+                message: refusal.to_string(),
+            }));
         })
     }
 

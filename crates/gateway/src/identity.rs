@@ -20,15 +20,15 @@ pub struct Identity {
     /// The only token that is taken for it.
     pub token: SessionToken,
     /// The account that pays: the `end_user` of every bill.
-    pub account: String,
+    pub account: Arc<str>,
     /// The person.
-    pub user: Option<String>,
+    pub user: Option<Arc<str>>,
     /// Name of the key its calls come with, if it is one of `viv keys`.
-    pub key: Option<String>,
+    pub key: Option<Arc<str>>,
     /// Which agent calls.
-    pub agent: Option<String>,
+    pub agent: Option<Arc<str>>,
     /// The run its calls are counted under; the session's id unless a task says otherwise.
-    pub run: String,
+    pub run: Arc<str>,
     /// Which attempt of the run, from 1.
     pub attempt: u32,
     /// Where its calls are recorded.

@@ -6,6 +6,7 @@
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use protocol::Usage;
 use serde::Deserialize;
@@ -140,7 +141,7 @@ impl Rates {
 pub struct Prices {
     by_model: BTreeMap<String, Price>,
     /// Identifies the table they come from, for the records.
-    version: String,
+    version: Arc<str>,
     /// Where the table comes from.
     origin: Origin,
     /// Models whose price the configuration named.
@@ -169,7 +170,7 @@ impl Prices {
     pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
         let model = model.into();
         // Two tables that differ in one price are two tables.
-        self.version = table::next_version(&self.version, &model, &price);
+        self.version = table::next_version(&self.version, &model, &price).into();
         self.named.insert(model.clone());
         self.by_model.insert(model, price);
         self
@@ -203,7 +204,7 @@ impl Prices {
     }
 
     /// SHA-256 of the table they come from and of what was named on top; empty where there is none.
-    pub fn version(&self) -> &str {
+    pub fn version(&self) -> &Arc<str> {
         &self.version
     }
 }

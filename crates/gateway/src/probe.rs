@@ -138,8 +138,8 @@ fn upstream_request(endpoint: Endpoint, body: &[u8]) -> Option<UpstreamRequest> 
         stream: true,
         call: CallId::new("call_1").ok()?,
         session: SessionId::new("s").ok()?,
-        account: "a".to_owned(),
-        run: "r".to_owned(),
+        account: "a".into(),
+        run: "r".into(),
         attempt: 1,
         user: None,
     })

@@ -107,7 +107,7 @@ impl Trace {
         if let Some(end) = &self.end {
             return Some(end.cost_picos);
         }
-        let price = prices.of(&unknown.model).filter(|_| prices.version() == unknown.price_hash)?;
+        let price = prices.of(&unknown.model).filter(|_| **prices.version() == *unknown.price_hash)?;
         Some(price.cost_picos(usage))
     }
 }

@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_budget_says_whether_nothing_is_left_or_too_little() {
-        let limit = |most| Limit { name: "b".into(), scope: Scope::Key, window: Window::Ever, most };
+        let limit = |most| Limit { name: "b", scope: Scope::Key, window: Window::Ever, most };
         let dollar = 1_000_000_000_000;
         let told = |spent_picos, held| {
             spent(&store::Refusal { limit: limit(Most::Picos(dollar)), spent: spent_picos, held, asked: 2 * dollar })

@@ -59,14 +59,14 @@ impl Till {
         let picos = u64::try_from(price.most_picos(&ask.bound)).unwrap_or(0);
         let hold = store::Hold {
             call: call.clone(),
-            source: Source { system: SYSTEM.to_owned(), run: identity.run.clone(), attempt: identity.attempt },
+            source: Source { system: SYSTEM.into(), run: identity.run.clone(), attempt: identity.attempt },
             session: identity.session.clone(),
             account: identity.account.clone(),
             user: identity.user.clone(),
             key: identity.key.clone(),
             agent: identity.agent.clone(),
             model,
-            price_hash: if free { FREE } else { self.prices.version() }.to_owned(),
+            price_hash: if free { FREE.into() } else { self.prices.version().clone() },
             picos,
             limits: identity.budgets.iter().chain(&*self.budgets).cloned().collect(),
             // The request is in the journal before it is sent, so a call that never was is told apart there.

@@ -1,6 +1,6 @@
 //! The port to whoever answers: a vendor, a script, a recording.
 
-use std::{fmt, pin::Pin};
+use std::{fmt, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
@@ -63,13 +63,13 @@ pub struct UpstreamRequest {
     /// The session, for upstreams that keep accounts.
     pub session: SessionId,
     /// The account that pays.
-    pub account: String,
+    pub account: Arc<str>,
     /// The run it is counted under.
-    pub run: String,
+    pub run: Arc<str>,
     /// Which attempt of the run, from 1.
     pub attempt: u32,
     /// The person, where one is known.
-    pub user: Option<String>,
+    pub user: Option<Arc<str>>,
 }
 
 /// The bytes of an answer, as they come.

@@ -1,10 +1,12 @@
 //! Names of things, one type a thing, checked where they enter.
 //!
-//! A `SessionId` is part of file names and paths, so it can never hold a separator or a dot at its start.
+//! A `SessionId` is part of file names and paths, so it can never hold a separator or a dot at its start. An id is named
+//! in many places at once, so its text is shared.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Why a text cannot be an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,16 +53,16 @@ fn check(text: &str) -> Result<(), IdError> {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Checks `text` and makes it an id.
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
                 check(&text)?;
-                Ok(Self(text))
+                Ok(Self(text.into()))
             }
 
             /// The id as it stands in paths, files and JSON.
@@ -85,7 +87,13 @@ macro_rules! id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.as_str().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -144,7 +152,7 @@ macro_rules! numbered {
         impl $name {
             #[doc = concat!("`", $prefix, "_<epoch>_<number>`: counted anew at each start of the agent.")]
             pub fn numbered(epoch: u32, number: u64) -> Self {
-                Self(format!(concat!($prefix, "_{}_{}"), epoch, number))
+                Self(format!(concat!($prefix, "_{}_{}"), epoch, number).into())
             }
         }
     };

@@ -110,11 +110,11 @@ fn attach_models(
     let identity = Identity {
         session: plan.id.clone(),
         token: SessionToken::of(token),
-        account: options.account.clone().unwrap_or_else(|| plan.id.to_string()),
-        user: options.user.clone(),
+        account: options.account.as_deref().unwrap_or(plan.id.as_str()).into(),
+        user: options.user.as_deref().map(Into::into),
         key: None,
-        agent: Some(plan.agent.clone()),
-        run: plan.id.to_string(),
+        agent: Some(plan.agent.as_str().into()),
+        run: plan.id.as_str().into(),
         attempt: plan.epoch,
         journal: recorder.journal().clone(),
         bodies: host.shelf.bodies(host.limits.compress),
@@ -154,8 +154,7 @@ fn attach_egress(
 /// What the policy lets a session spend on models.
 fn budgets(policy: &Effective) -> Vec<Limit> {
     let models = policy.models();
-    let of_session =
-        |name: &str, most| Limit { name: name.to_owned(), scope: Scope::Session, window: Window::Ever, most };
+    let of_session = |name, most| Limit { name, scope: Scope::Session, window: Window::Ever, most };
     vec![
         of_session("models.budget_usd", Most::Picos(models.budget_picos)),
         of_session("models.max_requests", Most::Requests(models.max_requests)),

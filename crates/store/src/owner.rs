@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -15,7 +16,7 @@ use crate::{DataDir, DataDirError, lock_file};
 /// Names one process that runs sessions. Never given twice.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct OwnerId(String);
+pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
     /// As it stands in the database and in the lock's name.
@@ -24,7 +25,7 @@ impl OwnerId {
     }
 
     pub(crate) fn from_database(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 }
 
@@ -45,7 +46,7 @@ pub struct Owner {
 impl Owner {
     /// Takes a new lock in the data directory, and clears away those that dead owners left.
     pub fn claim(directory: &DataDir) -> Result<Self, DataDirError> {
-        let (owners, id) = (directory.owners(), OwnerId(Uuid::now_v7().to_string()));
+        let (owners, id) = (directory.owners(), OwnerId(Uuid::now_v7().to_string().into()));
         lock_file::sweep(&owners, "lock");
         sweep_sockets(&owners);
         let path = lock_path(&owners, &id);

@@ -115,8 +115,8 @@ fn request(kind: Kind) -> Option<UpstreamRequest> {
         stream: false,
         call: CallId::new("call_credentials").ok()?,
         session: SessionId::new("credentials").ok()?,
-        account: "credentials".to_owned(),
-        run: "health".to_owned(),
+        account: "credentials".into(),
+        run: "health".into(),
         attempt: 1,
         user: None,
     })

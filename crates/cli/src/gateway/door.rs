@@ -70,10 +70,10 @@ impl Door {
             journal: self.journal(&session)?,
             policy: Some(Arc::new(self.policy(&key)?)),
             budgets: budgets(&key),
-            account: key.account,
-            user: key.user,
-            run: key.id.clone(),
-            key: Some(key.id),
+            account: key.account.into(),
+            user: key.user.map(Into::into),
+            run: key.id.as_str().into(),
+            key: Some(key.id.into()),
             agent: None,
             attempt: 1,
             bodies: Arc::new(self.bodies.clone()),
@@ -107,7 +107,7 @@ impl Door {
 }
 
 fn budgets(key: &KeyRecord) -> Vec<Limit> {
-    let of_key = |name: &str, window, most| Limit { name: name.to_owned(), scope: Scope::Key, window, most };
+    let of_key = |name, window, most| Limit { name, scope: Scope::Key, window, most };
     let budget = key.budget_picos.map(|picos| of_key("budget", Window::Ever, Most::Picos(picos)));
     let requests =
         key.requests_a_minute.map(|requests| of_key("requests-per-minute", Window::Minute, Most::Requests(requests)));

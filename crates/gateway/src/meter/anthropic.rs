@@ -75,8 +75,11 @@ pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
 /// Reads a whole answer.
 pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
     read(body, reading);
+    if reading.complete {
+        return;
+    }
     if let Ok(counted) = serde_json::from_slice::<TokenCount>(body) {
-        reading.complete |= counted.input_tokens.is_some();
+        reading.complete = counted.input_tokens.is_some();
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Prices, PriceTableError> {
     let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
     let origin = Origin { source: table.source, taken: table.taken };
-    Ok(Prices { by_model, version: hex(&Sha256::digest(text)), origin, named: BTreeSet::new(), vendors })
+    Ok(Prices { by_model, version: hex(&Sha256::digest(text)).into(), origin, named: BTreeSet::new(), vendors })
 }
 
 /// The version of a table in which one price was named.

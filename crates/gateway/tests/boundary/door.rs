@@ -153,8 +153,7 @@ async fn a_body_that_is_no_request_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn the_last_request_of_a_budget_is_the_last() {
-    let limit =
-        Limit { name: "max_requests".into(), scope: Scope::Session, window: Window::Ever, most: Most::Requests(2) };
+    let limit = Limit { name: "max_requests", scope: Scope::Session, window: Window::Ever, most: Most::Requests(2) };
     let desk = Desk::budgeted(HELLO, vec![limit]);
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
     assert_eq!(desk.post("/v1/messages/count_tokens", prompt("x", false)).await.status, StatusCode::OK);

@@ -53,7 +53,7 @@ fn desk(vendor: &StubVendor, kind: VendorKind, change: impl FnOnce(&mut Identity
 }
 
 fn budget(picos: u64) -> Limit {
-    Limit { name: "budget_usd".into(), scope: Scope::Session, window: Window::Ever, most: Most::Picos(picos) }
+    Limit { name: "budget_usd", scope: Scope::Session, window: Window::Ever, most: Most::Picos(picos) }
 }
 
 /// A refusal that no client tries again.

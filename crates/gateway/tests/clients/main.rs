@@ -59,8 +59,7 @@ fn desk(vendor: &StubVendor, kind: VendorKind, picos: u64) -> Desk {
     let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() });
     let models = ["claude-test", "gpt-test", "gemini-test"].into_iter();
     let prices = models.fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    let budget =
-        Limit { name: "budget_usd".into(), scope: Scope::Session, window: Window::Ever, most: Most::Picos(picos) };
+    let budget = Limit { name: "budget_usd", scope: Scope::Session, window: Window::Ever, most: Most::Picos(picos) };
     Desk::with(Arc::new(Vendor::new(config).unwrap()), prices, |identity| identity.budgets = vec![budget])
 }
 

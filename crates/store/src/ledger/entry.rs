@@ -1,5 +1,8 @@
 //! One step of one call, as it stands in the daybook: a line of JSON that can be read without the lines before it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use protocol::{CallId, SessionId, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -45,28 +48,28 @@ pub(super) enum Entry {
 pub(super) struct HoldEntry {
     pub(super) call: CallId,
     pub(super) share: Share,
-    pub(super) system: String,
+    pub(super) system: Cow<'static, str>,
     pub(super) reference: String,
-    pub(super) user: Option<String>,
-    pub(super) agent: Option<String>,
+    pub(super) user: Option<Arc<str>>,
+    pub(super) agent: Option<Arc<str>>,
     pub(super) model: String,
-    pub(super) price_hash: String,
+    pub(super) price_hash: Arc<str>,
     pub(super) sent: bool,
     /// It uses a part of its session's lease.
     pub(super) leased: bool,
     /// Whose requests are counted by the minute.
     pub(super) minutes: Vec<Scope>,
     pub(super) owner: OwnerId,
-    pub(super) boot: String,
+    pub(super) boot: Arc<str>,
 }
 
 /// What is set aside for a call, and whose sums it counts in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Share {
     pub(super) session: SessionId,
-    pub(super) account: String,
+    pub(super) account: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) key: Option<String>,
+    pub(super) key: Option<Arc<str>>,
     /// The day it was held on.
     pub(super) day: i64,
     pub(super) picos: i64,

@@ -1,5 +1,8 @@
 //! One call, as the gateway tells the ledger about it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use protocol::{CallId, SessionId, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -20,17 +23,17 @@ pub struct Hold {
     /// The session.
     pub session: SessionId,
     /// The account that pays.
-    pub account: String,
+    pub account: Arc<str>,
     /// The person.
-    pub user: Option<String>,
+    pub user: Option<Arc<str>>,
     /// Name of the key it came with.
-    pub key: Option<String>,
+    pub key: Option<Arc<str>>,
     /// Which agent asks.
-    pub agent: Option<String>,
+    pub agent: Option<Arc<str>>,
     /// The model asked for.
     pub model: String,
     /// Hash of the price table the sum was made with.
-    pub price_hash: String,
+    pub price_hash: Arc<str>,
     /// The most it can cost.
     pub picos: u64,
     /// What it must fit into.
@@ -46,9 +49,9 @@ pub struct Hold {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// Which system counted it.
-    pub system: String,
+    pub system: Cow<'static, str>,
     /// The run, which is the session unless a task says otherwise.
-    pub run: String,
+    pub run: Arc<str>,
     /// Which attempt of the run.
     pub attempt: u32,
 }

@@ -38,7 +38,7 @@ impl Leases {
         }
         let many = hold.picos.saturating_mul(CALLS_A_BLOCK);
         let picos = many.min(MAX_BLOCK_PICOS).max(hold.picos);
-        Some(Block { session: hold.session.to_string(), account: hold.account.clone(), picos })
+        Some(Block { session: hold.session.to_string(), account: hold.account.to_string(), picos })
     }
 
     /// Takes over a block that is on disk.

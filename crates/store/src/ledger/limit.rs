@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     /// What the policy or configuration calls it: `budget_usd`, `max_requests`.
-    pub name: String,
+    pub name: &'static str,
     /// Whose use is counted.
     pub scope: Scope,
     /// In which time.

@@ -15,6 +15,9 @@ use super::totals::{self, Difference, Parties};
 use crate::owner::is_alive;
 use crate::{Digest, OwnerId};
 
+/// What is said of calls that are open; in the words of their index, which is not found by others.
+const OPEN: &str = "(state = 'intent' OR state = 'sent' OR state = 'streaming')";
+
 /// What was found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Recovered {
@@ -38,8 +41,8 @@ pub(super) fn recover(connection: &mut Connection, owners: &Path, hand: Hand<'_>
 }
 
 fn dead_owners(connection: &Connection, owners: &Path) -> Result<Vec<OwnerId>, LedgerError> {
-    let sql = "SELECT owner FROM call WHERE state IN ('intent', 'sent', 'streaming') UNION SELECT owner FROM lease";
-    let mut statement = connection.prepare(sql)?;
+    let sql = format!("SELECT owner FROM call WHERE {OPEN} UNION SELECT owner FROM lease");
+    let mut statement = connection.prepare(&sql)?;
     let named = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
     let mut dead = Vec::new();
     for owner in named.into_iter().map(OwnerId::from_database) {
@@ -80,9 +83,11 @@ fn release_intents(
 
 /// Marks everything else of `owner` that is open as unknown.
 fn forget_open(connection: &Connection, hand: Hand<'_>, owner: &OwnerId) -> Result<u64, LedgerError> {
-    let sql = "UPDATE call SET state = 'unknown', reason = 'the host died before it was settled', changed_ms = ?1
-        WHERE owner = ?2 AND state IN ('intent', 'sent', 'streaming')";
-    Ok(connection.execute(sql, params![hand.now_ms, owner.as_str()])? as u64)
+    let sql = format!(
+        "UPDATE call SET state = 'unknown', reason = 'the host died before it was settled', changed_ms = ?1
+        WHERE owner = ?2 AND {OPEN}"
+    );
+    Ok(connection.execute(&sql, params![hand.now_ms, owner.as_str()])? as u64)
 }
 
 /// Ends the leases of `owner`. What a power cut may have taken is held as one unknown call a session.

@@ -90,4 +90,91 @@ CREATE TABLE misfit (
     reason TEXT NOT NULL
 ) STRICT;
 ",
+    // A list of more than two is a table that is made and dropped for every row that is checked against it.
+    "
+CREATE TABLE call_before AS SELECT * FROM call;
+CREATE TABLE resolution_before AS SELECT * FROM resolution;
+DROP TABLE resolution;
+DROP TABLE call;
+CREATE TABLE call (
+    call_id TEXT PRIMARY KEY,
+    source_system TEXT NOT NULL,
+    source_reference TEXT NOT NULL,
+    session TEXT NOT NULL,
+    account TEXT NOT NULL,
+    user TEXT,
+    key TEXT,
+    agent TEXT,
+    model TEXT NOT NULL,
+    price_hash TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state = 'settled' OR state = 'failed' OR state = 'unknown'
+        OR state = 'sent' OR state = 'streaming' OR state = 'intent'),
+    reason TEXT,
+    counted INTEGER NOT NULL DEFAULT 1,
+    held_picos INTEGER NOT NULL CHECK (held_picos >= 0),
+    spent_picos INTEGER NOT NULL DEFAULT 0 CHECK (spent_picos >= 0),
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0,
+    day INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    changed_ms INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    UNIQUE (source_system, source_reference)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX call_open ON call (owner) WHERE (state = 'intent' OR state = 'sent' OR state = 'streaming');
+CREATE INDEX call_unknown ON call (created_ms) WHERE state = 'unknown';
+CREATE TABLE resolution (
+    call_id TEXT PRIMARY KEY REFERENCES call (call_id),
+    resolved_ms INTEGER NOT NULL,
+    held_picos INTEGER NOT NULL CHECK (held_picos >= 0),
+    spent_picos INTEGER NOT NULL CHECK (spent_picos >= 0),
+    resolved_by TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO call SELECT * FROM call_before;
+INSERT INTO resolution SELECT * FROM resolution_before;
+DROP TABLE call_before;
+DROP TABLE resolution_before;
+",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::{self, Synchronous};
+
+    const CALL: &str =
+        "INSERT INTO call (call_id, source_system, source_reference, session, account, model, price_hash,
+            state, held_picos, day, created_ms, changed_ms, owner, boot)
+        VALUES ('c1', 'viv', 's1/1/c1', 's1', 'a1', 'm1', 'p1', 'settled', 0, 1, 1, 1, 'o1', 'b1')";
+
+    #[test]
+    fn what_an_earlier_version_kept_is_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("ledger.sqlite");
+        let before = database::open(&path, Synchronous::Normal, &SCHEMA[..4]).unwrap();
+        before.execute(CALL, []).unwrap();
+        before.execute("INSERT INTO resolution VALUES ('c1', 2, 5, 7, 'ann', 'invoice')", []).unwrap();
+        drop(before);
+        let now = database::open(&path, Synchronous::Normal, SCHEMA).unwrap();
+        let sql = "SELECT call.state, resolution.reason FROM call JOIN resolution USING (call_id)";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let kept: (String, String) = now.query_row(sql, [], read).unwrap();
+        assert_eq!(kept, ("settled".to_owned(), "invoice".to_owned()));
+        assert!(now.execute("UPDATE call SET state = 'lost'", []).is_err(), "a state that is none was taken");
+        assert!(now.execute("DELETE FROM call", []).is_err(), "a call that was resolved was dropped");
+    }
+
+    #[test]
+    fn a_call_is_entered_without_a_table_made_for_it() {
+        let place = tempfile::tempdir().unwrap();
+        let tables = database::open(&place.path().join("ledger.sqlite"), Synchronous::Normal, SCHEMA).unwrap();
+        let mut steps = tables.prepare(&format!("EXPLAIN {CALL}")).unwrap();
+        let steps = steps.query_map([], |row| row.get(1)).unwrap().collect::<Result<Vec<String>, _>>().unwrap();
+        assert!(!steps.is_empty() && !steps.iter().any(|step| step == "OpenEphemeral"), "{steps:?}");
+    }
+}

@@ -186,7 +186,7 @@ impl Drop for SqliteLedger {
 }
 
 /// Tells one run of the kernel from the next: between two, the last transactions may be lost.
-fn boot_id() -> std::io::Result<String> {
+fn boot_id() -> std::io::Result<Arc<str>> {
     let text = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))?;
-    Ok(text.trim().to_owned())
+    Ok(text.trim().into())
 }

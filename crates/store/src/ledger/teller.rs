@@ -20,7 +20,7 @@ use crate::{Clock, OwnerId};
 /// Takes the steps of one process.
 pub(super) struct Teller {
     pub(super) owner: OwnerId,
-    pub(super) boot: String,
+    pub(super) boot: Arc<str>,
     pub(super) durability: Durability,
     pub(super) clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -72,7 +72,7 @@ impl Teller {
     pub(super) fn new(
         daybook: Daybook,
         owner: OwnerId,
-        boot: String,
+        boot: Arc<str>,
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Self {

@@ -69,8 +69,8 @@ pub(crate) fn hold(name: &str, picos: u64, limits: &[Limit]) -> Hold {
     }
 }
 
-pub(crate) fn limit(name: &str, scope: Scope, window: Window, most: Most) -> Limit {
-    Limit { name: name.into(), scope, window, most }
+pub(crate) fn limit(name: &'static str, scope: Scope, window: Window, most: Most) -> Limit {
+    Limit { name, scope, window, most }
 }
 
 pub(crate) fn charge(picos: u64) -> Charge {
