@@ -8,6 +8,7 @@ use crate::backend::PlaceArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
+use crate::names;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -231,10 +232,10 @@ pub(crate) struct ServeArguments {
     #[arg(long)]
     pub(crate) no_auth: bool,
     /// A name this server answers to, beside those of the loopback; may be given more than once
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = names::host)]
     pub(crate) allow_host: Vec<String>,
     /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = names::origin)]
     pub(crate) allow_origin: Vec<String>,
     /// Which types of events clients are served that do not say: all, or those of the contract alone
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "contract"])]
@@ -260,6 +261,12 @@ pub(crate) struct LogsArguments {
     /// Only events of this type, or of a family such as item or egress; may be given more than once
     #[arg(long, value_name = "TYPE")]
     pub(crate) kind: Vec<String>,
+}
+
+/// How long something is good for: not for no time at all.
+pub(crate) fn parse_lifetime(text: &str) -> Result<std::time::Duration, String> {
+    parse_duration(text)
+        .and_then(|time| if time.is_zero() { Err("it would be over at once".to_owned()) } else { Ok(time) })
 }
 
 /// `90s`, `10m`, `2h`, `7d`, `500ms`.

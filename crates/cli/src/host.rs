@@ -107,9 +107,14 @@ fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Resu
 /// How long what is left of a command may take to let go of what it holds, such as the mounts of a container.
 const LETTING_GO: Duration = Duration::from_millis(250);
 
+/// So many threads may wait for the disk at a time. Each keeps memory of its own, and a crowd that comes at once must not
+/// leave more of it behind than the disk can use.
+const WAITING_THREADS: usize = 64;
+
 /// Runs one command's future; what still blocks at its end is not waited for longer than that.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(WAITING_THREADS)
         .enable_all()
         .build()
         .map_err(|error| Failure::of(Code::Internal, &error))?;

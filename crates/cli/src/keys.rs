@@ -12,7 +12,7 @@ use serde_json::json;
 use store::{KeyRecord, Keys, NewKey, SystemClock};
 use uuid::Uuid;
 
-use crate::args::parse_duration;
+use crate::args::parse_lifetime;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
@@ -47,7 +47,7 @@ pub(crate) struct CreateArguments {
     #[arg(long, value_name = "USD", value_parser = parse_usd)]
     budget: Option<u64>,
     /// How long it is good for, e.g. 1h; until it is revoked when not given
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     ttl: Option<Duration>,
     /// Models it may name, in which * stands for any text; may be given more than once
     #[arg(long, value_name = "GLOB", default_value = "*")]

@@ -23,6 +23,7 @@ mod log;
 mod models;
 mod money;
 mod name;
+mod names;
 mod outlet;
 mod perms;
 mod person;

@@ -6,22 +6,27 @@ use protocol::{Asked, PermissionReply, Question};
 
 use crate::timeline::clean;
 
+/// Nobody is there to be asked: the input has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nobody;
+
 /// Asks which of a few words is meant: one of them in small letters, or nothing when nobody answers.
 pub(crate) async fn choice(question: &'static str) -> String {
-    line(question.to_owned()).await.to_lowercase()
+    line(question.to_owned()).await.unwrap_or_default().to_lowercase()
 }
 
 /// Asks whether something is allowed; no is the answer to everything that is not yes.
-pub(crate) async fn permission() -> PermissionReply {
-    match choice("allow? [y]es once · [a]lways · [n]o: ").await.as_str() {
+pub(crate) async fn permission() -> Result<PermissionReply, Nobody> {
+    let typed = line("allow? [y]es once · [a]lways · [n]o: ".to_owned()).await?;
+    Ok(match typed.to_lowercase().as_str() {
         "y" | "yes" => PermissionReply::Once,
         "a" | "always" => PermissionReply::Always,
         _ => PermissionReply::Reject,
-    }
+    })
 }
 
 /// Asks each thing that `question` asks; nothing when one of them is not answered.
-pub(crate) async fn answers(question: &Question) -> Option<Vec<Vec<String>>> {
+pub(crate) async fn answers(question: &Question) -> Result<Option<Vec<Vec<String>>>, Nobody> {
     of_each(&question.asked(), line).await
 }
 
@@ -30,17 +35,20 @@ pub(crate) fn first_options(question: &Question) -> Option<Vec<Vec<String>>> {
     question.asked().into_iter().map(|asked| Some(vec![asked.options.into_iter().next()?])).collect()
 }
 
-async fn of_each(list: &[Asked], mut read: impl AsyncFnMut(String) -> String) -> Option<Vec<Vec<String>>> {
+async fn of_each(
+    list: &[Asked],
+    mut read: impl AsyncFnMut(String) -> Result<String, Nobody>,
+) -> Result<Option<Vec<Vec<String>>>, Nobody> {
     let mut all = Vec::new();
     for asked in list {
         // A single one stands on the screen already.
-        let typed = read(prompt(asked, list.len() > 1)).await;
+        let typed = read(prompt(asked, list.len() > 1)).await?;
         if typed.is_empty() {
-            return None;
+            return Ok(None);
         }
         all.push(meant(asked, &typed));
     }
-    Some(all)
+    Ok(Some(all))
 }
 
 /// What stands before the place to type: the question, unless it stands there already, and what can be chosen.
@@ -78,15 +86,20 @@ fn meant(asked: &Asked, typed: &str) -> Vec<String> {
     vec![option(typed).unwrap_or_else(|| typed.to_owned())]
 }
 
-/// A line the person types, without what stands around it; nothing when there is none.
-async fn line(prompt: String) -> String {
+/// A line the person types, without what stands around it.
+async fn line(prompt: String) -> Result<String, Nobody> {
     let read = tokio::task::spawn_blocking(move || {
         anstream::eprint!("{:>22}\x1b[33m{prompt}\x1b[0m", "");
         let mut line = String::new();
-        let _ = std::io::stdin().read_line(&mut line);
-        line.trim().to_owned()
+        match std::io::stdin().read_line(&mut line) {
+            Ok(1..) => Ok(line.trim().to_owned()),
+            Ok(0) | Err(_) => {
+                anstream::eprintln!();
+                Err(Nobody)
+            }
+        }
     });
-    read.await.unwrap_or_default()
+    read.await.unwrap_or(Err(Nobody))
 }
 
 #[cfg(test)]
@@ -99,24 +112,25 @@ mod tests {
         Asked { header: None, prompt: "Which?".to_owned(), options, descriptions, several }
     }
 
-    async fn check(list: &[Asked], typed: &[&str]) -> Option<Vec<Vec<String>>> {
+    async fn check(list: &[Asked], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, Nobody> {
         let mut lines = typed.iter();
-        of_each(list, async |_| lines.next().map(|line| (*line).to_owned()).unwrap_or_default()).await
+        of_each(list, async |_| lines.next().map(|line| (*line).to_owned()).ok_or(Nobody)).await
     }
 
     #[tokio::test]
     async fn each_question_gets_its_own_answer_as_it_was_typed() {
         let list = [asked(&["Red", "Blue"], false), asked(&["Small", "Large"], false), asked(&[], false)];
-        let answers = check(&list, &["2", "large", "As It Is"]).await.unwrap();
+        let answers = check(&list, &["2", "large", "As It Is"]).await.unwrap().unwrap();
         assert_eq!(answers, [["Blue"], ["Large"], ["As It Is"]]);
-        assert_eq!(check(&list[..1], &["Deep Blue"]).await.unwrap(), [["Deep Blue"]]);
-        assert_eq!(check(&list[..1], &["3"]).await.unwrap(), [["3"]]);
+        assert_eq!(check(&list[..1], &["Deep Blue"]).await.unwrap().unwrap(), [["Deep Blue"]]);
+        assert_eq!(check(&list[..1], &["3"]).await.unwrap().unwrap(), [["3"]]);
     }
 
     #[tokio::test]
     async fn one_without_an_answer_leaves_all_of_them_without() {
         let list = [asked(&["Red"], false), asked(&["Small"], false)];
-        assert_eq!(check(&list, &["1"]).await, None);
+        assert_eq!(check(&list, &["1", ""]).await, Ok(None));
+        assert_eq!(check(&list, &["1"]).await, Err(Nobody));
     }
 
     #[test]

@@ -284,14 +284,15 @@ impl<'a> Conversation<'a> {
         let reply = match self.permissions {
             Permissions::Allow => PermissionReply::Once,
             Permissions::Deny => PermissionReply::Reject,
-            Permissions::Ask => person::permission().await,
+            // Who started a run and is gone would keep it waiting for nobody.
+            Permissions::Ask => person::permission().await.unwrap_or(PermissionReply::Reject),
         };
         self.front.reply(self.id(), &permission.permission_id, reply).await
     }
 
     async fn answer(&self, question: &Question) -> Result<(), Failure> {
         let answers = match self.permissions {
-            Permissions::Ask => person::answers(question).await,
+            Permissions::Ask => person::answers(question).await.unwrap_or(None),
             // Nobody is there to ask.
             Permissions::Allow => person::first_options(question),
             Permissions::Deny => None,

@@ -15,7 +15,7 @@ use server::Scope;
 use store::{NewToken, SystemClock, TokenRecord, Tokens};
 use uuid::Uuid;
 
-use crate::args::parse_duration;
+use crate::args::parse_lifetime;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
@@ -46,7 +46,7 @@ pub(crate) struct CreateArguments {
     #[arg(long)]
     name: Option<String>,
     /// How long it is good for, e.g. 12h; until it is revoked when not given
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     ttl: Option<Duration>,
 }
 

@@ -15,7 +15,8 @@ use crate::state::AppState;
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const HEADERS: &str = "authorization, content-type, last-event-id, idempotency-key, x-request-id";
-const EXPOSED: &str = "x-request-id, x-viv-sequence, x-viv-turn-id";
+const EXPOSED: &str =
+    "x-request-id, x-viv-sequence, x-viv-turn-id, x-viv-next-cursor, x-viv-truncated, idempotency-replayed";
 
 /// Answers what a browser asks before it calls, and tells it that the page may read the answer.
 pub(crate) async fn listed_origins(State(state): State<AppState>, request: Request, next: Next) -> Response {

@@ -9,8 +9,11 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, StatusCode};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_TYPE, HeaderValue, VARY,
+    WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderName, StatusCode};
 use protocol::{Code, Problem};
 use sandbox::FilesError;
 use serde_json::Value;
@@ -117,6 +120,7 @@ fn document(mut response: Response, id: Option<RequestId>) -> Response {
     let given = response.extensions_mut().remove::<Box<Problem>>();
     let mut problem = given.unwrap_or_else(|| Box::new(refused_by_framework(response.status())));
     problem.request_id = id.map(|id| id.0);
+    problem.hint = problem.hint.take().or_else(|| usual_hint(&problem.code).map(str::to_owned));
     let status = response.status();
     let mut shaped = (status, axum::Json(&*problem)).into_response();
     let headers = shaped.headers_mut();
@@ -128,11 +132,36 @@ fn document(mut response: Response, id: Option<RequestId>) -> Response {
     shaped
 }
 
-/// The methods a route does take are worth telling.
+/// The methods a route does take are worth telling; and a page that may call may read why it was refused.
+const KEPT: [HeaderName; 4] = [ALLOW, VARY, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS];
+
 fn keep(from: &HeaderMap, to: &mut HeaderMap) {
-    if let Some(allow) = from.get(ALLOW) {
-        to.insert(ALLOW, allow.clone());
+    for name in KEPT {
+        if let Some(value) = from.get(&name) {
+            to.insert(name, value.clone());
+        }
     }
+}
+
+/// What mends most failures of a kind, where nobody knew better.
+fn usual_hint(code: &str) -> Option<&'static str> {
+    const HINTS: [(Code, &str); 14] = [
+        (Code::TokenInvalid, "viv tokens create --scope=drive"),
+        (Code::PermissionDenied, "viv tokens create --scope=admin"),
+        (Code::InvalidRequest, "viv api GET /openapi.json"),
+        (Code::MethodNotAllowed, "viv api GET /openapi.json"),
+        (Code::UnsupportedMediaType, "viv api GET /openapi.json"),
+        (Code::BodyTooLarge, "viv api GET /openapi.json"),
+        (Code::SessionEnded, "viv sessions ls"),
+        (Code::PermissionNotPending, "viv perms ls"),
+        (Code::QuestionNotPending, "viv perms ls"),
+        (Code::MessageNotQueued, "viv sessions ls"),
+        (Code::MessageNotFound, "viv sessions ls"),
+        (Code::GrantNotFound, "viv sessions ls"),
+        (Code::TaskNotFound, "viv api GET /v1/tasks"),
+        (Code::PolicyInvalid, "viv policy schema"),
+    ];
+    HINTS.iter().find(|(known, _)| known.as_str() == code).map(|(_, hint)| *hint)
 }
 
 pub(crate) fn refused_by_framework(status: StatusCode) -> Problem {

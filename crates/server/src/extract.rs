@@ -1,5 +1,6 @@
 //! Extractors whose refusals are problems of ours.
 
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::StatusCode;
 use http::request::Parts;
@@ -14,8 +15,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let read = axum::Json::<T>::from_request(request, state).await;
-        read.map(|axum::Json(body)| Self(body)).map_err(|rejection| refused(rejection.status(), rejection.body_text()))
+        let (parts, body) = request.into_parts();
+        let whole = Request::from_parts(parts.clone(), body);
+        let bytes = Bytes::from_request(whole, state).await;
+        let bytes = bytes.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))?;
+        let again = Request::from_parts(parts, Body::from(bytes.clone()));
+        let axum::Json(body) = axum::Json::<T>::from_request(again, state)
+            .await
+            .map_err(|rejection| refused(rejection.status(), &rejection.body_text()))?;
+        // A list would be read as the fields in the order in which they happen to stand in our source.
+        if bytes.trim_ascii_start().starts_with(b"[") {
+            return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "the body is a list, where an object is expected"));
+        }
+        Ok(Self(body))
     }
 }
 
@@ -45,7 +57,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         let read = read.map(|axum::extract::Path(parameters)| Self(parameters));
-        read.map_err(|rejection| refused(rejection.status(), rejection.body_text()))
+        read.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
     }
 }
 
@@ -58,10 +70,44 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
         let read = read.map(|axum::extract::Query(parameters)| Self(parameters));
-        read.map_err(|rejection| refused(rejection.status(), rejection.body_text()))
+        read.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
     }
 }
 
-fn refused(status: StatusCode, text: String) -> ApiError {
-    ApiError::new(code_of(status), text)
+fn refused(status: StatusCode, text: &str) -> ApiError {
+    ApiError::new(code_of(status), plain(text))
+}
+
+/// What a reader says, without the words of the source it was written in.
+fn plain(text: &str) -> String {
+    let text = text
+        .replace("Failed to deserialize the JSON body into the target type: ", "the body does not fit: ")
+        .replace("Failed to parse the request body as JSON: ", "the body is not JSON: ")
+        .replace("Failed to deserialize query string: ", "the query does not fit: ")
+        .replace("Failed to buffer the request body: ", "the body could not be read: ");
+    let Some((before, after)) = text.split_once("expected struct ") else { return text };
+    let rest = after.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
+    let rest = rest
+        .strip_prefix(" with ")
+        .and_then(|rest| rest.split_once(" element"))
+        .map_or(rest, |(_, rest)| rest.strip_prefix('s').unwrap_or(rest));
+    format!("{before}expected an object{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_in_plain_words() {
+        let told = "Failed to deserialize the JSON body into the target type: invalid type: integer `5`, \
+            expected struct CreateSession at line 1 column 1";
+        let expected = "the body does not fit: invalid type: integer `5`, expected an object at line 1 column 1";
+        assert_eq!(plain(told), expected);
+        assert_eq!(
+            plain("invalid length 1, expected struct Rename with 2 elements at"),
+            "invalid length 1, expected an object at"
+        );
+        assert_eq!(plain("missing field `agent`"), "missing field `agent`");
+    }
 }

@@ -30,30 +30,46 @@ pub(crate) async fn known_host(
 }
 
 fn check(config: &ServerConfig, headers: &HeaderMap) -> Result<(), ApiError> {
-    let refuse =
-        |what: &str| Err(ApiError::new(Code::HostNotAllowed, format!("`{what}` is not a name of this server")));
-    let Some(host) = text(headers, HOST) else { return refuse("") };
+    let refuse = |what: &str, flag: &str, named: &str| {
+        let refusal = ApiError::new(Code::HostNotAllowed, format!("`{what}` is not a name of this server"));
+        // Only what is a name and nothing else is put into a line to paste.
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || ".-:/[]".contains(letter);
+        let plain = !named.is_empty() && named.chars().all(is_name);
+        Err(if plain { refusal.hint(&format!("viv serve --{flag}={named}")) } else { refusal })
+    };
+    let Ok(Some(host)) = only(headers, HOST) else { return refuse("", "allow-host", "") };
     let name = without_port(host);
     let known = LOOPBACK.iter().any(|own| own.eq_ignore_ascii_case(name))
         || config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
     if !known {
-        return refuse(host);
+        return refuse(host, "allow-host", name);
     }
-    match text(headers, ORIGIN) {
-        Some(origin) if !is_ours(config, origin, host) => refuse(origin),
-        _ => Ok(()),
+    match only(headers, ORIGIN) {
+        Ok(None) => Ok(()),
+        Ok(Some(origin)) if is_ours(config, origin, host) => Ok(()),
+        Ok(Some(origin)) => refuse(origin, "allow-origin", origin),
+        Err(Unclear) => refuse("an origin that cannot be read", "allow-origin", ""),
     }
 }
 
 /// An origin is ours when it was listed, or when it is the very server that is called.
 fn is_ours(config: &ServerConfig, origin: &str, host: &str) -> bool {
     let listed = config.origins.iter().any(|own| own.eq_ignore_ascii_case(origin));
-    let same = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
-    listed || same
+    let page = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    listed || page.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
+/// A header stands there twice, or in letters that nobody reads the same.
+struct Unclear;
+
+/// The one header of that name, if there is one.
+fn only(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear> {
+    let mut all = headers.get_all(name).iter();
+    match (all.next(), all.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| Unclear),
+        (Some(_), Some(_)) => Err(Unclear),
+    }
 }
 
 fn without_port(host: &str) -> &str {
@@ -65,6 +81,8 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
     use crate::access::Auth;
 
@@ -73,7 +91,10 @@ mod tests {
         let mut config = ServerConfig::new(Auth::None);
         config.hosts = vec!["viv.example.com".to_owned()];
         config.origins = vec!["https://ui.example.com".to_owned()];
-        let headers = pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
         check(&config, &headers).is_ok()
     }
 
@@ -97,10 +118,23 @@ mod tests {
         let from = |origin| check_headers(&[(HOST, "localhost:2468"), (ORIGIN, origin)]);
         assert!(from("http://localhost:2468"));
         assert!(from("https://ui.example.com"));
-        for origin in
-            ["http://localhost:9999", "https://evil.example.org", "null", "http://localhost:2468.evil.example.org"]
-        {
+        for origin in [
+            "http://localhost:9999",
+            "https://evil.example.org",
+            "null",
+            "http://localhost:2468.evil.example.org",
+            "chrome-extension://localhost:2468",
+            "http://\u{e9}vil.example.org",
+        ] {
             assert!(!from(origin), "{origin}");
         }
+    }
+
+    #[test]
+    fn of_two_headers_none_counts() {
+        let own = (ORIGIN, "http://localhost:2468");
+        assert!(!check_headers(&[(HOST, "localhost:2468"), own.clone(), (ORIGIN, "https://evil.example.org")]));
+        assert!(!check_headers(&[(HOST, "localhost:2468"), (HOST, "evil.example.org")]));
+        assert!(check_headers(&[(HOST, "localhost:2468"), own]));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct ListQuery {
 impl ListQuery {
     /// How many are wanted.
     pub(crate) fn limit(&self) -> usize {
-        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX).max(1)
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn read(journal: &dyn Journal, offset: u64, limit: Option<u64>, show:
 
 /// So many events a page has at most, if a client asks for `limit`.
 pub(crate) fn limit(limit: Option<u64>) -> usize {
-    limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).min(MAX_EVENTS))
+    limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS))
 }
 
 /// Whether the session has ended, and nothing is recorded after `offset`.

@@ -121,10 +121,10 @@ fn reading() -> OpenApiRouter<AppState> {
 /// For who may make sessions and tell them what to do.
 fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(sessions::create, sessions::rename))
         .routes(routes!(messages::send))
         .routes(routes!(messages::stream))
         .layer(DefaultBodyLimit::max(config.message_bytes))
+        .routes(routes!(sessions::create, sessions::rename))
         .routes(routes!(queue::remove))
         .routes(routes!(sessions::resume))
         .routes(routes!(sessions::interrupt))

@@ -1,7 +1,7 @@
 //! Listening, answering, and coming to an end in bounded time.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,12 +67,13 @@ pub enum ServeError {
 /// addresses once all listeners are there, in the order asked for.
 pub async fn serve(
     listeners: Listeners,
-    config: ServerConfig,
+    mut config: ServerConfig,
     sessions: Sessions,
     bound: impl FnOnce(&[SocketAddr]),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (tcp, addresses) = bind_tcp(&listeners, &config).await?;
+    config.hosts.extend(addresses.iter().filter_map(name_of));
     // First of all: who looks for this process finds it there, and waits until it answers.
     let unix = listeners.unix.as_deref().map(bind_unix).transpose()?;
     let (accepting, streaming) = (CancellationToken::new(), CancellationToken::new());
@@ -115,6 +116,15 @@ async fn bind_tcp(
         bound.push(listener);
     }
     Ok((bound, addresses))
+}
+
+/// What a server is called by who calls the address it listens on; nothing where that is every address there is.
+fn name_of(address: &SocketAddr) -> Option<String> {
+    match address.ip() {
+        ip if ip.is_unspecified() => None,
+        IpAddr::V4(ip) => Some(ip.to_string()),
+        IpAddr::V6(ip) => Some(format!("[{ip}]")),
+    }
 }
 
 /// Binds the socket of a data directory. The caller is the one server of it, so a socket that is there is left over.

@@ -51,6 +51,7 @@ pub(crate) struct MessageBody {
     #[serde(default)]
     attachments: Vec<Attachment>,
     #[serde(default, alias = "client_message_id")]
+    #[schema(min_length = 1, max_length = 255)]
     client_message_id: Option<String>,
     #[serde(default, alias = "when_busy")]
     when_busy: Busy,
@@ -106,6 +107,7 @@ pub(crate) struct RawQuery {
     pub(crate) include_raw: Option<bool>,
     /// Only types of events that the contract knows, or all; what the server was started with when not given.
     #[serde(default)]
+    #[param(inline)]
     pub(crate) events: Option<Vocabulary>,
 }
 
@@ -121,6 +123,7 @@ pub(crate) struct StreamQuery {
     pub(crate) include_raw: Option<bool>,
     /// Only types of events that the contract knows, or all; what the server was started with when not given.
     #[serde(default)]
+    #[param(inline)]
     pub(crate) events: Option<Vocabulary>,
 }
 
@@ -139,6 +142,7 @@ pub(crate) struct EventsQuery {
     pub(crate) include_raw: Option<bool>,
     /// Only types of events that the contract knows, or all; what the server was started with when not given.
     #[serde(default)]
+    #[param(inline)]
     pub(crate) events: Option<Vocabulary>,
 }
 

@@ -31,7 +31,7 @@ use crate::live::{Live, Sign};
 use crate::pending::Pending;
 use crate::plan::Plan;
 use crate::queue::QueuedMessage;
-use crate::receipts::Receipts;
+use crate::receipts::{Content, Receipt, Receipts};
 use crate::recorder::Recorder;
 use crate::seat::{Departure, Seat};
 use crate::turn::{Effect, Input, Phase};
@@ -203,8 +203,11 @@ impl Actor {
     }
 
     async fn send(&mut self, message: Message) -> Result<Accepted, SessionError> {
+        let content = Content::of(&message);
         if let Some(before) = self.receipts.find(message.client_message_id.as_deref()) {
-            return Ok(before);
+            let name = || message.client_message_id.clone().unwrap_or_default();
+            let same = before.content == content;
+            return if same { Ok(before.accepted.clone()) } else { Err(SessionError::MessageIdReused(name())) };
         }
         if self.live.is_none() {
             self.wake().await?;
@@ -226,7 +229,7 @@ impl Actor {
         } else {
             self.enqueue(turn, message).await?;
         }
-        self.receipts.keep(name.as_deref(), &accepted);
+        self.receipts.keep(name.as_deref(), Receipt { accepted: accepted.clone(), content });
         Ok(accepted)
     }
 

@@ -38,6 +38,19 @@ pub enum SessionError {
         /// How many wait.
         waiting: usize,
     },
+    /// The client gave one name to two messages.
+    #[error("another message was sent as `{0}` before; a name is for one message, and for sending that again")]
+    MessageIdReused(String),
+    /// There is not one answer for each thing that was asked.
+    #[error("question `{id}` asks for {wanted} answers, and {given} were given")]
+    AnswersMisfit {
+        /// The question.
+        id: QuestionId,
+        /// How many things it asks.
+        wanted: usize,
+        /// How many were answered.
+        given: usize,
+    },
     /// Answered, or resolved when its turn ended.
     #[error("permission `{0}` is not waiting for an answer")]
     PermissionNotPending(PermissionId),
@@ -219,6 +232,7 @@ impl SessionError {
             Self::AlreadyExists(_) | Self::IdUsed(_) => Code::SessionAlreadyExists,
             Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
+            Self::MessageIdReused(_) => Code::IdempotencyKeyReused,
             Self::StillOpen(_) => Code::SessionOpen,
             Self::Apply(error) => error.code(),
             Self::PermissionNotPending(_) => Code::PermissionNotPending,
@@ -239,6 +253,7 @@ impl SessionError {
             | Self::Directory { .. }
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
+            | Self::AnswersMisfit { .. }
             | Self::Skills(_) => Code::InvalidRequest,
             Self::DirectoryNotAllowed { .. } => Code::DirectoryNotAllowed,
             Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,

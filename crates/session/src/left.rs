@@ -17,6 +17,7 @@ use crate::Accepted;
 use crate::actor::{Why, resolved_permission, resolved_question};
 use crate::change::Change;
 use crate::queue::QueuedMessage;
+use crate::receipts::{Content, Receipt};
 
 /// So many events are read at a time.
 const PAGE: usize = 1000;
@@ -31,7 +32,9 @@ pub(crate) struct Left {
     /// Messages that were taken and never started.
     pub(crate) queued: VecDeque<Arc<QueuedMessage>>,
     /// Messages by the name their client gave them, oldest first.
-    pub(crate) named: Vec<(String, Accepted)>,
+    pub(crate) named: Vec<(String, Receipt)>,
+    /// The name of the turn that runs, until its message is read.
+    unread: Option<(String, Accepted)>,
     /// What was allowed for the rest of the session.
     pub(crate) grants: Vec<Grant>,
     /// How what it may reach was changed.
@@ -93,7 +96,11 @@ impl Left {
             EventBody::SessionStarted(started) => self.started = Some(started),
             EventBody::SessionEnded(_) => self.ended = true,
             EventBody::MessageQueued(queued) => {
-                self.name(queued.client_message_id.clone(), &queued.turn_id, sequence, true);
+                if let Some(name) = queued.client_message_id.clone() {
+                    let content = Content::new(&queued.message, &queued.attachments);
+                    let accepted = accepted(&queued.turn_id, sequence, true);
+                    self.named.push((name, Receipt { accepted, content }));
+                }
                 let waiting = Arc::new(QueuedMessage::of(sequence, event.time, queued));
                 if waiting.steers {
                     self.queued.push_front(waiting);
@@ -104,7 +111,13 @@ impl Left {
             EventBody::MessageRemoved(removed) => self.queued.retain(|queued| queued.turn_id != removed.turn_id),
             EventBody::TurnStarted(turn) => self.turn_started(turn, sequence),
             EventBody::TurnEnded(_) => self.turn = None,
-            EventBody::ItemStarted(ItemEvent { item }) => drop(self.items.insert(item.item_id.clone(), item)),
+            EventBody::ItemStarted(ItemEvent { item }) => {
+                // The first item of a turn is the message that started it.
+                if let Some((name, accepted)) = self.unread.take() {
+                    self.named.push((name, Receipt { accepted, content: Content::recorded(&item.content) }));
+                }
+                self.items.insert(item.item_id.clone(), item);
+            }
             EventBody::ItemCompleted(ItemEvent { item }) => drop(self.items.remove(&item.item_id)),
             EventBody::PermissionRequested(asked) => {
                 self.permissions.insert(asked.permission_id.clone(), asked);
@@ -125,16 +138,14 @@ impl Left {
         let was_queued = self.queued.iter().any(|queued| queued.turn_id == id);
         self.queued.retain(|queued| queued.turn_id != id);
         let named = turn.metadata.as_ref().and_then(|metadata| metadata.get("client_message_id"));
-        if !was_queued {
-            self.name(named.and_then(Value::as_str).map(str::to_owned), &id, sequence, false);
-        }
+        let named = named.and_then(Value::as_str).filter(|_| !was_queued);
+        self.unread = named.map(|name| (name.to_owned(), accepted(&id, sequence, false)));
         self.turn = Some(id);
     }
+}
 
-    fn name(&mut self, client_message_id: Option<String>, turn: &TurnId, sequence: u64, queued: bool) {
-        let Some(id) = client_message_id else { return };
-        self.named.push((id, Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }));
-    }
+fn accepted(turn: &TurnId, sequence: u64, queued: bool) -> Accepted {
+    Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod error;
 mod everything;
 mod fork;
 mod host;
+mod late;
 mod left;
 mod line;
 mod live;

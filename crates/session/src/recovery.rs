@@ -116,11 +116,10 @@ fn adopt(
 
 /// Brings the list of sessions up to date with a journal that has ended: there was no room for it then.
 pub(crate) fn note_end(shelf: &Shelf, id: &SessionId, journal: &FileJournal) -> Result<(), SessionError> {
-    let Some(EventBody::SessionEnded(ended)) = last_event(journal)?.map(|event| event.draft.body) else {
-        return Ok(());
-    };
-    let (event_count, outcome) = (Some(last(journal)), Some(ended.reason.into()));
-    shelf.index.update(id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+    if let Some(EventBody::SessionEnded(ended)) = last_event(journal)?.map(|event| event.draft.body) {
+        let (event_count, outcome) = (Some(last(journal)), Some(ended.reason.into()));
+        shelf.note_end(id, SessionChange { event_count, outcome, ..SessionChange::default() });
+    }
     Ok(())
 }
 

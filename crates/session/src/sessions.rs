@@ -243,6 +243,7 @@ impl Sessions {
 
     /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
     pub fn list(&self, from: Option<Cursor>, limit: usize) -> Result<Page, SessionError> {
+        self.host.shelf.late.catch_up(&self.host.shelf.index);
         let page = self.host.shelf.index.list(from, limit)?;
         let sessions = page.sessions.into_iter().map(|record| self.told(record)).collect();
         Ok(Page { sessions, next: page.next })
@@ -250,6 +251,7 @@ impl Sessions {
 
     /// One session.
     pub fn get(&self, id: &SessionId) -> Result<SessionInfo, SessionError> {
+        self.host.shelf.late.catch_up(&self.host.shelf.index);
         Ok(self.told(self.host.shelf.index.get(id)?))
     }
 
@@ -379,7 +381,8 @@ impl Sessions {
         Ok(seat)
     }
 
-    pub(crate) fn told(&self, record: SessionRecord) -> SessionInfo {
+    pub(crate) fn told(&self, mut record: SessionRecord) -> SessionInfo {
+        self.host.shelf.late.correct(&mut record);
         let mut info = record.info;
         if let Some(seat) = self.host.seat(&info.session_id) {
             seat.refresh(&mut info);

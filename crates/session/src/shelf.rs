@@ -17,6 +17,7 @@ use store::{
 };
 
 use crate::SessionError;
+use crate::late::Late;
 
 /// Where sessions are kept.
 pub(crate) struct Shelf {
@@ -33,6 +34,8 @@ pub(crate) struct Shelf {
     taking_in: Mutex<()>,
     /// Whether the list of sessions is about to be brought to the disk.
     settling: Arc<AtomicBool>,
+    /// What the list could not be told yet.
+    pub(crate) late: Late,
 }
 
 /// How long a new session may wait for the disk, beside everything else.
@@ -80,6 +83,7 @@ impl Shelf {
             open: Mutex::default(),
             taking_in: Mutex::default(),
             settling: Arc::default(),
+            late: Late::default(),
         })
     }
 
@@ -241,6 +245,14 @@ impl Shelf {
         .await
     }
 
+    /// Notes that a session has ended, which its journal says already: where the list cannot be written it is told later.
+    pub(crate) fn note_end(&self, id: &SessionId, change: SessionChange) {
+        if let Err(error) = self.index.update(id, &change) {
+            tracing::error!(session = %id, %error, "the list of sessions does not know yet that one has ended");
+            self.late.remember(id, change);
+        }
+    }
+
     pub(crate) async fn update(self: &Arc<Self>, id: &SessionId, change: SessionChange) -> Result<(), SessionError> {
         let (this, id) = (self.clone(), id.clone());
         blocking(move || {
@@ -296,21 +308,29 @@ impl Shelf {
         let (this, id) = (self.clone(), id.clone());
         blocking(move || {
             // The list first: files that stay behind after a crash are nobody's, a row without files would be a lie.
-            if !this.index.delete(&id)? {
-                return Ok(false);
+            let was_there = match this.index.delete(&id) {
+                Err(error) if store::is_full(&error) => this.reserve.lend(|| this.index.delete(&id))?,
+                deleted => deleted?,
+            };
+            if was_there {
+                this.delete_files(&id)?;
             }
-            this.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            let directory = &this.directory;
-            let journal = directory.journal(&id);
-            for file in [journal.with_extension("idx"), journal, directory.memory(&id), directory.origin(&id)] {
-                gone(std::fs::remove_file(file))?;
-            }
-            for folder in [directory.changes(&id), directory.all_earlier_changes(&id)] {
-                gone(std::fs::remove_dir_all(folder))?;
-            }
-            Ok(true)
+            Ok(was_there)
         })
         .await
+    }
+
+    fn delete_files(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let directory = &self.directory;
+        let journal = directory.journal(id);
+        for file in [journal.with_extension("idx"), journal, directory.memory(id), directory.origin(id)] {
+            gone(std::fs::remove_file(file))?;
+        }
+        for folder in [directory.changes(id), directory.all_earlier_changes(id)] {
+            gone(std::fs::remove_dir_all(folder))?;
+        }
+        Ok(())
     }
 
     /// Gives a session that is being forked a memory of its own.

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::person;
+use crate::person::{self, Nobody};
 use crate::policy::{GrantArgs, NarrowArgs};
 use crate::run::is_open;
 use crate::signals::Signals;
@@ -122,13 +122,16 @@ async fn follow(client: &Client, id: &SessionId, after: u64, json: bool) -> Resu
 }
 
 async fn answer(client: &Client, id: &SessionId, event: &Event) -> Result<(), Failure> {
+    // Who only looks, with no input at all, leaves it to somebody who can answer.
     let told = match &event.draft.body {
-        EventBody::PermissionRequested(asked) if is_open(asked) => {
-            client.reply(id, &asked.permission_id, person::permission().await).await
-        }
-        EventBody::QuestionRequested(asked) => {
-            client.answer(id, &asked.question_id, person::answers(asked).await).await
-        }
+        EventBody::PermissionRequested(asked) if is_open(asked) => match person::permission().await {
+            Ok(reply) => client.reply(id, &asked.permission_id, reply).await,
+            Err(Nobody) => Ok(()),
+        },
+        EventBody::QuestionRequested(asked) => match person::answers(asked).await {
+            Ok(answers) => client.answer(id, &asked.question_id, answers).await,
+            Err(Nobody) => Ok(()),
+        },
         _ => Ok(()),
     };
     // Somebody else may have been faster: that is no reason to stop looking.

@@ -1,5 +1,8 @@
 //! `viv sessions attach` on a terminal: a person sees a session live, and answers what its agent asks.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use serde_json::json;
 
 use crate::http::Client;
@@ -78,5 +81,34 @@ fn leaving_ends_nothing_but_the_looking() {
     let path = format!("/v1/sessions/s1/permissions/{permission}/reply");
     assert_eq!(client.post(&path, r#"{"reply":"once"}"#).status, 204, "leaving has answered it");
     eventually("the turn goes on to its end", || !recorded(&client, "turn.ended").is_empty());
+    server.stop();
+}
+
+#[test]
+fn who_only_looks_answers_nothing() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
+    let mut looking = place.viv(&["sessions", "attach", "s1"]);
+    let mut looking = looking.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut asked = BufReader::new(looking.stderr.take().unwrap()).lines().map(Result::unwrap);
+    // The line ends when there was nothing to read.
+    let mut until = |words: &str| assert!(asked.any(|line| line.contains(words)), "it never asked `{words}`");
+
+    say(&client, "/question Which colour?");
+    until("answer: ");
+    let question = recorded(&client, "question.requested")[0]["question_id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/s1/questions/{question}/reply");
+    assert_eq!(client.post(&path, r#"{"answers":[["Blue"]]}"#).status, 204, "who looks has answered it");
+
+    say(&client, "/run echo allowed");
+    until("allow? ");
+    let permission = recorded(&client, "permission.requested")[0]["permission_id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/s1/permissions/{permission}/reply");
+    assert_eq!(client.post(&path, r#"{"reply":"once"}"#).status, 204, "who looks has answered it");
+
+    assert_eq!(client.post("/v1/sessions/s1/terminate", "").status, 204);
+    assert!(looking.wait().unwrap().success());
     server.stop();
 }

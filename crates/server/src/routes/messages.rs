@@ -13,6 +13,9 @@ use crate::state::AppState;
 use crate::stream::{Until, follow};
 use crate::wire::{MessageBody, RawQuery};
 
+/// The longest name a client gives a message.
+const MAX_NAME: usize = 255;
+
 /// `POST /v1/sessions/{session_id}/messages`: taken and on record; what comes of it is in the events after
 /// the number in `x-viv-sequence`.
 #[utoipa::path(
@@ -64,6 +67,10 @@ pub(crate) async fn stream(
 /// A message that is sent twice is taken once: `Idempotency-Key` names it when its body does not.
 fn named(body: MessageBody, headers: &HeaderMap) -> Result<Message, ApiError> {
     let mut message = Message::from(body);
+    if message.client_message_id.as_ref().is_some_and(|name| name.is_empty() || name.len() > MAX_NAME) {
+        let detail = format!("`clientMessageId` has 1 to {MAX_NAME} bytes");
+        return Err(ApiError::new(Code::InvalidRequest, detail));
+    }
     if let (None, Some(key)) = (&message.client_message_id, headers.get("idempotency-key")) {
         let bad = |_| ApiError::new(Code::InvalidRequest, "`Idempotency-Key` is made of visible ASCII characters");
         message.client_message_id = Some(key.to_str().map_err(bad)?.to_owned());

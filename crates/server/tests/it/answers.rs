@@ -44,6 +44,10 @@ async fn a_question_is_answered_with_all_answers() {
     stage.session("s1").await;
     let asked = ask(&stage, "/question").await;
     let path = format!("/v1/sessions/s1/questions/{}/reply", asked["question_id"].as_str().unwrap());
+    for misfit in [r#"{"answers":[]}"#, r#"{"answers":[["blue"],["red"]]}"#] {
+        let refused = stage.client.post(&path, misfit).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()), "{misfit}");
+    }
     assert_eq!(stage.client.post(&path, r#"{"answers":[["blue","red"]]}"#).await.status, 204);
     let told = resolved(&stage, "question.resolved").await;
     assert_eq!(

@@ -11,6 +11,7 @@ crate::trials!(
     the_document_is_the_committed_one,
     every_route_and_field_that_clients_were_written_for_is_there,
     every_operation_has_a_name_of_its_own_and_a_sentence,
+    whatever_the_document_points_to_is_in_it,
 );
 
 /// The API that clients were written for before there was this server.
@@ -39,6 +40,29 @@ async fn the_document_is_the_committed_one() {
         panic!("openapi.json is not what is served: read openapi.json.new, and put it in its place if it is meant");
     }
     assert!(served["openapi"].as_str().unwrap().starts_with("3.1."), "{}", served["openapi"]);
+}
+
+/// Every place of the document that something in it points to.
+fn references(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| references(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+async fn whatever_the_document_points_to_is_in_it() {
+    let (document, mut found) = (served().await, BTreeSet::new());
+    references(&document, &mut found);
+    assert!(!found.is_empty());
+    let missing: Vec<&String> = found
+        .iter()
+        .filter(|place| place.strip_prefix('#').is_none_or(|place| document.pointer(place).is_none()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 async fn every_route_and_field_that_clients_were_written_for_is_there() {

@@ -150,9 +150,20 @@ async fn a_session_whose_end_is_on_record_has_ended_also_where_the_list_is_full(
     assert_eq!(status, 204, "{}", String::from_utf8_lossy(&said));
     let (_, events) = call(&socket, "GET", "/v1/sessions/s1/events", b"").await;
     assert!(String::from_utf8_lossy(&events).contains("session.ended"));
+    let shown = async || {
+        let (_, shown) = call(&socket, "GET", "/v1/sessions/s1", b"").await;
+        let shown = serde_json::from_slice::<Value>(&shown).unwrap();
+        assert!(shown["eventCount"].as_u64().unwrap() > 3, "{shown}");
+        shown["ended"].clone()
+    };
+    assert_eq!(shown().await, true, "it is told to run while the list cannot be written");
+    let late = call(&socket, "POST", "/v1/sessions/s1/messages", br#"{"message":"late"}"#).await;
+    assert_eq!(late.0, 409, "{}", String::from_utf8_lossy(&late.1));
     server.limit_files(None);
+    assert_eq!(shown().await, true);
+    let data = store::DataDir::open(directory.path().join("data")).unwrap();
+    let list = store::SessionIndex::open(&data, std::sync::Arc::new(store::SystemClock)).unwrap();
+    assert!(list.find("s1").unwrap().outcome.is_some(), "the list was not told when there was room");
     assert_eq!(call(&socket, "POST", "/v1/sessions/s1/terminate", b"").await.0, 204);
-    let (_, shown) = call(&socket, "GET", "/v1/sessions/s1", b"").await;
-    assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap()["ended"], true);
     assert_eq!(call(&socket, "DELETE", "/v1/sessions/s1", b"").await.0, 204);
 }

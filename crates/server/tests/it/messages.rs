@@ -81,6 +81,19 @@ async fn the_same_message_twice_is_one_turn() {
     let again = stage.client.post("/v1/sessions/s1/messages", body).await;
     assert_eq!((first.status, again.status), (204, 204));
     assert_eq!(first.headers["x-viv-turn-id"], again.headers["x-viv-turn-id"]);
+    // A name is for one message: what says something else is told so, and not dropped.
+    for body in [
+        r#"{"message":"/echo twice","clientMessageId":"m1"}"#,
+        r#"{"message":"/echo once","clientMessageId":"m1","attachments":[{"path":"a.md"}]}"#,
+    ] {
+        let other = stage.client.post("/v1/sessions/s1/messages", body).await;
+        assert_eq!((other.status, &other.json()["code"]), (422, &"idempotency_key_reused".into()), "{body}");
+    }
+    for name in ["", &"x".repeat(256)] {
+        let body = json!({"message": "/echo hi", "clientMessageId": name}).to_string();
+        let unnamed = stage.client.post("/v1/sessions/s1/messages", &body).await;
+        assert_eq!((unnamed.status, &unnamed.json()["code"]), (400, &"invalid_request".into()), "{body}");
+    }
 }
 
 async fn an_interrupt_ends_the_turn() {

@@ -15,7 +15,36 @@ crate::trials!(
     a_request_keeps_the_name_it_came_with,
     nothing_was_started_by_any_of_it,
     a_refusal_names_what_is_wrong_and_what_to_do,
+    a_list_is_no_object,
+    a_page_has_one_at_least,
 );
+
+async fn a_list_is_no_object() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    for (method, path, body) in [
+        (Method::POST, "/v1/sessions/list", r#"["mock",null,null,null,null,null,null,null,null,null,null]"#),
+        (Method::POST, "/v1/sessions/s1/messages", r#"["hi",[]]"#),
+        (Method::PATCH, "/v1/sessions/s1", r#" ["title"]"#),
+    ] {
+        let problem = check(&stage.client.call(request(method, path, body)).await, 400, "invalid_request");
+        let told = problem["detail"].as_str().unwrap();
+        assert!(!told.contains("struct") && problem["hint"].is_string(), "{problem}");
+    }
+}
+
+/// Who goes on as long as there is more would else never end.
+async fn a_page_has_one_at_least() {
+    let stage = Stage::new();
+    for id in ["s1", "s2"] {
+        stage.session(id).await;
+    }
+    let page = stage.client.get("/v1/sessions/s1/events?limit=0").await.json();
+    assert_eq!(page["events"].as_array().unwrap().len(), 1, "{page}");
+    let page = stage.client.get("/v1/sessions?limit=0").await.json();
+    assert_eq!(page["sessions"].as_array().unwrap().len(), 1, "{page}");
+    assert!(page["nextCursor"].is_string(), "{page}");
+}
 
 /// Checks that an answer is a whole problem document, and gives back what identifies it.
 #[track_caller]

@@ -144,6 +144,13 @@ async fn a_listed_origin_may_call_and_no_other() {
     );
     let called = ask("https://ui.example.com", "GET").await;
     assert_eq!((called.status, called.headers["vary"].to_str().unwrap()), (200, "origin"));
+    // A page may read why it was refused, too.
+    let missing = Request::get("/v1/sessions/nobody").header("host", "localhost");
+    let missing = missing.header("origin", "https://ui.example.com").body(Body::empty()).unwrap();
+    let missing = stage.client.call(missing).await;
+    let told = missing.headers["access-control-allow-origin"].to_str().unwrap();
+    assert_eq!((missing.status, told), (404, "https://ui.example.com"));
+    assert!(missing.headers["access-control-expose-headers"].to_str().unwrap().contains("x-request-id"));
     for (origin, method) in [("https://evil.example.org", "OPTIONS"), ("https://evil.example.org", "GET")] {
         let refused = ask(origin, method).await;
         assert_eq!(refused.status, 403);

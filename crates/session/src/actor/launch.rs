@@ -112,7 +112,7 @@ impl Actor {
         let plan = Plan::resume(host, &record, started);
         let mut actor = Self::new(host.clone(), seat.clone(), plan, journal);
         actor.recorder.native_session_id.clone_from(&actor.plan.native_session_id);
-        left.named.iter().for_each(|(name, accepted)| actor.receipts.keep(Some(name), accepted));
+        left.named.into_iter().for_each(|(name, receipt)| actor.receipts.keep(Some(&name), receipt));
         actor.queue = left.queued;
         actor.grants = left.grants;
         actor.plan.changes = left.changes;

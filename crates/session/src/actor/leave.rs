@@ -174,12 +174,12 @@ impl Actor {
             outcome: Some(outcome),
             ..SessionChange::default()
         };
-        // The end is on record, and that is what counts: a list that cannot be written now is brought up to date by whoever
-        // opens the session next, or by the next start.
-        if let Err(error) = self.host.shelf.update(&self.plan.id, change).await {
-            tracing::error!(session = %self.plan.id, %error, "the list of sessions does not know yet that one has ended");
-        }
-        Ok(())
+        let (shelf, id) = (self.host.shelf.clone(), self.plan.id.clone());
+        blocking(move || {
+            shelf.note_end(&id, change);
+            Ok(())
+        })
+        .await
     }
 }
 
