@@ -120,6 +120,7 @@ impl Cues {
                 self.stopped = true;
                 Act::Interrupt
             }
+            EventBody::PermissionRequested(asked) if is_answered(asked) => Act::Listen,
             EventBody::PermissionRequested(asked) => {
                 match take(&mut self.left.permissions, |it| it.action == asked.action) {
                     Some(reply) => Act::Permit(asked.permission_id.clone(), reply),
@@ -165,10 +166,16 @@ fn take<Asked, Reply>(recorded: &mut VecDeque<(Asked, Reply)>, fits: impl Fn(&As
     recorded.remove(index).map(|(_, reply)| reply)
 }
 
-/// Whether it was resolved because its turn ended: nobody answered, and nobody is to answer. What had waited too
-/// long was refused, and is refused again, without the wait.
+/// Whether nobody answered, and nobody is to answer: its turn ended, or a grant or the policy spoke. What had waited
+/// too long was refused, and is refused again, without the wait.
 fn was_dropped(metadata: Option<&Value>) -> bool {
     metadata.and_then(|metadata| metadata["reason"].as_str()).is_some_and(|reason| reason != "expired")
+}
+
+/// Whether a grant or the policy has answered what is asked: it waits for nobody.
+fn is_answered(asked: &Permission) -> bool {
+    let by = |name| asked.metadata.as_ref().is_some_and(|metadata| metadata[name].is_string());
+    by("granted_by") || by("denied_by")
 }
 
 fn is_prompt(item: &Item, turn: Option<&TurnId>) -> bool {
@@ -190,4 +197,28 @@ fn message(item: &Item) -> Message {
         message.attachments.push(Attachment { path: path.clone(), mime, filename: None });
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_grant_or_the_policy_answers_is_left_to_them() {
+        let asked = |metadata: Value| {
+            EventBody::PermissionRequested(Permission {
+                permission_id: "per_1_1".parse().unwrap(),
+                action: "command".into(),
+                status: PermissionStatus::Requested,
+                metadata: Some(metadata),
+            })
+        };
+        let mut cues = Part::default().cues();
+        for by in ["granted_by", "denied_by"] {
+            assert_eq!(cues.after(&asked(json!({by: "somebody"}))), Act::Listen, "{by}");
+        }
+        assert!(matches!(cues.after(&asked(json!({}))), Act::Permit(_, PermissionReply::Reject)));
+    }
 }
