@@ -9,6 +9,7 @@ use crate::stage::Stage;
 crate::trials!(
     a_session_is_played_again_and_is_the_same,
     what_was_granted_for_the_whole_session_is_granted_again,
+    messages_that_had_names_have_them_again,
     what_differs_is_told,
     what_cannot_be_played_again_is_told,
 );
@@ -49,6 +50,19 @@ async fn what_was_granted_for_the_whole_session_is_granted_again() {
     assert_eq!(grants::say(&stage, "/run echo hi").await["type"], "turn.ended");
     let played = replay(&stage).await;
     assert_eq!((&played["same"], &played["outcome"]), (&json!(true), &json!("completed")), "{played}");
+}
+
+async fn messages_that_had_names_have_them_again() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let path = "/v1/sessions/s1/messages/stream";
+    stage.client.post(path, r#"{"message":"/echo one","clientMessageId":"m1"}"#).await;
+    let mut named = request(http::Method::POST, path, r#"{"message":"/echo two"}"#);
+    named.headers_mut().insert("idempotency-key", "k1".parse().unwrap());
+    stage.client.call(named).await;
+    say(&stage, "s1", "/echo three").await;
+    let played = replay(&stage).await;
+    assert_eq!((&played["same"], &played["differences"]), (&json!(true), &json!([])), "{played}");
 }
 
 async fn what_differs_is_told() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use protocol::{
     Attachment, ContentPart, Event, EventBody, Item, ItemRole, Permission, PermissionId, PermissionReply,
-    PermissionStatus, Question, QuestionId, TurnId, TurnOutcome,
+    PermissionStatus, Question, QuestionId, Turn, TurnId, TurnOutcome,
 };
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ pub(super) fn parts(events: &[Event]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for event in events {
         match &event.draft.body {
-            EventBody::TurnStarted(_) => parts.push(Part::default()),
+            EventBody::TurnStarted(turn) => parts.push(Part::of(turn)),
             body => {
                 if let Some(part) = parts.last_mut() {
                     part.observe(body, event.draft.turn_id.as_ref());
@@ -72,11 +72,19 @@ pub(super) fn parts(events: &[Event]) -> Vec<Part> {
 }
 
 impl Part {
+    /// The part in a turn that begins. Its message keeps the name its client gave it: that is on record too.
+    fn of(turn: &Turn) -> Self {
+        let name = turn.metadata.as_ref().and_then(|metadata| metadata["client_message_id"].as_str());
+        let message = Message { client_message_id: name.map(str::to_owned), ..Message::default() };
+        Self { message, ..Self::default() }
+    }
+
     fn observe(&mut self, body: &EventBody, turn: Option<&TurnId>) {
         self.progress.observe(body);
         match body {
             EventBody::ItemCompleted(completed) if is_prompt(&completed.item, turn) => {
-                self.message = message(&completed.item);
+                let client_message_id = self.message.client_message_id.take();
+                self.message = Message { client_message_id, ..message(&completed.item) };
             }
             EventBody::PermissionResolved(resolved) if !was_dropped(resolved.metadata.as_ref()) => {
                 let reply = match resolved.status {
