@@ -170,6 +170,11 @@ impl DataDir {
         self.root.join("changes").join(session.as_str())
     }
 
+    /// What is kept of a session that was taken in from a bundle, beside its journal.
+    pub fn imported(&self, session: &SessionId) -> PathBuf {
+        self.root.join("imported").join(session.as_str())
+    }
+
     /// How the workspace of `session` was when it began.
     pub fn origin(&self, session: &SessionId) -> PathBuf {
         self.root.join("origins").join(format!("{session}.json"))
