@@ -105,6 +105,8 @@ impl Shelf {
         let record = self.index.create(new)?;
         self.settle_soon();
         let id = &record.info.session_id;
+        // What an import that was killed has left is none of this session.
+        gone(std::fs::remove_dir_all(self.directory.imported(id))).inspect_err(|_| self.unmake(id))?;
         let begun = self.open_by(id, |path| FileJournal::begin(path, id.clone(), self.clock.clone(), &self.spares));
         self.keep_spares();
         let (journal, _) = begun.inspect_err(|_| self.unmake(id))?;
@@ -305,7 +307,7 @@ impl Shelf {
             for file in [journal.with_extension("idx"), journal, directory.memory(&id), directory.origin(&id)] {
                 gone(std::fs::remove_file(file))?;
             }
-            for folder in [directory.changes(&id), directory.all_earlier_changes(&id)] {
+            for folder in [directory.changes(&id), directory.all_earlier_changes(&id), directory.imported(&id)] {
                 gone(std::fs::remove_dir_all(folder))?;
             }
             Ok(true)
