@@ -138,15 +138,16 @@ impl Front {
         }
     }
 
-    /// Takes a session in from a bundle.
-    pub(crate) async fn import(&self, file: File) -> Result<SessionInfo, Failure> {
+    /// Takes a session in from a bundle, under its own id or under `new_id`.
+    pub(crate) async fn import(&self, file: File, new_id: Option<SessionId>) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(here) => Ok(here.reachable.sessions.import(file).await?),
+            Self::Here(here) => Ok(here.reachable.sessions.import(file, new_id).await?),
             Self::There(client) => {
                 let mut bytes = Vec::new();
                 let mut file = file;
                 file.read_to_end(&mut bytes).map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
-                let info = client.upload("/v1/import", bytes.into()).await?;
+                let query = new_id.map(|id| format!("?as={id}")).unwrap_or_default();
+                let info = client.upload(&format!("/v1/import{query}"), bytes.into()).await?;
                 serde_json::from_value(info).map_err(|error| Failure::of(Code::Internal, &error))
             }
         }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{Code, Event, EventBody, PolicyEffective, SessionId, SessionInfo};
+use session::Imported;
 use store::{DataDir, JournalReader, SessionIndex, SystemClock};
 
 use crate::args::LogsArguments;
@@ -67,8 +68,8 @@ pub(crate) async fn carry_out(
         SessionsCommand::Export { session, output } => {
             keep::export(&desk.id(&session)?, &output, &config, spawner, json).await?;
         }
-        SessionsCommand::Import { file } => {
-            let session = keep::import(&file, &config, spawner, json).await?;
+        SessionsCommand::Import { file, new_id } => {
+            let session = keep::import(&file, new_id, &config, spawner, json).await?;
             print(&list::card(&session, json)?)?;
         }
         SessionsCommand::Rm { sessions } => {
@@ -126,7 +127,11 @@ impl<'a> Desk<'a> {
 
     fn discard(&self, reference: &str) -> Result<(), Failure> {
         let session = self.id(reference)?;
-        sandbox::discard(&self.directory.changes(&session)).map_err(|error| diff::unreadable(&session, &error))
+        let discarded = match Imported::find(&self.directory, &session) {
+            Some(imported) => imported.discard(),
+            None => sandbox::discard(&self.directory.changes(&session)),
+        };
+        discarded.map_err(|error| diff::unreadable(&session, &error))
     }
 }
 

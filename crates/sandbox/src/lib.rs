@@ -46,7 +46,7 @@ pub use port::{
 };
 pub use review::{
     Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
-    Stamp, UnsavedReason, apply, denying, discard, finish, quoted, render_diff, render_stat, undo,
+    Stamp, UnsavedReason, apply, denying, discard, finish, quoted, render_diff, render_stat, undo, visible,
 };
 pub use terminal::WindowSize;
 pub use unconfined::Unconfined;

@@ -102,11 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_nothing_ends_where_it_began() {
-        let (none, next) = page(&["a", "b"], 0, None);
-        assert_eq!((none.len(), next), (0, None));
-        let (_, next) = page(&["a", "b"], 1, None);
-        assert_eq!(page(&["a", "b"], 0, next.clone()), (Vec::new(), next));
+    fn a_page_has_one_at_least() {
+        let (page, next) = page(&["a", "b"], 0, None);
+        assert_eq!((page.len(), next.is_some()), (1, true));
     }
 
     #[test]

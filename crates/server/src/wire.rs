@@ -1,5 +1,6 @@
 //! Bodies and queries as they stand in JSON: camelCase outside of events.
 
+pub(crate) mod bundles;
 pub(crate) mod changes;
 pub(crate) mod feed;
 pub(crate) mod files;

@@ -1,74 +1,89 @@
 //! One file that holds everything about a session, and the way back.
 //!
-//! A bundle is a tar: `session.json`, `journal.jsonl`, `policy.json`, `changes.diff` and `bodies/<sha256>`. What comes
-//! in is trusted in nothing: every line of the journal and every body must be what its hash says, and the session that
-//! is made of it has ended. It can be read and replayed, never driven.
+//! A bundle is a tar: `session.json`, `journal.jsonl`, `policy.json`, `changes.json`, `changes.diff`, `bodies/<sha256>`
+//! and the `manifest.json` that names them all. What comes in is trusted in nothing: every file must be what the
+//! manifest says, and every line of the journal and every body what its hash says, before anything is kept. The
+//! session that is made of it has ended. It can be read and replayed, never driven.
+
+mod manifest;
+mod packing;
+mod unpacking;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::Path;
 
 use protocol::{BodyRef, Draft, EventBody, SessionEndReason, SessionEnded, SessionId, SessionInfo, TerminatedBy};
-use sandbox::{SavedChanges, render_diff};
-use store::{Bodies, Journal, NewSession, SessionChange, verify};
+use store::{Bodies, Journal, JournalError, NewSession, SessionChange, copy_as, verify};
+use tempfile::NamedTempFile;
 
+use crate::changes::Changes;
+use crate::imported::{DIFF, Imported, LIST};
 use crate::shelf::{blocking, last};
 use crate::{SessionError, Sessions};
+use packing::Packing;
+use unpacking::{check, unpack};
 
 /// So many events are read at a time.
 const PAGE: usize = 1000;
-/// `session.json` is small.
-const INFO_BYTES: u64 = 1 << 20;
 
 impl Sessions {
     /// Everything about a session, as it is now, in one file without a name.
     pub async fn export(&self, id: &SessionId) -> Result<File, SessionError> {
-        let (info, journal, sessions) = (self.get(id)?, self.journal(id)?, self.clone());
+        let (mut info, journal, sessions) = (self.get(id)?, self.journal(id)?, self.clone());
         blocking(move || {
             let directory = sessions.host.shelf.directory();
             let file = tempfile::tempfile_in(directory.root()).map_err(failed("write"))?;
-            let mut bundle = tar::Builder::new(file);
+            let mut bundle = Packing::to(file);
             let id = &info.session_id;
-            add(&mut bundle, "session.json", &serde_json::to_vec_pretty(&info).unwrap_or_default())?;
-            add_journal(&mut bundle, &directory.journal(id))?;
+            // It may have gone on since it was looked at.
+            info.event_count = bundle.add_journal(&directory.journal(id))?;
+            bundle.add("session.json", &serde_json::to_vec_pretty(&info).unwrap_or_default())?;
             let (policy, bodies) = look_through(&*journal)?;
-            add(&mut bundle, "policy.json", &policy)?;
-            if let Ok(saved) = SavedChanges::open(&directory.changes(id)) {
-                let diff = render_diff(&saved, None).map_err(SessionError::Changes)?;
-                add(&mut bundle, "changes.diff", diff.as_bytes())?;
+            bundle.add("policy.json", &policy)?;
+            let changes = Changes::open(directory, id).map_err(SessionError::Changes)?;
+            if changes.is_there() {
+                let stat = changes.stat().map_err(SessionError::Changes)?;
+                bundle.add(LIST, &serde_json::to_vec_pretty(&stat).unwrap_or_default())?;
+                bundle.add(DIFF, changes.patch().map_err(SessionError::Changes)?.as_bytes())?;
             }
             for body in bodies {
                 let kept = Bodies::new(directory).get(&body.into());
                 // A body that was cleared away is missing from the bundle as it is missing here.
                 if let Ok((name, bytes)) = kept.map(|bytes| (store::Digest::of(&bytes), bytes)) {
-                    add(&mut bundle, &format!("bodies/{name}"), &bytes)?;
+                    bundle.add(&format!("bodies/{name}"), &bytes)?;
                 }
             }
-            let mut file = bundle.into_inner().map_err(failed("write"))?;
-            file.seek(SeekFrom::Start(0)).map_err(failed("write"))?;
-            Ok(file)
+            bundle.finish()
         })
         .await
     }
 
-    /// Takes a session in from a bundle. It has ended, whatever it was.
-    pub async fn import(&self, bundle: File) -> Result<SessionInfo, SessionError> {
+    /// Takes a session in from a bundle, under its own id or under `new_id`. It has ended, whatever it was.
+    pub async fn import(&self, bundle: File, new_id: Option<SessionId>) -> Result<SessionInfo, SessionError> {
         let sessions = self.clone();
-        let id = blocking(move || sessions.take_in(bundle)).await?;
+        let id = blocking(move || sessions.take_in(&bundle, new_id)).await?;
         self.get(&id)
     }
 
-    fn take_in(&self, bundle: File) -> Result<SessionId, SessionError> {
+    fn take_in(&self, bundle: &File, new_id: Option<SessionId>) -> Result<SessionId, SessionError> {
+        check(bundle)?;
         let directory = self.host.shelf.directory();
-        let journal = tempfile::NamedTempFile::new_in(directory.trajectory()).map_err(failed("read"))?;
-        let info = unpack(bundle, journal.path(), &Bodies::new(directory))?;
-        let verified = verify(journal.path()).map_err(|error| SessionError::Bundle(error.to_string()))?;
+        let journal = NamedTempFile::new_in(directory.trajectory()).map_err(failed("take in"))?;
+        let changes = tempfile::tempdir_in(directory.root()).map_err(failed("take in"))?;
+        let mut info = unpack(bundle, journal.path(), changes.path(), &Bodies::new(directory))?;
+        let ended = check_journal(journal.path(), &info)?;
+        let journal = match new_id.filter(|id| *id != info.session_id) {
+            None => journal,
+            Some(id) => {
+                let copy = NamedTempFile::new_in(directory.trajectory()).map_err(failed("take in"))?;
+                copy_as(journal.path(), copy.path(), &id)?;
+                info.session_id = id;
+                copy
+            }
+        };
         let id = info.session_id.clone();
-        if verified.session.as_ref() != Some(&id) || verified.torn_bytes > 0 {
-            return Err(SessionError::Bundle("its journal is not whole, or is another session's".to_owned()));
-        }
         let _alone = self.host.shelf.take_in_alone();
         if self.host.shelf.index.is_used(&id)? {
             return Err(self.host.shelf.taken(id));
@@ -77,10 +92,12 @@ impl Sessions {
         let path = directory.journal(&id);
         let _ = std::fs::remove_file(path.with_extension("idx"));
         journal.persist(&path).map_err(|error| failed("keep")(error.error))?;
-        self.enter_ended(&info, verified.ended).inspect_err(|error| {
+        let settled = Imported::settle(changes, directory, &id).map_err(failed("keep"));
+        settled.and_then(|()| self.enter_ended(&info, ended)).inspect_err(|error| {
             // What another process has entered meanwhile stays.
             if !matches!(error, SessionError::AlreadyExists(_)) {
                 self.host.shelf.unmake(&id);
+                let _ = Imported::remove(directory, &id);
             }
         })?;
         Ok(id)
@@ -99,18 +116,57 @@ impl Sessions {
             })))?;
         }
         journal.sync()?;
-        let new = NewSession::new(id.clone(), info.agent.clone(), kept.owner.id().clone());
+        let info = info.clone();
+        let new = NewSession::new(id.clone(), info.agent, kept.owner.id().clone());
         kept.index.create(&NewSession {
-            agent_mode: info.agent_mode.clone(),
-            permission_mode: info.permission_mode.clone(),
-            model: info.model.clone(),
-            title: info.title.clone(),
+            agent_mode: info.agent_mode,
+            permission_mode: info.permission_mode,
+            model: info.model,
+            variant: info.variant,
+            directory: info.directory,
+            title: info.title,
+            mcp: info.mcp,
+            skills: info.skills,
+            created_ms: Some(info.created_at),
             ..new
         })?;
-        let (event_count, outcome) = (Some(last(&*journal)), Some(SessionEndReason::Terminated.into()));
-        kept.index.update(id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+        let change = SessionChange {
+            native_session_id: info.native_session_id,
+            event_count: Some(last(&*journal)),
+            outcome: Some(how_it_ended(&*journal)?.into()),
+            ..SessionChange::default()
+        };
+        kept.index.update(id, &change)?;
         Ok(())
     }
+}
+
+/// Fails unless the journal is whole and what the bundle says of its session; tells whether the session has ended.
+fn check_journal(path: &Path, info: &SessionInfo) -> Result<bool, SessionError> {
+    let verified = verify(path).map_err(|error| match error {
+        // Where it lies here is nobody's business.
+        JournalError::Damaged { line, flaw, .. } => {
+            SessionError::Bundle(format!("line {line} of its journal is damaged: {flaw}"))
+        }
+        other => SessionError::Journal(other),
+    })?;
+    if verified.session.as_ref() != Some(&info.session_id) || verified.torn_bytes > 0 {
+        return Err(SessionError::Bundle("its journal is not whole, or is another session's".to_owned()));
+    }
+    if verified.records != info.event_count {
+        let (said, found) = (info.event_count, verified.records);
+        return Err(SessionError::Bundle(format!("session.json speaks of {said} events, its journal has {found}")));
+    }
+    Ok(verified.ended)
+}
+
+/// What the last event says.
+fn how_it_ended(journal: &dyn Journal) -> Result<SessionEndReason, SessionError> {
+    let end = journal.after(last(journal).saturating_sub(1), 1)?.pop().map(|event| event.draft.body);
+    Ok(match end {
+        Some(EventBody::SessionEnded(ended)) => ended.reason,
+        _ => SessionEndReason::Terminated,
+    })
 }
 
 /// The policy, and every body that is spoken of.
@@ -153,101 +209,6 @@ impl Named {
 impl From<Named> for BodyRef {
     fn from(Named(sha256, bytes): Named) -> Self {
         Self { sha256, bytes, text: None }
-    }
-}
-
-fn add(bundle: &mut tar::Builder<File>, name: &str, bytes: &[u8]) -> Result<(), SessionError> {
-    append(bundle, name, bytes.len() as u64, bytes)
-}
-
-/// The journal up to its last whole line: a session may be writing it now.
-fn add_journal(bundle: &mut tar::Builder<File>, path: &Path) -> Result<(), SessionError> {
-    let file = File::open(path).map_err(failed("read the journal for"))?;
-    let length = whole(&file).map_err(failed("read the journal for"))?;
-    append(bundle, "journal.jsonl", length, file.take(length))
-}
-
-fn append(bundle: &mut tar::Builder<File>, name: &str, length: u64, from: impl Read) -> Result<(), SessionError> {
-    let mut header = tar::Header::new_gnu();
-    header.set_size(length);
-    header.set_mode(0o600);
-    bundle.append_data(&mut header, name, from).map_err(failed("write"))
-}
-
-/// Bytes up to the last newline.
-fn whole(file: &File) -> io::Result<u64> {
-    let mut end = file.metadata()?.len();
-    let mut piece = [0; 4096];
-    while end > 0 {
-        let start = end.saturating_sub(piece.len() as u64);
-        let piece = &mut piece[..usize::try_from(end - start).unwrap_or_default()];
-        file.read_exact_at(piece, start)?;
-        if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
-            return Ok(start + at as u64 + 1);
-        }
-        end = start;
-    }
-    Ok(0)
-}
-
-/// Puts the journal at `journal` and the bodies where bodies are; what the bundle says of its session comes back.
-fn unpack(bundle: File, journal: &Path, bodies: &Bodies) -> Result<SessionInfo, SessionError> {
-    if !is_whole(&bundle).map_err(failed("read"))? {
-        return Err(SessionError::Bundle("it breaks off before its end".to_owned()));
-    }
-    let mut archive = tar::Archive::new(bundle);
-    let (mut info, mut has_journal) = (None, false);
-    for entry in archive.entries().map_err(not_a_bundle)? {
-        let mut entry = entry.map_err(not_a_bundle)?;
-        let name = entry.path().map_err(not_a_bundle)?.to_string_lossy().into_owned();
-        if !entry.header().entry_type().is_file() {
-            return Err(SessionError::Bundle(format!("`{name}` is no file")));
-        }
-        match name.split_once('/') {
-            None if name == "session.json" => {
-                let read = serde_json::from_reader::<_, SessionInfo>(entry.take(INFO_BYTES));
-                info = Some(read.map_err(|error| SessionError::Bundle(format!("session.json: {error}")))?);
-            }
-            None if name == "journal.jsonl" => {
-                let mut file = File::options().write(true).truncate(true).open(journal).map_err(failed("read"))?;
-                io::copy(&mut entry, &mut file).map_err(not_a_bundle)?;
-                has_journal = true;
-            }
-            // Made again from the journal, or only for people.
-            None if matches!(name.as_str(), "policy.json" | "changes.diff") => {}
-            Some(("bodies", digest)) => keep_body(&mut entry, digest, bodies)?,
-            _ => return Err(SessionError::Bundle(format!("`{name}` does not belong in it"))),
-        }
-    }
-    info.filter(|_| has_journal).ok_or_else(|| SessionError::Bundle("it has no session or no journal".to_owned()))
-}
-
-/// Whether it ends as archives do. One that was cut between two files reads like a shorter one.
-fn is_whole(bundle: &File) -> io::Result<bool> {
-    let mut end = [1; 1024];
-    match bundle.metadata()?.len().checked_sub(end.len() as u64) {
-        Some(at) => bundle.read_exact_at(&mut end, at)?,
-        None => return Ok(false),
-    }
-    Ok(end.iter().all(|byte| *byte == 0))
-}
-
-fn keep_body(entry: &mut impl Read, digest: &str, bodies: &Bodies) -> Result<(), SessionError> {
-    let mut bytes = Vec::new();
-    entry.read_to_end(&mut bytes).map_err(not_a_bundle)?;
-    if store::Digest::of(&bytes).to_string() != digest {
-        return Err(SessionError::Bundle(format!("the body `{digest}` is another")));
-    }
-    bodies.file(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
-}
-
-/// What cannot be read is no bundle, unless it is we who have no room for it.
-fn not_a_bundle(error: io::Error) -> SessionError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            failed("take in")(error)
-        }
-        _ => SessionError::Bundle(error.to_string()),
     }
 }
 

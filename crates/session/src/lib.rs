@@ -19,6 +19,7 @@ mod error;
 mod everything;
 mod fork;
 mod host;
+mod imported;
 mod late;
 mod left;
 mod line;
@@ -48,6 +49,7 @@ mod watched;
 mod workbench;
 mod workspaces;
 
+pub use changes::Changes;
 pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
     Failure, Goal, GoalError, Permissions, Reading,
@@ -55,6 +57,7 @@ pub use client::{
 pub use drift::{Drift, DriftByAgent};
 pub use error::SessionError;
 pub use everything::{Batch, Entry, Everything, Follower, Wanted};
+pub use imported::Imported;
 pub use message::{Accepted, Message, Options, WhenBusy};
 pub use pending::{PendingRequest, Request};
 pub use queue::QueuedMessage;

@@ -21,7 +21,7 @@ use protocol::{Code, CreateSession, Event, SessionId, SessionInfo};
 use serde_json::Value;
 use store::{DataDir, JournalReader, Tail};
 
-use crate::{Options, SessionError, Sessions};
+use crate::{Imported, Options, SessionError, Sessions};
 use part::{Act, Part};
 
 pub use compare::compare;
@@ -128,7 +128,8 @@ impl Recording {
             mcp: info.mcp.clone(),
             skills: info.skills.clone(),
             policy: started.policy,
-            directory: info.directory.clone().map(PathBuf::from),
+            // What a bundle names is a directory of another host.
+            directory: info.directory.clone().filter(|_| Imported::find(directory, &id).is_none()).map(PathBuf::from),
             origin: Origin::load(&directory.origin(&id)),
             parts: part::parts(&events),
             events,

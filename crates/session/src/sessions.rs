@@ -29,7 +29,8 @@ use crate::to_its_end::to_its_end;
 use crate::watched::watch;
 use crate::workbench::Workbench;
 use crate::{
-    Accepted, DriftByAgent, Message, Options, Project, SessionError, Timing, Upstreams, Variables, Workspaces, drift,
+    Accepted, DriftByAgent, Imported, Message, Options, Project, SessionError, Timing, Upstreams, Variables,
+    Workspaces, drift, imported,
 };
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
@@ -311,9 +312,14 @@ impl Sessions {
         blocking(move || Ok(host.gateway.ledger().usage(by, since_ms)?)).await
     }
 
-    /// What one session used, from its beginning; nothing yet when it made no call.
+    /// What one session used, from its beginning; nothing yet when it made no call. One from a bundle was paid for
+    /// elsewhere: its own record tells.
     pub async fn usage_of(&self, id: &SessionId) -> Result<Option<UsageRow>, SessionError> {
         self.host.shelf.index.get(id)?;
+        if Imported::find(self.host.shelf.directory(), id).is_some() {
+            let (journal, id) = (self.journal(id)?, id.clone());
+            return blocking(move || imported::usage(&*journal, &id).map(Some)).await;
+        }
         let rows = self.usage(By::Session, 0).await?;
         Ok(rows.into_iter().find(|row| row.name == id.as_str()))
     }

@@ -13,7 +13,7 @@ use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
     Bodies, Clock, DataDir, DatabaseError, DriftRecord, FileJournal, Growth, Journal, JournalError, JournalReader,
-    NewSession, Opened, Owner, Requests, SessionChange, SessionIndex, SessionRecord, Spares,
+    NewSession, Opened, Owner, Requests, Reserve, SessionChange, SessionIndex, SessionRecord, Spares,
 };
 
 use crate::SessionError;
@@ -36,6 +36,7 @@ pub(crate) struct Shelf {
     settling: Arc<AtomicBool>,
     /// What the list could not be told yet.
     pub(crate) late: Late,
+    reserve: Reserve,
 }
 
 /// How long a new session may wait for the disk, beside everything else.
@@ -73,6 +74,7 @@ impl Shelf {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = Owner::claim(&directory)?;
         let spares = Arc::new(Spares::beside(directory.trajectory()));
+        let reserve = Reserve::keep(directory.reserve());
         Ok(Self {
             spares,
             directory,
@@ -84,6 +86,7 @@ impl Shelf {
             taking_in: Mutex::default(),
             settling: Arc::default(),
             late: Late::default(),
+            reserve,
         })
     }
 
@@ -109,6 +112,8 @@ impl Shelf {
         let record = self.index.create(new)?;
         self.settle_soon();
         let id = &record.info.session_id;
+        // What an import that was killed has left is none of this session.
+        gone(std::fs::remove_dir_all(self.directory.imported(id))).inspect_err(|_| self.unmake(id))?;
         let begun = self.open_by(id, |path| FileJournal::begin(path, id.clone(), self.clock.clone(), &self.spares));
         self.keep_spares();
         let (journal, _) = begun.inspect_err(|_| self.unmake(id))?;
@@ -327,7 +332,7 @@ impl Shelf {
         for file in [journal.with_extension("idx"), journal, directory.memory(id), directory.origin(id)] {
             gone(std::fs::remove_file(file))?;
         }
-        for folder in [directory.changes(id), directory.all_earlier_changes(id)] {
+        for folder in [directory.changes(id), directory.all_earlier_changes(id), directory.imported(id)] {
             gone(std::fs::remove_dir_all(folder))?;
         }
         Ok(())

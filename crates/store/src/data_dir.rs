@@ -134,6 +134,11 @@ impl DataDir {
         self.trajectory().join(format!("{session}.jsonl"))
     }
 
+    /// Room that is kept for what makes room.
+    pub fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
+    }
+
     /// The order in which the events of all sessions became known.
     pub fn feed(&self) -> PathBuf {
         self.trajectory().join("feed.idx")
@@ -168,6 +173,11 @@ impl DataDir {
     /// What a session changed in its workspace.
     pub fn changes(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes").join(session.as_str())
+    }
+
+    /// What is kept of a session that was taken in from a bundle, beside its journal.
+    pub fn imported(&self, session: &SessionId) -> PathBuf {
+        self.root.join("imported").join(session.as_str())
     }
 
     /// How the workspace of `session` was when it began.

@@ -1,6 +1,7 @@
 //! SHA-256 of something, as it stands in file names and in the journal's chain.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -47,6 +48,33 @@ impl Digest {
     /// The digest of what `hasher` was fed.
     pub(crate) fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
+    }
+}
+
+/// Takes the digest of everything that is read through it.
+#[derive(Debug)]
+pub struct Digesting<R> {
+    source: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> Digesting<R> {
+    /// Nothing was read yet.
+    pub fn new(source: R) -> Self {
+        Self { source, hasher: Sha256::new() }
+    }
+
+    /// The digest of what was read.
+    pub fn finish(self) -> Digest {
+        Digest::finish(self.hasher)
+    }
+}
+
+impl<R: Read> Read for Digesting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        Ok(count)
     }
 }
 

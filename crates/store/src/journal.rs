@@ -3,6 +3,7 @@
 //! One JSON line a record; each carries the SHA-256 of the line before it. Nobody numbers a record but
 //! the journal that has just written it.
 
+mod copy;
 mod error;
 mod file;
 mod line;
@@ -18,6 +19,7 @@ mod verify;
 mod walk;
 mod writer;
 
+pub use copy::copy_as;
 pub use error::{Flaw, JournalError};
 pub use file::{FileJournal, Opened};
 pub use memory::MemoryJournal;

@@ -19,6 +19,7 @@ mod ledger;
 mod lock_file;
 mod owner;
 mod requests;
+mod reserve;
 mod sessions;
 mod tokens;
 
@@ -26,12 +27,12 @@ pub use bodies::{Bodies, BodyError, BodyKind, BodyWriter};
 pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
-pub use digest::{Digest, DigestError};
+pub use digest::{Digest, DigestError, Digesting};
 pub use feed::{Feed, Grown, Growth, Run, Spot, SpotError};
 pub use full::is_full;
 pub use journal::{
     FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Stored, Tail, Verified,
-    verify,
+    copy_as, verify,
 };
 pub use keys::{KeyRecord, Keys, NewKey};
 pub use ledger::{
@@ -40,6 +41,7 @@ pub use ledger::{
 };
 pub use owner::{Owner, OwnerId};
 pub use requests::{Answered, Known, Requests};
+pub use reserve::Reserve;
 pub use sessions::{
     Cursor, DriftRecord, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage,
     SessionRecord, Standing,

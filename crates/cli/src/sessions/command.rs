@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use protocol::TurnId;
+use protocol::{SessionId, TurnId};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
@@ -99,6 +99,9 @@ pub(crate) enum SessionsCommand {
     Import {
         /// The file
         file: PathBuf,
+        /// The id it gets here, where its own is taken or was
+        #[arg(long = "as", value_name = "ID")]
+        new_id: Option<SessionId>,
     },
     /// End it if it runs, and forget all of it but what it cost
     Rm {

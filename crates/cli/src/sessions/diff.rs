@@ -1,7 +1,10 @@
 //! `viv sessions diff`: what a session changed, as it would be applied.
 
+use std::io;
+
 use protocol::{Code, SessionId};
-use sandbox::{SavedChanges, render_diff, render_stat};
+use sandbox::{SavedChanges, render_stat};
+use session::Changes;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -9,26 +12,34 @@ use crate::host;
 
 /// The whole diff.
 pub(crate) fn render(config: &Config, session: &SessionId) -> Result<String, Failure> {
-    let saved = open(config, session)?;
-    render_diff(&saved, None).map_err(|error| unreadable(session, &error))
+    look(config, session)?.patch().map_err(|error| unreadable(session, &error))
 }
 
 /// A line a file.
 pub(crate) fn stat(config: &Config, session: &SessionId) -> Result<String, Failure> {
-    let saved = open(config, session)?;
-    let stats = saved.stat().map_err(|error| unreadable(session, &error))?;
+    let stats = look(config, session)?.stat().map_err(|error| unreadable(session, &error))?;
     Ok(render_stat(&stats))
 }
 
 /// Every change with its counts, as JSON.
 pub(crate) fn json(config: &Config, session: &SessionId) -> Result<String, Failure> {
-    let stats = open(config, session)?.stat().map_err(|error| unreadable(session, &error))?;
+    let stats = look(config, session)?.stat().map_err(|error| unreadable(session, &error))?;
     let text = serde_json::to_string_pretty(&stats).map_err(|error| Failure::of(Code::Internal, &error))?;
     Ok(text + "\n")
 }
 
+/// What can be applied.
 pub(crate) fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
-    SavedChanges::open(&host::data_dir(config)?.changes(session)).map_err(|error| unreadable(session, &error))
+    if let Changes::Saved(saved) = look(config, session)? {
+        return Ok(saved);
+    }
+    let why = format!("session `{session}` came from a bundle: what it changed can be looked at, not applied");
+    Err(Failure::new(Code::InvalidRequest, why).help(format!("viv sessions diff {session}")))
+}
+
+fn look(config: &Config, session: &SessionId) -> Result<Changes, Failure> {
+    let changes = Changes::open(&host::data_dir(config)?, session).map_err(|error| unreadable(session, &error))?;
+    if changes.is_there() { Ok(changes) } else { Err(unreadable(session, &io::Error::from(io::ErrorKind::NotFound))) }
 }
 
 pub(crate) fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {

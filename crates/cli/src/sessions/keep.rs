@@ -57,9 +57,15 @@ pub(super) async fn export(
 }
 
 /// `viv sessions import`
-pub(super) async fn import(file: &Path, config: &Config, spawner: Spawner, json: bool) -> Result<SessionInfo, Failure> {
+pub(super) async fn import(
+    file: &Path,
+    new_id: Option<SessionId>,
+    config: &Config,
+    spawner: Spawner,
+    json: bool,
+) -> Result<SessionInfo, Failure> {
     let bundle = File::open(file).map_err(|error| not_used(file, &error))?;
-    with_front(config, spawner, json, async |front| front.import(bundle).await).await
+    with_front(config, spawner, json, async |front| front.import(bundle, new_id).await).await
 }
 
 fn not_used(path: &Path, error: &dyn std::error::Error) -> Failure {

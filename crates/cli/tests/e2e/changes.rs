@@ -40,6 +40,26 @@ fn changes_are_kept_unless_something_else_was_wished() {
 }
 
 #[test]
+fn what_a_session_changed_can_be_looked_at_where_its_bundle_is_taken_in() {
+    let (place, other) = (Place::new(), Place::new());
+    assert_eq!(run(&place, "--on-finish=keep", "/file note.md").code, 0);
+    assert_eq!(place.run(&["sessions", "export", "@last", "--output", "s.tar"]).code, 0);
+    let bundle = place.workspace().parent().unwrap().join("s.tar");
+    let taken = other.run(&["sessions", "import", bundle.to_str().unwrap(), "--as", "copy"]);
+    assert_eq!(taken.code, 0, "{}", taken.people);
+    for form in [&["sessions", "diff"][..], &["sessions", "diff", "--stat"]] {
+        let (here, there) = (place.run(&[form, &["@last"]].concat()), other.run(&[form, &["copy"]].concat()));
+        assert_eq!((there.code, &there.out), (0, &here.out), "{}", there.people);
+        assert!(there.out.contains("note.md"), "{}", there.out);
+    }
+    let refused = other.run(&["sessions", "apply", "copy"]);
+    assert!(refused.code == 2 && refused.people.contains("came from a bundle"), "{}", refused.people);
+    check_files(&other, &[KEPT]);
+    assert_eq!(other.run(&["sessions", "discard", "copy"]).code, 0);
+    assert!(!other.run(&["sessions", "diff", "copy"]).out.contains("note.md"));
+}
+
+#[test]
 fn what_a_failed_turn_left_is_not_applied() {
     let place = Place::new();
     let ran = run(&place, "--on-finish=apply", "/crash");

@@ -56,6 +56,8 @@ fn a_session_is_forked_exported_removed_and_taken_in_again() {
     // Without a server the same is done here; an id that was used is never used again.
     let refused = place.run(&["sessions", "import", "s1.tar"]);
     assert!(refused.code == 2 && refused.people.contains("session_already_exists"), "{refused:?}");
+    good(place.run(&["sessions", "import", "s1.tar", "--as", "s1-again"]));
+    assert!(good(place.run(&["logs", "s1-again"])).contains("session"));
     let other = Place::new();
     let bundle = place.workspace().parent().unwrap().join("s1.tar");
     let taken = good(other.run(&["sessions", "import", bundle.to_str().unwrap()]));

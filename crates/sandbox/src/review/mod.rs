@@ -23,7 +23,7 @@ pub(crate) mod walk;
 pub use apply::{Applied, ApplyError, Difference, Reason, Refusal, Rules, apply, denying, finish, undo};
 pub use change::{Entry, SavedChange, UnsavedReason};
 pub use lossless::quoted;
-pub use render::{render_diff, render_stat};
+pub use render::{render_diff, render_stat, visible};
 pub use saved::{ChangeStat, LineCount, SavedChanges, discard};
 pub use stamp::Stamp;
 

@@ -89,7 +89,7 @@ fn rows(stats: &[ChangeStat]) -> Vec<Row> {
 }
 
 /// The text with everything that a terminal would act on written out.
-fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for sign in text.chars() {
         match sign {

@@ -11,11 +11,12 @@ use protocol::{SessionId, SessionInfo};
 use tokio_util::io::ReaderStream;
 
 use crate::error::ApiError;
-use crate::extract::Path;
+use crate::extract::{Path, Query};
 use crate::idempotency::Named;
 use crate::routes::sessions::made;
 use crate::spool::{not_kept, spool};
 use crate::state::AppState;
+use crate::wire::bundles::ImportQuery;
 
 /// `GET …/export`: everything about a session in one tar: record, bodies of model calls, diff, policy.
 #[utoipa::path(
@@ -38,23 +39,26 @@ pub(crate) async fn export(State(state): State<AppState>, Path(id): Path<Session
     Ok((headers, body).into_response())
 }
 
-/// `POST /v1/import`: takes in a session from a bundle. It has ended, whatever it was, and keeps its id.
+/// `POST /v1/import`: takes in a session from a bundle. It has ended, whatever it was, and keeps its id unless another
+/// one is asked for.
 #[utoipa::path(
     post,
     path = "/v1/import",
     operation_id = "import_session",
     tag = "sessions",
+    params(ImportQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, description = "The session.", body = SessionInfo)),
 )]
 pub(crate) async fn import(
     State(state): State<AppState>,
+    Query(query): Query<ImportQuery>,
     named: Option<Extension<Named>>,
     request: Request,
 ) -> Result<Json<SessionInfo>, ApiError> {
     let bundle = spool(request.into_body(), state.config.bundle_bytes, |_| ()).await?;
     let bundle = bundle.into_file().map_err(|error| not_kept(&error))?;
-    made(&state, named.as_deref(), state.sessions.import(bundle).await).map(Json)
+    made(&state, named.as_deref(), state.sessions.import(bundle, query.new_id).await).map(Json)
 }
 
 fn unreadable(error: &io::Error) -> ApiError {

@@ -8,15 +8,15 @@ use crate::stage::Stage;
 
 crate::trials!(always_covers_the_same_thing_and_nothing_else, a_grant_can_be_taken_back, a_grant_outlives_the_server);
 
-/// Sends a command; the last event of its turn, or the one that asks.
-async fn say(stage: &Stage, message: &str) -> Value {
+/// Sends a command to `s1`; the last event of its turn, or the one that asks.
+pub(crate) async fn say(stage: &Stage, message: &str) -> Value {
     let body = json!({"message": message}).to_string();
     let answer = stage.client.post("/v1/sessions/s1/messages/stream", &body).await;
     answer.frames().last().unwrap().json()
 }
 
 /// Answers what was asked, and waits for the end of its turn.
-async fn reply(stage: &Stage, asked: &Value, reply: &str) {
+pub(crate) async fn reply(stage: &Stage, asked: &Value, reply: &str) {
     let id = asked["data"]["permission_id"].as_str().unwrap();
     let path = format!("/v1/sessions/s1/permissions/{id}/reply");
     assert_eq!(stage.client.post(&path, &json!({"reply": reply}).to_string()).await.status, 204);

@@ -1,8 +1,13 @@
 //! What becomes of sessions: forked, deleted, taken out and in again.
 
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::{Method, Request};
-use serde_json::json;
+use serde_json::{Value, json};
+use store::{DataDir, Digest, SessionIndex, SessionOutcome, SystemClock};
 
 use crate::client::{Answer, request};
 use crate::stage::Stage;
@@ -12,7 +17,10 @@ crate::trials!(
     a_fork_goes_on_beside_the_other,
     of_a_session_that_has_ended_there_is_no_fork,
     a_bundle_holds_everything_and_can_be_taken_in_elsewhere,
+    what_a_bundle_tells_of_its_session_is_kept,
+    a_session_that_was_deleted_comes_back_under_another_id,
     a_bundle_that_was_changed_is_refused,
+    a_bundle_that_contradicts_itself_is_refused,
     an_import_that_was_killed_can_be_made_again,
     what_a_session_may_do_is_told,
     a_message_sent_twice_under_one_key_is_taken_once,
@@ -23,7 +31,11 @@ async fn delete(stage: &Stage, path: &str) -> Answer {
 }
 
 async fn import(stage: &Stage, bundle: Vec<u8>) -> Answer {
-    let request = Request::post("/v1/import").header("host", "localhost").body(Body::from(bundle)).unwrap();
+    import_to(stage, "/v1/import", bundle).await
+}
+
+async fn import_to(stage: &Stage, path: &str, bundle: Vec<u8>) -> Answer {
+    let request = Request::post(path).header("host", "localhost").body(Body::from(bundle)).unwrap();
     stage.client.call(request).await
 }
 
@@ -42,6 +54,11 @@ async fn an_import_that_was_killed_can_be_made_again() {
     let events = elsewhere.client.get("/v1/sessions/s1/events").await.json();
     assert_eq!(events["events"].as_array().unwrap().last().unwrap()["type"], "session.ended");
     assert_eq!(import(&elsewhere, bundle).await.status, 409);
+    // Or one takes the id who has nothing to do with it.
+    let left = elsewhere.directory.path().join("data/imported/s2");
+    std::fs::create_dir_all(&left).unwrap();
+    elsewhere.session("s2").await;
+    assert!(!left.exists(), "a new session is taken for one from a bundle");
 }
 
 async fn a_deleted_session_is_gone_and_its_id_stays_taken() {
@@ -111,6 +128,168 @@ async fn a_bundle_holds_everything_and_can_be_taken_in_elsewhere() {
     let again = import(&other, bundle.body.to_vec()).await;
     assert_eq!((again.status, &again.json()["code"]), (409, &"session_already_exists".into()));
     assert_eq!(import(&stage, bundle.body.to_vec()).await.status, 409);
+}
+
+/// The files of a bundle, by name.
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn unpacked(bundle: &[u8]) -> Files {
+    let mut archive = tar::Archive::new(bundle);
+    let files = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let (name, mut bytes) = (entry.path().unwrap().display().to_string(), Vec::new());
+        entry.read_to_end(&mut bytes).unwrap();
+        (name, bytes)
+    });
+    files.collect()
+}
+
+fn packed(files: &Files) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, &bytes[..]).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+/// Writes the manifest as if the files had been so from the beginning.
+fn vouch(files: &mut Files) {
+    files.remove("manifest.json");
+    let hashes: BTreeMap<_, _> = files.iter().map(|(name, bytes)| (name, Digest::of(bytes).to_string())).collect();
+    let manifest = json!({"version": 1, "files": hashes}).to_string();
+    files.insert("manifest.json".to_owned(), manifest.into_bytes());
+}
+
+fn replace(files: &mut Files, name: &str, from: &str, to: &str) {
+    let text = String::from_utf8(files[name].clone()).unwrap();
+    assert!(text.contains(from), "{name}: {text}");
+    files.insert(name.to_owned(), text.replacen(from, to, 1).into_bytes());
+}
+
+fn cut_last_line(files: &mut Files) {
+    let journal = files.get_mut("journal.jsonl").unwrap();
+    let end = journal[..journal.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
+    journal.truncate(end + 1);
+}
+
+/// What a sandbox with a layer would have left: one new file.
+fn plant_changes(stage: &Stage, session: &str) {
+    let folder = stage.directory.path().join("data/changes").join(session);
+    std::fs::create_dir_all(folder.join("contents")).unwrap();
+    let digest = Digest::of(b"one\ntwo\n").to_string();
+    std::fs::write(folder.join("contents").join(&digest), "one\ntwo\n").unwrap();
+    let entry = json!({"type": "regular", "mode": 0o644, "size": 8, "sha256": digest});
+    let manifest = json!({"version": 1, "workspace": "/w", "since_nanos": 0, "saved_nanos": 0,
+        "changes": [{"path": "note.md", "kind": "added", "entry": entry}]});
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+}
+
+/// How the list of sessions says that `s1` ended.
+fn outcome(stage: &Stage) -> Option<&'static str> {
+    let data = DataDir::open(stage.directory.path().join("data")).unwrap();
+    let index = SessionIndex::open(&data, Arc::new(SystemClock)).unwrap();
+    index.get(&"s1".parse().unwrap()).unwrap().outcome.map(SessionOutcome::as_str)
+}
+
+async fn what_a_bundle_tells_of_its_session_is_kept() {
+    let (stage, other) = (Stage::new(), Stage::new());
+    let made = json!({"agent": "mock", "directory": stage.workspace(), "title": "A title"}).to_string();
+    assert_eq!(stage.client.post("/v1/sessions/s1", &made).await.status, 200);
+    stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/ask hello"}"#).await;
+    stage.client.post("/v1/sessions/s1/terminate", "").await;
+    plant_changes(&stage, "s1");
+    let mut files = unpacked(&stage.client.get("/v1/sessions/s1/export").await.body);
+    // A time that is not now, and an end that is not the usual one.
+    let mut session: Value = serde_json::from_slice(&files["session.json"]).unwrap();
+    session["createdAt"] = json!(1_000_000);
+    session["nativeSessionId"] = json!("of-the-agent");
+    files.insert("session.json".to_owned(), session.to_string().into_bytes());
+    replace(&mut files, "journal.jsonl", r#""reason":"terminated""#, r#""reason":"completed""#);
+    vouch(&mut files);
+
+    let taken = import(&other, packed(&files)).await;
+    assert_eq!(taken.status, 200, "{}", taken.text());
+    for field in ["agent", "title", "directory", "createdAt", "nativeSessionId", "eventCount"] {
+        assert_eq!((field, &taken.json()[field]), (field, &session[field]));
+    }
+    assert_eq!(outcome(&other), Some("completed"));
+    let both = ["changes", "changes?format=stat", "changes?format=diff", "usage"];
+    for what in both.map(|what| format!("/v1/sessions/s1/{what}")) {
+        let (here, there) = (stage.client.get(&what).await, other.client.get(&what).await);
+        assert_eq!((there.status, there.text()), (200, here.text()), "{what}");
+    }
+    assert_eq!(other.client.get("/v1/sessions/s1/changes").await.json()["changes"][0]["path"], "note.md");
+    assert_eq!(other.client.get("/v1/sessions/s1/usage").await.json()["calls"], 1);
+    assert_eq!(other.client.get("/v1/usage").await.json()["rows"], json!([]), "another host's bill is in the ledger");
+
+    let applied = other.client.post("/v1/sessions/s1/apply", "").await;
+    assert_eq!((applied.status, &applied.json()["code"]), (400, &"invalid_request".into()), "{}", applied.text());
+    assert_eq!(other.client.post("/v1/sessions/s1/discard", "").await.status, 204);
+    assert_eq!(other.client.get("/v1/sessions/s1/changes").await.json()["changes"], json!([]));
+    assert_eq!(delete(&other, "/v1/sessions/s1").await.status, 204);
+    assert!(!other.directory.path().join("data/imported/s1").exists());
+}
+
+async fn a_session_that_was_deleted_comes_back_under_another_id() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/ask hello"}"#).await;
+    let before = stage.client.get("/v1/sessions/s1/events").await.json();
+    let bundle = stage.client.get("/v1/sessions/s1/export").await.body.to_vec();
+    assert_eq!(delete(&stage, "/v1/sessions/s1").await.status, 204);
+    assert_eq!(import(&stage, bundle.clone()).await.status, 409);
+    let taken = import_to(&stage, "/v1/import?as=s2", bundle.clone()).await;
+    assert_eq!((taken.status, &taken.json()["sessionId"]), (200, &json!("s2")), "{}", taken.text());
+    let after = stage.client.get("/v1/sessions/s2/events").await.json();
+    let (before, after) = (before["events"].as_array().unwrap(), after["events"].as_array().unwrap());
+    for (one, other) in before.iter().zip(after) {
+        for field in ["sequence", "time", "type", "data"] {
+            assert_eq!(one[field], other[field]);
+        }
+    }
+    assert_eq!(after.len(), before.len() + 1);
+    let again = import_to(&stage, "/v1/import?as=s2", bundle.clone()).await;
+    assert_eq!((again.status, &again.json()["code"]), (409, &"session_already_exists".into()));
+    assert_eq!(import_to(&stage, "/v1/import?as=a/b", bundle).await.status, 400);
+
+    let played = stage.client.post("/v1/sessions/s2/replay", "").await;
+    assert_eq!((played.status, &played.json()["same"]), (200, &json!(true)), "{}", played.text());
+    let copy = stage.client.get("/v1/sessions/s2/export").await.body.to_vec();
+    assert_eq!(import(&Stage::new(), copy).await.status, 200, "what was taken in cannot be taken out");
+}
+
+async fn a_bundle_that_contradicts_itself_is_refused() {
+    let (stage, other) = (Stage::new(), Stage::new());
+    stage.session("s1").await;
+    let whole = unpacked(&stage.client.get("/v1/sessions/s1/export").await.body);
+    let check = async |word: &str, vouched: bool, change: fn(&mut Files)| {
+        let mut files = whole.clone();
+        change(&mut files);
+        if vouched {
+            vouch(&mut files);
+        }
+        let refused = import(&other, packed(&files)).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (422, &"bundle_invalid".into()), "{word}");
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(word) && !detail.contains("trajectory"), "{word}: {detail}");
+    };
+    check("`journal.jsonl` was changed", false, cut_last_line).await;
+    check("`session.json` was changed", false, |files| replace(files, "session.json", "mock", "claude")).await;
+    check("`policy.json` is missing", false, |files| drop(files.remove("policy.json"))).await;
+    check("`more` does not belong", false, |files| drop(files.insert("more".to_owned(), Vec::new()))).await;
+    check("no manifest.json", false, |files| drop(files.remove("manifest.json"))).await;
+    check("speaks of", true, cut_last_line).await;
+    check("line 2 of its journal", true, |files| {
+        replace(files, "journal.jsonl", "\"sentences\"", "\"sentencez\"");
+    })
+    .await;
+    check("changes.json", true, |files| drop(files.insert("changes.json".to_owned(), b"{}".to_vec()))).await;
+    assert_eq!(other.client.get("/v1/sessions").await.json()["sessions"], json!([]));
+    let left = std::fs::read_dir(other.directory.path().join("data/trajectory")).unwrap().count();
+    assert_eq!(left, 0, "something is left of a bundle that was refused");
+    assert_eq!(import(&other, packed(&whole)).await.status, 200);
 }
 
 async fn a_bundle_that_was_changed_is_refused() {

@@ -1,11 +1,18 @@
 //! Sessions played again over the API.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Answer, request};
+use crate::grants;
 use crate::stage::Stage;
 
-crate::trials!(a_session_is_played_again_and_is_the_same, what_differs_is_told, what_cannot_be_played_again_is_told,);
+crate::trials!(
+    a_session_is_played_again_and_is_the_same,
+    what_was_granted_for_the_whole_session_is_granted_again,
+    messages_that_had_names_have_them_again,
+    what_differs_is_told,
+    what_cannot_be_played_again_is_told,
+);
 
 async fn say(stage: &Stage, session: &str, text: &str) -> Answer {
     let body = json!({"message": text}).to_string();
@@ -26,6 +33,36 @@ async fn a_session_is_played_again_and_is_the_same() {
     assert_eq!(events["events"].as_array().unwrap().last().unwrap()["type"], "session.ended");
     let usage = stage.client.get("/v1/sessions/again/usage").await.json();
     assert_eq!(usage["spentPicos"], 0, "a replay was paid for");
+}
+
+/// Plays `s1` again; what came of it.
+async fn replay(stage: &Stage) -> Value {
+    let played = stage.client.post("/v1/sessions/s1/replay", "").await;
+    assert_eq!(played.status, 200, "{}", played.text());
+    played.json()
+}
+
+async fn what_was_granted_for_the_whole_session_is_granted_again() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let asked = grants::say(&stage, "/run echo hi").await;
+    grants::reply(&stage, &asked, "always").await;
+    assert_eq!(grants::say(&stage, "/run echo hi").await["type"], "turn.ended");
+    let played = replay(&stage).await;
+    assert_eq!((&played["same"], &played["outcome"]), (&json!(true), &json!("completed")), "{played}");
+}
+
+async fn messages_that_had_names_have_them_again() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let path = "/v1/sessions/s1/messages/stream";
+    stage.client.post(path, r#"{"message":"/echo one","clientMessageId":"m1"}"#).await;
+    let mut named = request(http::Method::POST, path, r#"{"message":"/echo two"}"#);
+    named.headers_mut().insert("idempotency-key", "k1".parse().unwrap());
+    stage.client.call(named).await;
+    say(&stage, "s1", "/echo three").await;
+    let played = replay(&stage).await;
+    assert_eq!((&played["same"], &played["differences"]), (&json!(true), &json!([])), "{played}");
 }
 
 async fn what_differs_is_told() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
@@ -117,7 +117,7 @@ async fn the_directory_is_where_the_agent_works() {
 }
 
 /// Every item of a list, page by page.
-async fn paged(stage: &Stage, path: &str, list: &str) -> Vec<serde_json::Value> {
+async fn paged(stage: &Stage, path: &str, list: &str) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let separator = if path.contains('?') { '&' } else { '?' };
@@ -133,6 +133,12 @@ async fn paged(stage: &Stage, path: &str, list: &str) -> Vec<serde_json::Value> 
             None => return all,
         }
     }
+}
+
+/// The end of a turn may still be on its way to the list when the turn is over.
+fn undated(mut list: Vec<Value>) -> Vec<Value> {
+    list.iter_mut().filter_map(Value::as_object_mut).for_each(|item| drop(item.remove("updatedAt")));
+    list
 }
 
 async fn every_list_goes_on_where_it_stopped() {
@@ -157,7 +163,8 @@ async fn every_list_goes_on_where_it_stopped() {
     ] {
         let whole = stage.client.get(path).await.json();
         let whole = if list.is_empty() { whole } else { whole[list].clone() };
-        assert_eq!(paged(&stage, path, list).await, *whole.as_array().unwrap(), "{path}");
+        let (paged, whole) = (paged(&stage, path, list).await, whole.as_array().unwrap().clone());
+        assert_eq!(undated(paged), undated(whole), "{path}");
         let separator = if path.contains('?') { '&' } else { '?' };
         let refused = stage.client.get(&format!("{path}{separator}cursor=somewhere")).await;
         assert_eq!(refused.status, 400, "{path}");

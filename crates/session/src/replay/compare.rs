@@ -131,11 +131,16 @@ fn scrub_fields(fields: &mut Map<String, Value>, mut names: Option<&mut Names>) 
     fields.retain(|name, _| !OF_THE_RUN.contains(&name.as_str()));
     for (name, value) in fields.iter_mut() {
         match (value, names.as_deref_mut()) {
-            (Value::String(text), Some(names)) if name.ends_with("_id") => *text = names.of(text),
-            (Value::String(text), None) if name.ends_with("_id") => text.clear(),
+            (Value::String(text), Some(names)) if is_name(name) => *text = names.of(text),
+            (Value::String(text), None) if is_name(name) => text.clear(),
             (value, names) => scrub(value, names),
         }
     }
+}
+
+/// Whether a field holds the id of something.
+fn is_name(field: &str) -> bool {
+    field.ends_with("_id") || field == "granted_by"
 }
 
 /// Ids, numbered in the order in which they come.

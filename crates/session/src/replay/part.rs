@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use protocol::{
     Attachment, ContentPart, Event, EventBody, Item, ItemRole, Permission, PermissionId, PermissionReply,
-    PermissionStatus, Question, QuestionId, TurnId, TurnOutcome,
+    PermissionStatus, Question, QuestionId, Turn, TurnId, TurnOutcome,
 };
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ pub(super) fn parts(events: &[Event]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for event in events {
         match &event.draft.body {
-            EventBody::TurnStarted(_) => parts.push(Part::default()),
+            EventBody::TurnStarted(turn) => parts.push(Part::of(turn)),
             body => {
                 if let Some(part) = parts.last_mut() {
                     part.observe(body, event.draft.turn_id.as_ref());
@@ -72,11 +72,19 @@ pub(super) fn parts(events: &[Event]) -> Vec<Part> {
 }
 
 impl Part {
+    /// The part in a turn that begins. Its message keeps the name its client gave it: that is on record too.
+    fn of(turn: &Turn) -> Self {
+        let name = turn.metadata.as_ref().and_then(|metadata| metadata["client_message_id"].as_str());
+        let message = Message { client_message_id: name.map(str::to_owned), ..Message::default() };
+        Self { message, ..Self::default() }
+    }
+
     fn observe(&mut self, body: &EventBody, turn: Option<&TurnId>) {
         self.progress.observe(body);
         match body {
             EventBody::ItemCompleted(completed) if is_prompt(&completed.item, turn) => {
-                self.message = message(&completed.item);
+                let client_message_id = self.message.client_message_id.take();
+                self.message = Message { client_message_id, ..message(&completed.item) };
             }
             EventBody::PermissionResolved(resolved) if !was_dropped(resolved.metadata.as_ref()) => {
                 let reply = match resolved.status {
@@ -120,6 +128,7 @@ impl Cues {
                 self.stopped = true;
                 Act::Interrupt
             }
+            EventBody::PermissionRequested(asked) if is_answered(asked) => Act::Listen,
             EventBody::PermissionRequested(asked) => {
                 match take(&mut self.left.permissions, |it| it.action == asked.action) {
                     Some(reply) => Act::Permit(asked.permission_id.clone(), reply),
@@ -165,10 +174,16 @@ fn take<Asked, Reply>(recorded: &mut VecDeque<(Asked, Reply)>, fits: impl Fn(&As
     recorded.remove(index).map(|(_, reply)| reply)
 }
 
-/// Whether it was resolved because its turn ended: nobody answered, and nobody is to answer. What had waited too
-/// long was refused, and is refused again, without the wait.
+/// Whether nobody answered, and nobody is to answer: its turn ended, or a grant or the policy spoke. What had waited
+/// too long was refused, and is refused again, without the wait.
 fn was_dropped(metadata: Option<&Value>) -> bool {
     metadata.and_then(|metadata| metadata["reason"].as_str()).is_some_and(|reason| reason != "expired")
+}
+
+/// Whether a grant or the policy has answered what is asked: it waits for nobody.
+fn is_answered(asked: &Permission) -> bool {
+    let by = |name| asked.metadata.as_ref().is_some_and(|metadata| metadata[name].is_string());
+    by("granted_by") || by("denied_by")
 }
 
 fn is_prompt(item: &Item, turn: Option<&TurnId>) -> bool {
@@ -190,4 +205,28 @@ fn message(item: &Item) -> Message {
         message.attachments.push(Attachment { path: path.clone(), mime, filename: None });
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_grant_or_the_policy_answers_is_left_to_them() {
+        let asked = |metadata: Value| {
+            EventBody::PermissionRequested(Permission {
+                permission_id: "per_1_1".parse().unwrap(),
+                action: "command".into(),
+                status: PermissionStatus::Requested,
+                metadata: Some(metadata),
+            })
+        };
+        let mut cues = Part::default().cues();
+        for by in ["granted_by", "denied_by"] {
+            assert_eq!(cues.after(&asked(json!({by: "somebody"}))), Act::Listen, "{by}");
+        }
+        assert!(matches!(cues.after(&asked(json!({}))), Act::Permit(_, PermissionReply::Reject)));
+    }
 }

@@ -287,7 +287,7 @@ impl SessionIndex {
              VALUES (:id,
                  (SELECT value FROM json_each(:names) WHERE NOT EXISTS (SELECT 1 FROM session WHERE name = value) LIMIT 1),
                  :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
-                 :skills, :now, :now, :owner)
+                 :skills, coalesce(:created, :now), :now, :owner)
              RETURNING {}",
             Placed::COLUMNS
         );
@@ -306,6 +306,7 @@ impl SessionIndex {
             ":title": new.title,
             ":mcp": mcp,
             ":skills": new.skills.clone().map(json),
+            ":created": new.created_ms,
             ":now": self.now(),
             ":owner": new.owner.as_str(),
         };

@@ -35,6 +35,8 @@ pub struct NewSession {
     pub mcp: Option<BTreeMap<String, Value>>,
     /// Skills of this session.
     pub skills: Option<Value>,
+    /// When it was made, in milliseconds since 1970, where that was not now.
+    pub created_ms: Option<i64>,
     /// Who runs it.
     pub owner: OwnerId,
 }
@@ -53,6 +55,7 @@ impl NewSession {
             title: None,
             mcp: None,
             skills: None,
+            created_ms: None,
             owner,
         }
     }
