@@ -12,7 +12,6 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::table::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct ApiArguments {
@@ -30,18 +29,13 @@ pub(crate) async fn carry_out(arguments: ApiArguments, config: Config) -> Result
     let wrong = |what: String| Failure::new(Code::InvalidRequest, what).help("viv api GET /openapi.json");
     let method: Method =
         arguments.method.to_uppercase().parse().map_err(|_| wrong(format!("`{}` is no method", arguments.method)))?;
-    if !arguments.path.starts_with('/') {
-        return Err(wrong(format!("`{}` is no path: it begins with `/`", arguments.path)));
+    if !arguments.path.starts_with('/') || arguments.path.parse::<hyper::Uri>().is_err() {
+        let what = format!("`{}` is no path: it begins with `/`, and blanks in it are written `%20`", arguments.path);
+        return Err(wrong(what));
     }
     let body = arguments.data.as_deref().map(read_body).transpose()?;
     let client = Client::required(&host::data_dir(&config)?).await?;
-    let answer = client.call(method, &arguments.path, body).await?;
-    let text = match serde_json::from_slice::<Value>(&answer) {
-        Ok(value) => serde_json::to_string_pretty(&value).unwrap_or_default() + "\n",
-        // An event stream, or a file.
-        Err(_) => String::from_utf8_lossy(&answer).into_owned(),
-    };
-    print(&text)?;
+    client.show(method, &arguments.path, body, &mut std::io::stdout()).await?;
     Ok(ExitCode::SUCCESS)
 }
 

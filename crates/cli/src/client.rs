@@ -88,7 +88,7 @@ impl Client {
 
     /// The server of `directory`, or what to do when there is none.
     pub(crate) async fn required(directory: &DataDir) -> Result<Self, Failure> {
-        let none = || Failure::new(Code::StreamError, "no server runs on this data directory").help("viv serve");
+        let none = || Failure::new(Code::ServerNotRunning, "no server runs on this data directory").help("viv serve");
         Self::connect(directory).await.ok_or_else(none)
     }
 
@@ -120,12 +120,25 @@ impl Client {
 
     /// Writes an answer to `to` as it comes.
     pub(crate) async fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), Failure> {
-        let mut body = self.request(Method::GET, path, None).await?.into_body();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| unreachable(&error))?;
-            to.write_all(frame.data_ref().map_or(&[][..], |data| data)).map_err(|error| Failure::output(&error))?;
+        pour(self.request(Method::GET, path, None).await?.into_body(), to).await
+    }
+
+    /// The same for any call, with documents written so that people can read them.
+    pub(crate) async fn show(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        to: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let response = self.request(method, path, body).await?;
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+        if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
+            return pour(response.into_body(), to).await;
         }
-        Ok(())
+        let answer = response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes();
+        let document: Value = serde_json::from_slice(&answer).map_err(|error| not_understood(&error))?;
+        writeln!(to, "{document:#}").map_err(|error| Failure::output(&error))
     }
 
     /// Posts bytes as they are; the answer as JSON.
@@ -179,6 +192,16 @@ impl Client {
     }
 }
 
+/// Writes a body to `to`, each piece at once: a stream may go on for hours.
+async fn pour(mut body: Incoming, to: &mut dyn Write) -> Result<(), Failure> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| unreachable(&error))?;
+        let written = to.write_all(frame.data_ref().map_or(&[][..], |data| data)).and_then(|()| to.flush());
+        written.map_err(|error| Failure::output(&error))?;
+    }
+    Ok(())
+}
+
 async fn told(response: Response<Incoming>) -> Failure {
     let status: StatusCode = response.status();
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -189,7 +212,7 @@ async fn told(response: Response<Incoming>) -> Failure {
 }
 
 fn unreachable(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::StreamError, "the server of this data directory does not answer")
+    Failure::new(Code::ServerNotRunning, "the server of this data directory does not answer")
         .because(error)
         .help("viv serve")
 }

@@ -100,7 +100,7 @@ impl Failure {
 
     /// The same for a client of the API.
     pub(crate) fn problem(&self) -> Box<Problem> {
-        Box::new(Problem { hint: self.help.clone(), ..Problem::new(self.code, self.sentence()) })
+        Box::new(Problem { hint: self.help.clone(), ..Problem::new(self.code, self.whole_sentence()) })
     }
 
     /// Writes it to stderr and gives the exit code.
@@ -108,7 +108,7 @@ impl Failure {
         if self.quiet {
             // Whoever would read this has closed the pipe on purpose.
         } else if json {
-            let mut problem = Problem::new(self.code, self.sentence());
+            let mut problem = Problem::new(self.code, self.whole_sentence());
             problem.hint = Some(self.help_line());
             eprintln!("{}", serde_json::to_string(&problem).unwrap_or_default());
         } else {
@@ -119,6 +119,13 @@ impl Failure {
 
     fn sentence(&self) -> String {
         std::iter::once(&self.what).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+
+    /// The same, with the place where it is wrong.
+    fn whole_sentence(&self) -> String {
+        let place = self.detail.iter().flat_map(|detail| detail.lines()).map(str::trim).filter(|line| !line.is_empty());
+        let place: Vec<&str> = place.collect();
+        if place.is_empty() { self.sentence() } else { format!("{}: {}", self.sentence(), place.join(" ")) }
     }
 
     fn help_line(&self) -> String {

@@ -98,7 +98,17 @@ impl<'a> Desk<'a> {
 
     /// The session that a person calls so.
     fn find(&self, reference: &str) -> Result<SessionInfo, Failure> {
-        Ok(self.index.find(reference)?.info)
+        Ok(self.counted(self.index.find(reference)?.info))
+    }
+
+    /// The list learns at the end of a turn how many events there are; the journal of one that is open knows it before.
+    fn counted(&self, mut info: SessionInfo) -> SessionInfo {
+        if !info.ended && !info.damaged {
+            let journal = self.directory.journal(&info.session_id);
+            let last = JournalReader::open(journal, info.session_id.clone()).and_then(|journal| journal.last());
+            info.event_count = last.unwrap_or(info.event_count);
+        }
+        info
     }
 
     fn id(&self, reference: &str) -> Result<SessionId, Failure> {
@@ -107,7 +117,7 @@ impl<'a> Desk<'a> {
 
     fn list(&self, limit: usize) -> Result<(), Failure> {
         let page = self.index.list(None, limit)?;
-        let sessions: Vec<_> = page.sessions.into_iter().map(|record| record.info).collect();
+        let sessions: Vec<_> = page.sessions.into_iter().map(|record| self.counted(record.info)).collect();
         print(&list::table(&sessions, self.json)?)
     }
 

@@ -82,7 +82,7 @@ pub(crate) fn carry_out(command: TokensCommand, config: &Config, json: bool) -> 
         TokensCommand::Revoke { id } => {
             if !tokens.revoke(&id).map_err(|error| unreadable(&error))? {
                 let what = format!("there is no token `{id}`");
-                return Err(Failure::new(Code::InvalidRequest, what).help("viv tokens ls"));
+                return Err(Failure::new(Code::TokenNotFound, what).help("viv tokens ls"));
             }
         }
     }

@@ -44,6 +44,8 @@ codes! {
     AgentProcessExited = "agent_process_exited", 500, 1;
     /// No token, or one that opens nothing here.
     TokenInvalid = "token_invalid", 401, 4;
+    /// No token has that id.
+    TokenNotFound = "token_not_found", 404, 3;
     /// The token is good, but not for this.
     PermissionDenied = "permission_denied", 403, 4;
     /// No session is made on that directory, or not by this caller.
@@ -82,6 +84,10 @@ codes! {
     BundleInvalid = "bundle_invalid", 422, 2;
     /// The agent cannot keep that mode.
     ModeNotSupported = "mode_not_supported", 400, 2;
+    /// Nobody serves the data directory.
+    ServerNotRunning = "server_not_running", 503, 3;
+    /// The server is about to end, and takes nothing new.
+    ShuttingDown = "shutting_down", 503, 1;
     /// The event stream broke.
     StreamError = "stream_error", 502, 7;
     /// Nothing came for too long.

@@ -74,7 +74,7 @@ impl From<FilesError> for ApiError {
 
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
-        let mut problem = Problem::new(error.code(), chain(&error));
+        let mut problem = Problem::new(error.code(), told(&error));
         problem.hint = error.hint();
         problem.extensions = error.details();
         if problem.status >= 500 {
@@ -179,6 +179,13 @@ pub(crate) fn code_of(status: StatusCode) -> Code {
         status if status.is_server_error() => Code::Internal,
         _ => Code::InvalidRequest,
     }
+}
+
+/// A failure of a session in one line; of a policy, everything that is wrong with it.
+fn told(error: &SessionError) -> String {
+    let SessionError::Policy(policy) = error else { return chain(error) };
+    let findings: Vec<String> = policy.findings().iter().map(ToString::to_string).collect();
+    format!("{policy}: {}", findings.join("; "))
 }
 
 /// An error and what caused it, in one line.

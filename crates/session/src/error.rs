@@ -268,11 +268,10 @@ impl SessionError {
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
             Self::Ledger(error) => error.code(),
-            Self::BundleFile { .. }
-            | Self::Changes(_)
-            | Self::Journal(_)
-            | Self::Unreadable(_)
-            | Self::ShuttingDown => Code::JournalUnavailable,
+            Self::BundleFile { .. } | Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) => {
+                Code::JournalUnavailable
+            }
+            Self::ShuttingDown => Code::ShuttingDown,
         }
     }
 

@@ -83,7 +83,8 @@ pub(crate) fn refuse_damaged(record: &SessionRecord) -> Result<(), SessionError>
 
 /// What to tell somebody who asks for a session whose journal was put aside.
 pub(crate) fn damaged(id: &SessionId) -> SessionError {
-    let flaw = "it was put aside in the folder `quarantine` of the data directory".to_owned();
+    let flaw =
+        "what was left of it is in the folder `quarantine` of the data directory, and the log says why".to_owned();
     SessionError::Damaged { id: id.clone(), flaw }
 }
 

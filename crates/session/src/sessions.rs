@@ -389,9 +389,15 @@ impl Sessions {
 
     pub(crate) fn told(&self, mut record: SessionRecord) -> SessionInfo {
         self.host.shelf.late.correct(&mut record);
+        let elsewhere = record.outcome.is_none() && record.owner != *self.host.shelf.owner.id();
         let mut info = record.info;
-        if let Some(seat) = self.host.seat(&info.session_id) {
-            seat.refresh(&mut info);
+        match self.host.seat(&info.session_id) {
+            Some(seat) => seat.refresh(&mut info),
+            // The list learns at the end of a turn how many events there are; the journal knows it before.
+            None if elsewhere => {
+                info.event_count = self.host.shelf.last_event(&info.session_id).unwrap_or(info.event_count);
+            }
+            None => {}
         }
         info
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use protocol::{Event, EventBody, Permission, PermissionId, PermissionStatus, TurnOutcome};
 
-use self::clients::{Notebook, Told, answer, drive, send_again, wait_for};
+use self::clients::{Notebook, Told, answer, drive, send_as, wait_for};
 use self::feed::Follower;
 use crate::http::Client;
 use crate::journal;
@@ -143,7 +143,7 @@ fn check(place: &Place, told: &Told, totals: &mut Totals) {
                 assert_eq!(kept.as_deref(), Some(frame.data.as_str()), "{id} lost what it had sent");
             }
         }
-        for (_, name) in told.taken.iter().filter(|(session, _)| session == id) {
+        for (_, name, _) in told.taken.iter().filter(|(session, ..)| session == id) {
             assert_eq!(taken(&events, name), 1, "{id} lost a message it had taken, or took it twice");
         }
         for (_, turn) in told.removed.iter().filter(|(session, _)| session == id) {
@@ -224,10 +224,12 @@ fn check_answered<'a>(
     heard.len()
 }
 
-/// A client that does not know whether its message came through sends it again: it is not taken a second time.
+/// A client that does not know whether its message came through sends it again: it is not taken a second time. What says
+/// something else is no such message.
 fn twice(place: &Place, client: &Client, told: &Told) {
-    let Some((id, name)) = told.taken.last() else { return };
-    assert_eq!(send_again(client, id, name), Some(204), "{id}");
+    let Some((id, name, text)) = told.taken.last() else { return };
+    assert_eq!(send_as(client, id, name, text), Some(204), "{id}");
+    assert_eq!(send_as(client, id, name, "/echo something else"), Some(422), "{id}");
     assert_eq!(taken(&journal::read(&place.data(), id), name), 1, "{id} took a message twice");
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Told {
     pub(super) refused: Vec<Answer>,
     /// Every session that somebody used.
     pub(super) used: HashSet<String>,
-    /// Messages that were taken: the session, and the name the client gave them.
-    pub(super) taken: Vec<(String, String)>,
+    /// Messages that were taken: the session, the name the client gave them, and what they say.
+    pub(super) taken: Vec<(String, String, String)>,
     /// Messages that were taken out of the queue: the session, and the turn that would have answered.
     pub(super) removed: Vec<(String, String)>,
     /// Answers to permissions that were taken: the session, the permission, the answer.
@@ -106,7 +106,7 @@ fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Note
         let body = serde_json::json!({"message": prompt, "clientMessageId": name}).to_string();
         match client.try_post(&format!("/v1/sessions/{id}/messages"), &body) {
             Some(answer) if answer.status == 204 => {
-                notebook.lock().unwrap().taken.push((id.to_owned(), name));
+                notebook.lock().unwrap().taken.push((id.to_owned(), name, prompt.to_owned()));
                 number += 1;
                 if number % REMOVED == 0 {
                     remove(client, id, &answer.turn.unwrap(), notebook);
@@ -173,9 +173,9 @@ fn answer_twice(client: &Client, id: &str, permission: &str, notebook: &Notebook
     }
 }
 
-/// The status of a message that is sent once more under its name.
-pub(super) fn send_again(client: &Client, id: &str, name: &str) -> Option<u16> {
-    let body = serde_json::json!({"message": "/echo once more", "clientMessageId": name}).to_string();
+/// The status of a message that is sent under a name that was used before.
+pub(super) fn send_as(client: &Client, id: &str, name: &str, text: &str) -> Option<u16> {
+    let body = serde_json::json!({"message": text, "clientMessageId": name}).to_string();
     client.try_post(&format!("/v1/sessions/{id}/messages"), &body).map(|answer| answer.status)
 }
 
