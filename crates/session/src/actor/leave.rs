@@ -174,9 +174,9 @@ impl Actor {
             outcome: Some(outcome),
             ..SessionChange::default()
         };
-        let (shelf, id) = (self.host.shelf.clone(), self.plan.id.clone());
+        let (host, id) = (self.host.clone(), self.plan.id.clone());
         blocking(move || {
-            shelf.note_end(&id, change);
+            host.shelf.note_end(&id, change);
             Ok(())
         })
         .await
