@@ -91,13 +91,11 @@ async fn line(prompt: String) -> Result<String, Nobody> {
     let read = tokio::task::spawn_blocking(move || {
         anstream::eprint!("{:>22}\x1b[33m{prompt}\x1b[0m", "");
         let mut line = String::new();
-        match std::io::stdin().read_line(&mut line) {
-            Ok(1..) => Ok(line.trim().to_owned()),
-            Ok(0) | Err(_) => {
-                anstream::eprintln!();
-                Err(Nobody)
-            }
+        if let Ok(1..) = std::io::stdin().read_line(&mut line) {
+            return Ok(line.trim().to_owned());
         }
+        anstream::eprintln!();
+        Err(Nobody)
     });
     read.await.unwrap_or(Err(Nobody))
 }
