@@ -41,7 +41,7 @@ pub use cgroup_watch::CgroupWatch;
 pub use error::{JailError, Step};
 pub use guest::{Door, GuestKernel, GuestOrder, serve_guest};
 pub use host_user::HostUser;
-pub use idle::give_back_what_the_start_needed;
+pub use idle::{give_back_what_the_start_needed, share_memory};
 pub use jail::{Jail, Made, News, Substitutes};
 pub use landlock_rules::landlock_version;
 pub use plan::{

@@ -359,6 +359,12 @@ pub(crate) fn trim_allocator() {
     unsafe { libc::malloc_trim(0) };
 }
 
+/// Has the allocator make no more than so many parts of memory for threads to allocate from.
+pub(crate) fn bound_arenas(most: i32) {
+    // SAFETY: it only chooses where memory comes from that is asked for later.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+}
+
 /// Lets go of the pages of code in `range`, which must be one mapping of a file that is never written through.
 pub(crate) fn forget_code(range: std::ops::Range<usize>) -> io::Result<()> {
     let start = std::ptr::with_exposed_provenance_mut(range.start);

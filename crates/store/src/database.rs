@@ -15,6 +15,9 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Sixteen megabytes of changes that are not in their place yet.
 const CHECKPOINT_PAGES: u32 = 4_096;
 
+/// What one connection keeps of the file, in kibibytes. The rest is as near as the page cache, which all processes share.
+const CACHE_KIB: i32 = 512;
+
 /// Why a database could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
@@ -102,6 +105,7 @@ pub(crate) fn open(path: &Path, synchronous: Synchronous, schema: &[&str]) -> Re
     connection.pragma_update(None, "foreign_keys", true)?;
     // Whoever commits the last of these pages waits until all are where they belong, so it shall be seldom.
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(64);
     // A transaction that reads first and writes later would fail where another wrote in between.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);

@@ -12,7 +12,7 @@ use super::totals::{Difference, Parties};
 use super::{LedgerError, Progress, Refusal};
 
 /// So many sums are remembered; then all are forgotten, and read again where they are needed.
-const MOST_SUMS: usize = 8_192;
+const MOST_SUMS: usize = 2_048;
 
 /// What is remembered.
 #[derive(Debug, Default)]
