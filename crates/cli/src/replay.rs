@@ -61,7 +61,9 @@ pub(crate) async fn carry_out(
     let tape = Arc::new(load(&directory, &recording, &normal)?);
     install(&config, &recording)?;
     let workspace = arguments.workspace.as_deref().or(recording.directory.as_deref());
-    let setting = Setting::of(&config, json).in_project(workspace);
+    let setting = Setting::of(&config, json);
+    // One that had no directory belonged to no project, wherever it is played again.
+    let setting = if workspace.is_some() { setting.in_project(workspace) } else { setting };
     let policy = choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?;
     let stage = Stage {
         upstream: tape.clone(),
@@ -122,7 +124,7 @@ fn impossible(error: &dyn std::error::Error) -> Failure {
 fn refused(name: &str, error: RerunError) -> Failure {
     match error {
         RerunError::Session(error) => error.into(),
-        RerunError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=FILE|PRESET")),
+        RerunError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=balanced")),
         RerunError::Workspace { ref differences, .. } => {
             let detail = differences.join("\n");
             impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::journal;
-use crate::place::{Place, Ran};
+use crate::place::{Place, Ran, finish};
+use crate::server::Server;
 
 /// Records a session in `place` and gives its id.
 fn record(place: &Place, prompt: &str, script: Option<&Value>) -> String {
@@ -136,4 +137,19 @@ fn another_policy_is_no_replay() {
     let refused = place.run(&["replay", &session, "--policy=strict"]);
     check_code(&refused, 2);
     assert!(refused.people.contains("another policy"), "{}", refused.people);
+}
+
+#[test]
+fn a_session_without_a_directory_is_played_again_wherever_one_stands() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client();
+    assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
+    assert_eq!(client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/echo hi"}"#).status, 200);
+    assert_eq!(client.post("/v1/sessions/s1/terminate", "").status, 204);
+    server.stop();
+    // A project there would have rules of its own, and this one holds what is kept of the host.
+    let mut replay = place.viv(&["replay", "s1", "--diff"]);
+    replay.current_dir(place.data().parent().unwrap());
+    check_code(&finish(replay), 0);
 }
