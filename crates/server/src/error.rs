@@ -120,7 +120,7 @@ fn document(mut response: Response, id: Option<RequestId>) -> Response {
     let given = response.extensions_mut().remove::<Box<Problem>>();
     let mut problem = given.unwrap_or_else(|| Box::new(refused_by_framework(response.status())));
     problem.request_id = id.map(|id| id.0);
-    problem.hint = problem.hint.take().or_else(|| usual_hint(&problem.code).map(str::to_owned));
+    problem.hint = problem.hint.take().or_else(|| Some(usual_hint(&problem).to_owned()));
     let status = response.status();
     let mut shaped = (status, axum::Json(&*problem)).into_response();
     let headers = shaped.headers_mut();
@@ -144,14 +144,10 @@ fn keep(from: &HeaderMap, to: &mut HeaderMap) {
 }
 
 /// What mends most failures of a kind, where nobody knew better.
-fn usual_hint(code: &str) -> Option<&'static str> {
-    const HINTS: [(Code, &str); 14] = [
+fn usual_hint(problem: &Problem) -> &'static str {
+    const HINTS: [(Code, &str); 10] = [
         (Code::TokenInvalid, "viv tokens create --scope=drive"),
         (Code::PermissionDenied, "viv tokens create --scope=admin"),
-        (Code::InvalidRequest, "viv api GET /openapi.json"),
-        (Code::MethodNotAllowed, "viv api GET /openapi.json"),
-        (Code::UnsupportedMediaType, "viv api GET /openapi.json"),
-        (Code::BodyTooLarge, "viv api GET /openapi.json"),
         (Code::SessionEnded, "viv sessions ls"),
         (Code::PermissionNotPending, "viv perms ls"),
         (Code::QuestionNotPending, "viv perms ls"),
@@ -161,7 +157,10 @@ fn usual_hint(code: &str) -> Option<&'static str> {
         (Code::TaskNotFound, "viv api GET /v1/tasks"),
         (Code::PolicyInvalid, "viv policy schema"),
     ];
-    HINTS.iter().find(|(known, _)| known.as_str() == code).map(|(_, hint)| *hint)
+    let known = HINTS.iter().find(|(known, _)| known.as_str() == problem.code);
+    // What this machine lacks is told by the one, what may be asked by the other.
+    let other = if problem.status >= 500 { "viv doctor" } else { "viv api GET /openapi.json" };
+    known.map_or(other, |(_, hint)| *hint)
 }
 
 pub(crate) fn refused_by_framework(status: StatusCode) -> Problem {
