@@ -8,7 +8,7 @@ use crate::backend::PlaceArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::keys::KeysCommand;
-use crate::names;
+use crate::origins;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -232,10 +232,10 @@ pub(crate) struct ServeArguments {
     #[arg(long)]
     pub(crate) no_auth: bool,
     /// A name this server answers to, beside those of the loopback; may be given more than once
-    #[arg(long, value_name = "NAME", value_parser = names::host)]
+    #[arg(long, value_name = "NAME", value_parser = origins::host)]
     pub(crate) allow_host: Vec<String>,
     /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
-    #[arg(long, value_name = "ORIGIN", value_parser = names::origin)]
+    #[arg(long, value_name = "ORIGIN", value_parser = origins::origin)]
     pub(crate) allow_origin: Vec<String>,
     /// Which types of events clients are served that do not say: all, or those of the contract alone
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "contract"])]
@@ -292,6 +292,12 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_is_made_that_is_over_at_once() {
+        assert_eq!(parse_lifetime("1s"), parse_duration("1s"));
+        assert!(parse_lifetime("0s").is_err());
     }
 
     #[test]

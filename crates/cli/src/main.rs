@@ -23,7 +23,7 @@ mod log;
 mod models;
 mod money;
 mod name;
-mod names;
+mod origins;
 mod outlet;
 mod perms;
 mod person;

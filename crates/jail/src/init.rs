@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::console::{Console, ConsoleEnd};
 use crate::mark::Mark;
 use crate::plan::{ExecPlan, ProcessLimits};
+use crate::reaped::{Left, Reaped};
 use crate::seccomp::Filters;
-use crate::sys::{self, Left, Reaped, StringList};
+use crate::sys::{self, StringList};
 use crate::wire;
 
 /// What the host asks of a running sandbox.

@@ -25,6 +25,7 @@ mod mask;
 mod plan;
 mod probe;
 mod quarters;
+mod reaped;
 mod relay;
 mod root;
 mod seccomp;

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::process::{Pid, Resource};
 
 use crate::bpf::Instruction;
+use crate::reaped::{Ended, Left, Reaped};
 
 /// Which side of a fork or clone this is.
 pub(crate) enum Side {
@@ -286,37 +287,6 @@ pub(crate) fn child_signal_fd() -> io::Result<OwnedFd> {
     let fd = check(c_long::from(fd))?;
     // SAFETY: the kernel has just made this descriptor and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).map_err(io::Error::other)?) })
-}
-
-/// What a look for ended children found.
-pub(crate) enum Reaped {
-    /// One.
-    One(Ended),
-    /// None, for now or for good.
-    None(Left),
-}
-
-/// What there is left to reap.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// Children that run.
-    Children,
-    /// No child at all.
-    Nothing,
-}
-
-/// One child that ended.
-pub(crate) struct Ended {
-    /// Its number.
-    pub(crate) pid: i32,
-    /// Exit code, unless a signal ended it.
-    pub(crate) code: Option<i32>,
-    /// The signal that ended it.
-    pub(crate) signal: Option<i32>,
-    /// Processor time of it and its reaped children.
-    pub(crate) cpu_micros: u64,
-    /// Largest resident size.
-    pub(crate) peak_rss_bytes: u64,
 }
 
 /// Reaps one ended child, if there is one.

@@ -209,3 +209,16 @@ async fn pause(error: &io::Error) {
     tracing::warn!(%error, "cannot accept a connection");
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_called_by_the_address_it_listens_on() {
+        let name = |address: &str| name_of(&address.parse().unwrap());
+        assert_eq!(name("127.0.0.2:80").as_deref(), Some("127.0.0.2"));
+        assert_eq!(name("[2001:db8::7]:80").as_deref(), Some("[2001:db8::7]"));
+        assert_eq!((name("0.0.0.0:80"), name("[::]:80")), (None, None));
+    }
+}

@@ -1,5 +1,8 @@
 //! What is typed about sessions that somebody else runs: messages, answers, logs, files, tokens.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::place::{Place, Ran, eventually};
@@ -14,6 +17,27 @@ fn good(ran: Ran) -> String {
 fn session(place: &Place, id: &str) {
     let path = format!("/v1/sessions/{id}");
     good(place.run(&["api", "POST", &path, "--data", r#"{"agent":"mock"}"#]));
+}
+
+#[test]
+fn what_happens_in_an_open_session_is_shown_while_it_happens() {
+    let place = Place::new();
+    let _server = Server::start(&place);
+    session(&place, "s1");
+    let mut stream = place.viv(&["api", "GET", "/v1/sessions/s1/events/sse"]);
+    let mut stream = stream.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(stream.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "event: session.started"), "the stream was not shown while it ran");
+    // A turn that waits: the list learns how many events there are only when it ends.
+    good(place.run(&["sessions", "send", "s1", "/run echo hello"]));
+    assert!(lines.any(|line| line == "event: permission.requested"));
+    let listed: Value = serde_json::from_str(&good(place.run(&["--json", "sessions", "ls"]))).unwrap();
+    let shown: Value = serde_json::from_str(&good(place.run(&["api", "GET", "/v1/sessions/s1"]))).unwrap();
+    assert_eq!(listed[0]["eventCount"], shown["eventCount"], "{listed}");
+    good(place.run(&["sessions", "stop", "s1"]));
+    assert!(stream.wait().unwrap().success(), "the stream did not end with its session");
+    assert_eq!(place.run(&["api", "GET", "/v1/sessions/a b"]).code, 2);
+    assert_eq!(place.run(&["tokens", "revoke", "nobody"]).code, 3);
 }
 
 #[test]

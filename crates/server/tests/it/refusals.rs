@@ -129,6 +129,10 @@ async fn a_body_over_the_limit_is_refused() {
     check(&stage.client.post("/v1/sessions/s1/messages", &large).await, 413, "body_too_large");
     let large = serde_json::json!({"reply": "x".repeat(2 << 20)}).to_string();
     check(&stage.client.post("/v1/sessions/s1/permissions/p/reply", &large).await, 413, "body_too_large");
+    // Only messages may be so large.
+    let stage = Stage::new();
+    let large = serde_json::json!({"agent": "mock", "title": "x".repeat(2 << 20)}).to_string();
+    check(&stage.client.post("/v1/sessions/s1", &large).await, 413, "body_too_large");
 }
 
 async fn a_message_may_be_larger_than_other_bodies() {
