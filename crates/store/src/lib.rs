@@ -14,6 +14,7 @@ mod feed;
 mod full;
 mod guard;
 mod journal;
+mod json;
 mod keys;
 mod ledger;
 mod lock_file;

@@ -3,16 +3,13 @@
 //! `{"seq":1,"time":"…","session":"…","turn":"…","type":"…","data":{…},"prev":"…"}`. What is `null`, `false`
 //! or the host's own word is left out. `prev` is the SHA-256 of the line before, without its newline.
 
-use std::io;
-
 use protocol::{Draft, Event, EventBody, EventSource, SessionId, TurnId};
 use serde::{Deserialize, Serialize};
-use serde_json::ser::Formatter;
-use serde_json::{Serializer, Value};
+use serde_json::Value;
 
 use super::JournalError;
 use super::stamp::event_id;
-use crate::Digest;
+use crate::{Digest, json};
 
 /// No line is longer, so a foreign file without newlines cannot fill the memory of a reader.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 20;
@@ -86,9 +83,8 @@ pub(super) fn encode(place: Place<'_>, draft: &Draft, lines: &mut Vec<u8>) -> Re
         raw: draft.raw.as_ref(),
         prev,
     };
-    let (start, mut deepest) = (lines.len(), 0);
-    let mut writer = Serializer::with_formatter(&mut *lines, Depth { open: 0, deepest: &mut deepest });
-    written.serialize(&mut writer).map_err(JournalError::Encode)?;
+    let start = lines.len();
+    let deepest = json::write(&written, lines).map_err(JournalError::Encode)?;
     lines.push(b'\n');
     let bytes = lines.len() - start;
     if bytes > MAX_LINE_BYTES {
@@ -98,41 +94,6 @@ pub(super) fn encode(place: Place<'_>, draft: &Draft, lines: &mut Vec<u8>) -> Re
         return Err(JournalError::TooDeep { depth: deepest, max: MAX_DEPTH });
     }
     Ok(())
-}
-
-/// Writes compact JSON, and sees how many brackets are open at the deepest place.
-struct Depth<'a> {
-    open: usize,
-    deepest: &'a mut usize,
-}
-
-impl Depth<'_> {
-    fn enter(&mut self) {
-        self.open += 1;
-        *self.deepest = (*self.deepest).max(self.open);
-    }
-}
-
-impl Formatter for Depth<'_> {
-    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.enter();
-        writer.write_all(b"[")
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.open -= 1;
-        writer.write_all(b"]")
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.enter();
-        writer.write_all(b"{")
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.open -= 1;
-        writer.write_all(b"}")
-    }
 }
 
 /// Reads a line, with or without its newline.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Progress;
 use super::limit::{Scope, Window};
 use super::totals::{Difference, Parties};
-use crate::OwnerId;
+use crate::{OwnerId, json};
 
 /// A line of the daybook.
 #[derive(Debug, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ impl Line {
     pub(super) fn encode(&self, lines: &mut Vec<u8>) -> serde_json::Result<()> {
         let start = lines.len();
         lines.reserve(512);
-        serde_json::to_writer(&mut *lines, self).inspect_err(|_| lines.truncate(start))?;
+        json::write(self, lines).inspect_err(|_| lines.truncate(start))?;
         lines.push(b'\n');
         Ok(())
     }
