@@ -24,7 +24,7 @@ use crate::{
     refusal::{Refusal, ResponseBody},
     tasks::Tasks,
     tee::{Allowance, Head, Tee},
-    till::{Hold, Till},
+    till::Till,
     upstream::{UpstreamAnswer, UpstreamFailure, UpstreamRequest},
 };
 
@@ -65,20 +65,14 @@ impl Caller {
         Err(refusal)
     }
 
-    /// Enters the call in the ledger, or says which limit it would pass.
-    async fn hold(&self, ask: &Ask, request: &UpstreamRequest) -> Result<Hold, Refusal> {
-        let held = self.till.hold(&self.tasks, &self.identity, request.endpoint, ask, &request.call).await;
-        held.inspect_err(|refusal| {
-            let limit = match refusal {
-                Refusal::BudgetSpent(spent) => spent.limit.name,
-                Refusal::TooDear(_) => "budget_usd",
-                _ => return,
-            };
-            self.tell(EventBody::BudgetExceeded(BudgetExceeded {
-                limit: limit.to_owned(),
-                message: refusal.to_string(),
-            }));
-        })
+    /// Says which limit a call would have passed, where that is why it was refused.
+    fn tell_limit(&self, refusal: &Refusal) {
+        let limit = match refusal {
+            Refusal::BudgetSpent(spent) => spent.limit.name,
+            Refusal::TooDear(_) => "budget_usd",
+            _ => return,
+        };
+        self.tell(EventBody::BudgetExceeded(BudgetExceeded { limit: limit.to_owned(), message: refusal.to_string() }));
     }
 
     fn tell(&self, body: EventBody) {
@@ -110,9 +104,10 @@ impl Caller {
     }
 
     async fn send(&self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
-        let (endpoint, place) = (request.endpoint, self.tasks.seat());
-        let hold = self.hold(&ask, &request).await?;
-        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), place, hold, ask, &request).await?;
+        let endpoint = request.endpoint;
+        let (hold, step) = self.till.hold(&self.identity, endpoint, &ask, &request.call)?;
+        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), hold, step, ask, &request).await;
+        let record = record.inspect_err(|refusal| self.tell_limit(refusal))?;
         let sent = tokio::select! {
             biased;
             () = self.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),
@@ -124,7 +119,8 @@ impl Caller {
                 let (message, reached) = (describe(&failure), failure.may_have_been_served());
                 let refusal = Refusal::from(failure);
                 let status = refusal.status().as_u16();
-                let ending = Ending { status, answer: None, failure: Some(message), reached };
+                let duration = record.elapsed();
+                let ending = Ending { status, answer: None, failure: Some(message), reached, duration };
                 record.end(ending).await;
                 Err(refusal)
             }

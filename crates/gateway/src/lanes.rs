@@ -26,12 +26,11 @@ const MOST_LANES: usize = 4;
 /// The lanes of a gateway, started when the first listener comes. Dropped, they end, and with them what they serve.
 pub(crate) struct Lanes {
     ledger: Arc<dyn Ledger>,
-    started: Mutex<Vec<(Lane, Life)>>,
+    started: Mutex<Vec<(Arc<Lane>, Life)>>,
     next: AtomicUsize,
 }
 
 /// One of them.
-#[derive(Clone)]
 pub(crate) struct Lane {
     pub(crate) handle: Handle,
     pub(crate) scribe: Arc<Scribe>,
@@ -47,7 +46,7 @@ impl Lanes {
     }
 
     /// The lane of the next connection.
-    pub(crate) fn next(&self) -> io::Result<Lane> {
+    pub(crate) fn next(&self) -> io::Result<Arc<Lane>> {
         let mut lanes = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.is_empty() {
             let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -59,7 +58,7 @@ impl Lanes {
 }
 
 impl Lane {
-    fn start(ledger: &Arc<dyn Ledger>) -> io::Result<(Self, Life)> {
+    fn start(ledger: &Arc<dyn Ledger>) -> io::Result<(Arc<Self>, Life)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, scribe) = (runtime.handle().clone(), Arc::new(Scribe::new(ledger.clone())));
         runtime.spawn(scribe.clone().work());
@@ -69,6 +68,6 @@ impl Lane {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok((Self { handle, scribe }, Life(life)))
+        Ok((Arc::new(Self { handle, scribe }), Life(life)))
     }
 }

@@ -11,8 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, UpstreamError};
-use store::{BodyKind, JournalError};
+use store::{BodyKind, JournalError, LedgerError, Reply, Step};
 use tokio::sync::oneshot;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
     ask::Ask,
@@ -21,7 +22,7 @@ use crate::{
     meter::Reading,
     outcome::{End, Outcome},
     refusal::Refusal,
-    scribe::Seat,
+    scribe::{Closing, NotOpened, Record, Seat, Written},
     tasks::Tasks,
     till::Hold,
     upstream::{UpstreamFailure, UpstreamRequest},
@@ -32,7 +33,6 @@ pub(crate) struct CallRecord {
     tasks: Tasks,
     /// Taken by the ending.
     open: Option<OpenCall>,
-    _seat: Seat,
 }
 
 /// How a call ended.
@@ -45,6 +45,8 @@ pub(crate) struct Ending {
     pub(crate) failure: Option<String>,
     /// Whether the request may have reached the vendor.
     pub(crate) reached: bool,
+    /// How long it took.
+    pub(crate) duration: Duration,
 }
 
 /// An answer, as far as it came.
@@ -65,28 +67,35 @@ struct OpenCall {
     endpoint: Endpoint,
     model: String,
     started: Instant,
+    _seat: Seat,
+    /// The attachment does not end before its calls are on record.
+    _token: TaskTrackerToken,
 }
 
 impl CallRecord {
-    /// Records the request. Returns when it is written: only then may the call be sent.
+    /// Holds a call by `step`, and records the request. Returns when both are written: only then may the call be sent.
     pub(crate) async fn open(
         identity: Arc<Identity>,
         tasks: Tasks,
-        seat: Seat,
         hold: Hold,
+        step: Step,
         ask: Ask,
         request: &UpstreamRequest,
     ) -> Result<Self, Refusal> {
         let part = identity.turn.join();
         let (call, endpoint) = (request.call.clone(), request.endpoint);
-        let open = OpenCall { identity, hold, call, part, endpoint, model: ask.model, started: Instant::now() };
-        let path = format!("{} {}", request.method, request.path_and_query);
-        if let Err(refusal) = open.write_request(&tasks, path, ask.stream, request.body.clone()).await {
-            // Not recorded, so not sent: it costs nothing.
-            open.close(&tasks, &Outcome::Failed(refusal.to_string())).await;
-            return Err(refusal);
+        let (started, _seat, _token) = (Instant::now(), tasks.seat(), tasks.token());
+        let open = OpenCall { identity, hold, call, part, endpoint, model: ask.model, started, _seat, _token };
+        match open.begin(&tasks, step, ask.stream, request).await {
+            Ok(()) => Ok(Self { tasks, open: Some(open) }),
+            Err(Refused::NotHeld(refusal)) => Err(refusal),
+            Err(Refused::Held(refusal)) => {
+                // Not recorded, so not sent: it costs nothing.
+                let outcome = Outcome::Failed(refusal.to_string());
+                open.end(&tasks, |open, done| open.closing(Vec::new(), &outcome, done)).await;
+                Err(refusal)
+            }
         }
-        Ok(Self { tasks, open: Some(open), _seat: seat })
     }
 
     /// Time since the call was let through.
@@ -101,66 +110,142 @@ impl CallRecord {
         }
     }
 
-    /// Records the end and settles the call. The disk is waited for after that.
-    pub(crate) async fn end(mut self, ending: Ending) {
-        if let Some(open) = self.open.take() {
-            open.settle(&self.tasks, ending).await;
-            self.tasks.sync(&open.identity);
-        }
+    /// Whether an answer of so many bytes can be kept by the thread that serves the call.
+    pub(crate) fn keeps_here(&self, bytes: usize) -> bool {
+        self.open.as_ref().is_some_and(|open| open.identity.bodies.is_short(BodyKind::Answer, bytes))
+    }
+
+    /// What is to be written at the end of a call whose answer [can be kept here](Self::keeps_here); `done` is told when
+    /// it is.
+    pub(crate) fn closing(mut self, ending: Ending, done: Option<oneshot::Sender<()>>) -> Option<Closing> {
+        let (open, tasks) = (self.open.take()?, self.tasks.clone());
+        let body = ending.answer.as_ref().and_then(|answer| {
+            let keep = &open.identity.limits.keep;
+            open.kept(keep.put(&*open.identity.bodies, BodyKind::Answer, &answer.body))
+        });
+        Some(open.ended(ending, body, Done { tasks, waiting: done }))
+    }
+
+    /// Records the end and settles the call. Returns when both are written.
+    pub(crate) async fn end(mut self, mut ending: Ending) {
+        let Some(open) = self.open.take() else { return };
+        let body = match &mut ending.answer {
+            Some(answer) => {
+                let body = std::mem::take(&mut answer.body);
+                open.kept(open.keep(&self.tasks, BodyKind::Answer, body).await)
+            }
+            None => None,
+        };
+        open.end(&self.tasks, |open, done| open.ended(ending, body, done)).await;
     }
 }
 
 impl Drop for CallRecord {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
-            let failure = Some(UpstreamFailure::SessionEnded.to_string());
+            let (failure, duration) = (Some(UpstreamFailure::SessionEnded.to_string()), open.started.elapsed());
             // This may be a thread that must not wait; the ledger takes the step all the same.
-            open.settle_here(Ending { status: 0, answer: None, failure, reached: true });
+            open.settle_here(Ending { status: 0, answer: None, failure, reached: true, duration });
         }
     }
 }
 
+/// Why a call is not sent.
+enum Refused {
+    NotHeld(Refusal),
+    /// It is held, and must be let go.
+    Held(Refusal),
+}
+
+/// Who is told when a call is closed.
+struct Done {
+    tasks: Tasks,
+    waiting: Option<oneshot::Sender<()>>,
+}
+
 impl OpenCall {
-    async fn write_request(&self, tasks: &Tasks, path: String, stream: bool, body: Bytes) -> Result<(), Refusal> {
-        let body = self.keep(tasks, BodyKind::Request, body).await.map_err(|error| {
-            tracing::error!(%error, "cannot keep the body of a request");
-            Refusal::NotRecorded
-        })?;
-        let model = Some(self.model.clone());
-        let request = ModelRequest { call_id: self.call.clone(), path, model, stream, body };
-        Ok(tasks.append(&self.identity, vec![self.draft(self.endpoint.dialect().request_event(request))]).await?)
+    async fn begin(&self, tasks: &Tasks, step: Step, stream: bool, request: &UpstreamRequest) -> Result<(), Refused> {
+        let path = format!("{} {}", request.method, request.path_and_query);
+        let record = |body: io::Result<BodyRef>| {
+            let body = body.map_err(|error| {
+                tracing::error!(%error, "cannot keep the body of a request");
+                Refusal::NotRecorded
+            })?;
+            let request =
+                ModelRequest { call_id: self.call.clone(), path, model: Some(self.model.clone()), stream, body };
+            Ok(self.record(vec![self.draft(self.endpoint.dialect().request_event(request))]))
+        };
+        let (kind, body) = (BodyKind::Request, request.body.clone());
+        let held = |error| match error {
+            NotOpened::Refused(error) => Refused::NotHeld(error.into()),
+            NotOpened::Unrecorded(error) => Refused::Held(error.into()),
+        };
+        if self.identity.bodies.is_short(kind, body.len()) {
+            let body = self.identity.limits.keep.put(&*self.identity.bodies, kind, &body);
+            let record = record(body).map_err(Refused::NotHeld)?;
+            return tasks.open(step, Some(record)).await.map_err(held);
+        }
+        tasks.open(step, None).await.map_err(held)?;
+        let record = record(self.keep(tasks, kind, body).await).map_err(Refused::Held)?;
+        tasks.append(record).await.map_err(|error| Refused::Held(error.into()))
     }
 
-    /// Writes the end down, and then closes the call in the ledger.
-    async fn settle(&self, tasks: &Tasks, mut ending: Ending) {
-        let (duration, outcome) = (self.started.elapsed(), self.outcome(&ending));
-        let body = match &mut ending.answer {
-            Some(answer) => {
-                let kept = self.keep(tasks, BodyKind::Answer, std::mem::take(&mut answer.body)).await;
-                kept.inspect_err(|error| tracing::error!(%error, call = %self.call, "an answer could not be kept")).ok()
-            }
-            None => None,
-        };
-        if let Err(error) = tasks.append(&self.identity, self.last_records(ending, body, duration, &outcome)).await {
+    /// Writes down what `closing` makes of the call, and returns when it is written.
+    async fn end(self, tasks: &Tasks, closing: impl FnOnce(Self, Done) -> Closing + Send) {
+        let (waiting, written) = oneshot::channel();
+        let closing = closing(self, Done { tasks: tasks.clone(), waiting: Some(waiting) });
+        tasks.end(Box::new(move || Some(closing)));
+        // Where the lane has ended nobody writes it any more: the ledger finds an open call of a host that is gone.
+        let _ = written.await;
+    }
+
+    /// What is to be written of a call that ended.
+    fn ended(self, ending: Ending, body: Option<BodyRef>, done: Done) -> Closing {
+        let outcome = self.outcome(&ending);
+        let records = self.last_records(ending, body, &outcome);
+        self.closing(records, &outcome, done)
+    }
+
+    fn closing(self, records: Vec<Draft>, outcome: &Outcome, done: Done) -> Closing {
+        let (record, step) = (self.record(records), self.hold.last_step(outcome));
+        Closing { record, step, then: Box::new(move |written, reply| self.closed(written, reply, done)) }
+    }
+
+    /// It was written, as far as it could be. The disk is waited for after that.
+    fn closed(self, written: Written, reply: Reply, done: Done) {
+        if let Err(error) = written {
             self.tell_unwritten(&error);
         }
-        self.close(tasks, &outcome).await;
+        done.tasks.sync(&self.identity);
+        match reply.at_once() {
+            Ok(settled) => self.settled(settled, done),
+            Err(later) => done.tasks.clone().spawn(async move { self.settled(later.await, done) }),
+        }
     }
 
-    /// The same for a call that has no answer, and for which nobody waits.
+    fn settled(self, settled: Result<(), LedgerError>, done: Done) {
+        if let Err(error) = settled {
+            tracing::error!(error = describe(&error), call = %self.call, "the end of a call is not in the ledger");
+        }
+        if let Some(waiting) = done.waiting {
+            // Who no longer waits has left.
+            let _ = waiting.send(());
+        }
+    }
+
+    /// Ends a call that has no answer, and for which nobody waits.
     fn settle_here(&self, ending: Ending) {
         let outcome = self.outcome(&ending);
-        let records = self.last_records(ending, None, self.started.elapsed(), &outcome);
+        let records = self.last_records(ending, None, &outcome);
         if let Err(error) = self.identity.journal.store(&records) {
             self.tell_unwritten(&error);
         }
         self.hold.close_here(&outcome);
     }
 
-    async fn close(&self, tasks: &Tasks, outcome: &Outcome) {
-        if let Err(error) = tasks.step(self.hold.last_step(outcome)).await {
-            tracing::error!(error = describe(&error), call = %self.call, "the end of a call is not in the ledger");
-        }
+    /// What was kept of an answer, if anything could be.
+    fn kept(&self, body: io::Result<BodyRef>) -> Option<BodyRef> {
+        body.inspect_err(|error| tracing::error!(%error, call = %self.call, "an answer could not be kept")).ok()
     }
 
     fn tell_unwritten(&self, error: &JournalError) {
@@ -181,8 +266,8 @@ impl OpenCall {
     }
 
     /// What is recorded when the call is over; `body` is what was kept of its answer.
-    fn last_records(&self, ending: Ending, body: Option<BodyRef>, duration: Duration, outcome: &Outcome) -> Vec<Draft> {
-        let Ending { status, answer, failure, .. } = ending;
+    fn last_records(&self, ending: Ending, body: Option<BodyRef>, outcome: &Outcome) -> Vec<Draft> {
+        let Ending { status, answer, failure, duration, .. } = ending;
         let mut records = Vec::with_capacity(3);
         if let Some(message) = failure {
             let status = answer.is_some().then_some(status);
@@ -240,6 +325,10 @@ impl OpenCall {
             let _ = done.send(identity.limits.keep.put(&*identity.bodies, kind, &bytes));
         });
         kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
+    }
+
+    fn record(&self, drafts: Vec<Draft>) -> Record {
+        Record { journal: self.identity.journal.clone(), drafts }
     }
 
     fn draft(&self, body: EventBody) -> Draft {

@@ -2,17 +2,22 @@
 //! ledger and one for each journal.
 //!
 //! A moment is one round of the lane: whoever is ready goes on until it has something to be written, and then all of it
-//! is. A call that is alone on its lane waits for no round.
+//! is. A call that begins is held first and then recorded; one that is over is recorded first and then settled, in the
+//! round after. One that begins alone on its lane waits for no round.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
 };
 
 use protocol::Draft;
 use store::{Journal, JournalError, Ledger, LedgerError, Reply, Step};
 use tokio::sync::{Notify, oneshot};
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// The scribe of one lane.
 pub(crate) struct Scribe {
@@ -33,35 +38,58 @@ impl Drop for Seat {
     }
 }
 
+/// Something to be recorded.
+pub(crate) struct Record {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) drafts: Vec<Draft>,
+}
+
+/// Why a call did not begin.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// It was not held.
+    Refused(LedgerError),
+    /// It is held, and was not recorded.
+    Unrecorded(Arc<JournalError>),
+}
+
+/// A call that is over.
+pub(crate) struct Closing {
+    pub(crate) record: Record,
+    /// Ends it in the ledger.
+    pub(crate) step: Step,
+    /// Told what became of both.
+    pub(crate) then: Box<dyn FnOnce(Written, Reply) + Send>,
+}
+
+/// Works out what is to be written of a call that is over: not before its answer is on its way.
+pub(crate) type Ended = Box<dyn FnOnce() -> Option<Closing> + Send>;
+
+/// What became of records.
+pub(crate) type Written = Result<(), Arc<JournalError>>;
+
 /// What is to be written.
 #[derive(Default)]
 struct Desk {
-    steps: Vec<(Step, Asked<Reply>)>,
-    records: Vec<Records>,
+    opening: Vec<(Step, Option<Record>, oneshot::Sender<Opened>)>,
+    records: Vec<(Record, oneshot::Sender<Written>)>,
+    ended: Vec<Ended>,
+    settling: Vec<Settling>,
 }
 
-/// What is to be written into one journal.
-struct Records {
-    journal: Arc<dyn Journal>,
-    drafts: Vec<Draft>,
-    asked: Vec<Asked<Written>>,
+/// How far a call came that begins.
+enum Opened {
+    /// As far as it could.
+    Done(Result<(), NotOpened>),
+    /// It is held once the ledger says so; its record is still to be written.
+    Held(Reply, Option<Record>),
 }
 
-/// What became of records; the same for all that were written together.
-type Written = Result<(), Arc<JournalError>>;
-
-/// Whoever waits for it, and the attachment that does not end before it is written.
-struct Asked<T> {
-    waiting: oneshot::Sender<T>,
-    owner: TaskTrackerToken,
-}
-
-impl<T> Asked<T> {
-    fn answer(self, answer: T) {
-        // Who no longer waits has left; what it said is written all the same.
-        let _ = self.waiting.send(answer);
-        drop(self.owner);
-    }
+/// A call that is over and recorded.
+struct Settling {
+    step: Step,
+    written: Written,
+    then: Box<dyn FnOnce(Written, Reply) + Send>,
 }
 
 impl Scribe {
@@ -80,29 +108,42 @@ impl Scribe {
         self.calls.load(Ordering::Relaxed) <= 1
     }
 
-    /// Takes a step in the ledger. Answers when it is as durable as the ledger was asked to be.
-    pub(crate) async fn step(&self, step: Step, owner: TaskTrackerToken) -> Result<(), LedgerError> {
-        if self.serves_one() {
-            return self.ledger.take(vec![step]).pop().ok_or(LedgerError::Stopped)?.await;
+    /// Takes the first step of a call in the ledger, and then records it. Answers when the one is as durable as the
+    /// ledger was asked to be, and the other written.
+    pub(crate) async fn open(&self, step: Step, record: Option<Record>) -> Result<(), NotOpened> {
+        let opened = if self.serves_one() {
+            let reply = self.ledger.take(vec![step]).pop().ok_or(NotOpened::Refused(LedgerError::Stopped))?;
+            Opened::Held(reply, record)
+        } else {
+            let (waiting, opened) = oneshot::channel();
+            self.put(|desk| desk.opening.push((step, record, waiting)));
+            opened.await.map_err(|_| NotOpened::Refused(LedgerError::Stopped))?
+        };
+        match opened {
+            Opened::Done(opened) => opened,
+            Opened::Held(reply, record) => {
+                reply.await.map_err(NotOpened::Refused)?;
+                match record {
+                    Some(record) => self.append(record).await.map_err(NotOpened::Unrecorded),
+                    None => Ok(()),
+                }
+            }
         }
-        let (waiting, reply) = oneshot::channel();
-        self.put(|desk| desk.steps.push((step, Asked { waiting, owner })));
-        reply.await.map_err(|_| LedgerError::Stopped)?.await
     }
 
     /// Appends to a journal. Answers when it is written; an error means that nothing was.
-    pub(crate) async fn append(
-        &self,
-        journal: &Arc<dyn Journal>,
-        drafts: Vec<Draft>,
-        owner: TaskTrackerToken,
-    ) -> Written {
+    pub(crate) async fn append(&self, record: Record) -> Written {
         if self.serves_one() {
-            return journal.store(&drafts).map(drop).map_err(Arc::new);
+            return record.journal.store(&record.drafts).map(drop).map_err(Arc::new);
         }
         let (waiting, written) = oneshot::channel();
-        self.put(|desk| desk.records_of(journal).add(drafts, Asked { waiting, owner }));
+        self.put(|desk| desk.records.push((record, waiting)));
         written.await.unwrap_or_else(|_| Err(Arc::new(JournalError::Ended)))
+    }
+
+    /// Records a call that is over, and then ends it in the ledger.
+    pub(crate) fn end(&self, ended: Ended) {
+        self.put(|desk| desk.ended.push(ended));
     }
 
     fn put(&self, put: impl FnOnce(&mut Desk)) {
@@ -115,41 +156,134 @@ impl Scribe {
         loop {
             self.called.notified().await;
             let desk = std::mem::take(&mut *self.desk.lock().unwrap_or_else(PoisonError::into_inner));
-            desk.write(&*self.ledger);
+            let settling = desk.write(&*self.ledger);
+            if !settling.is_empty() {
+                self.put(|desk| desk.settling.extend(settling));
+                whoever_is_ready().await;
+            }
         }
     }
+}
+
+/// Lets everybody go on who can.
+async fn whoever_is_ready() {
+    let mut went = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut went, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Desk {
-    fn records_of(&mut self, journal: &Arc<dyn Journal>) -> &mut Records {
-        // Few lanes serve more than a few sessions in one moment.
-        let place = self.records.iter().position(|records| Arc::ptr_eq(&records.journal, journal));
-        let place = place.unwrap_or(self.records.len());
-        if place == self.records.len() {
-            self.records.push(Records { journal: journal.clone(), drafts: Vec::new(), asked: Vec::new() });
+    /// Writes all of it, but for the steps of calls that were recorded just now.
+    fn write(self, ledger: &dyn Ledger) -> Vec<Settling> {
+        let mut sheets = Sheets::default();
+        let mut steps = Vec::with_capacity(self.opening.len() + self.settling.len());
+        let opening: Vec<_> = take_steps(&mut steps, self.opening, |(step, record, waiting)| (step, (record, waiting)));
+        let settled: Vec<_> =
+            take_steps(&mut steps, self.settling, |settling| (settling.step, (settling.written, settling.then)));
+        let mut replies = if steps.is_empty() { Vec::new() } else { ledger.take(steps) }.into_iter();
+        for ((record, waiting), reply) in opening.into_iter().zip(replies.by_ref()) {
+            let opened = match (record, reply.at_once()) {
+                (Some(record), Ok(Ok(()))) => {
+                    sheets.add(record, Writer::Opening(waiting));
+                    continue;
+                }
+                (_, Ok(held)) => Opened::Done(held.map_err(NotOpened::Refused)),
+                (record, Err(later)) => Opened::Held(later, record),
+            };
+            // Who no longer waits has left; the step stands all the same.
+            let _ = waiting.send(opened);
         }
-        &mut self.records[place]
-    }
-
-    fn write(self, ledger: &dyn Ledger) {
-        if !self.steps.is_empty() {
-            let (steps, asked): (Vec<_>, Vec<_>) = self.steps.into_iter().unzip();
-            asked.into_iter().zip(ledger.take(steps)).for_each(|(asked, reply)| asked.answer(reply));
+        settled.into_iter().zip(replies).for_each(|((written, then), reply)| then(written, reply));
+        for (record, waiting) in self.records {
+            sheets.add(record, Writer::Appending(waiting));
         }
-        self.records.into_iter().for_each(Records::write);
+        for ended in self.ended {
+            // One that cannot be worked out takes no other with it; dropped, it says itself how far it came.
+            if let Ok(Some(Closing { record, step, then })) = catch_unwind(AssertUnwindSafe(ended)) {
+                sheets.add(record, Writer::Closing(step, then));
+            }
+        }
+        sheets.write()
     }
 }
 
-impl Records {
-    fn add(&mut self, drafts: Vec<Draft>, asked: Asked<Written>) {
-        self.drafts.extend(drafts);
-        self.asked.push(asked);
+/// Moves the step out of each of `items`.
+fn take_steps<T, R>(steps: &mut Vec<Step>, items: Vec<T>, split: impl Fn(T) -> (Step, R)) -> Vec<R> {
+    let rest = items.into_iter().map(|item| {
+        let (step, rest) = split(item);
+        steps.push(step);
+        rest
+    });
+    rest.collect()
+}
+
+/// What is to be written into journals, one sheet for each.
+#[derive(Default)]
+struct Sheets(Vec<Sheet>);
+
+struct Sheet {
+    journal: Arc<dyn Journal>,
+    drafts: Vec<Draft>,
+    /// Whose they are, and how many.
+    writers: Vec<(usize, Writer)>,
+}
+
+/// Whoever has something recorded.
+enum Writer {
+    Opening(oneshot::Sender<Opened>),
+    Appending(oneshot::Sender<Written>),
+    Closing(Step, Box<dyn FnOnce(Written, Reply) + Send>),
+}
+
+impl Sheets {
+    fn add(&mut self, record: Record, writer: Writer) {
+        let Record { journal, drafts } = record;
+        let count = drafts.len();
+        // Few lanes serve more than a few sessions in one moment.
+        match self.0.iter_mut().find(|sheet| Arc::ptr_eq(&sheet.journal, &journal)) {
+            Some(sheet) => {
+                sheet.drafts.extend(drafts);
+                sheet.writers.push((count, writer));
+            }
+            None => self.0.push(Sheet { journal, drafts, writers: vec![(count, writer)] }),
+        }
     }
 
-    /// All of it or nothing: what refuses one record of a call, a full disk or the end of the session, refuses all.
-    fn write(self) {
-        let written: Written = self.journal.store(&self.drafts).map(drop).map_err(Arc::new);
-        self.asked.into_iter().for_each(|asked| asked.answer(written.clone()));
+    fn write(self) -> Vec<Settling> {
+        let mut settling = Vec::new();
+        for sheet in self.0 {
+            sheet.write(&mut settling);
+        }
+        settling
+    }
+}
+
+impl Sheet {
+    /// Writes it whole; or, where that fails, what each has to say on its own.
+    fn write(self, settling: &mut Vec<Settling>) {
+        let Self { journal, drafts, writers } = self;
+        let store = |drafts: &[Draft]| match drafts {
+            [] => Ok(()),
+            drafts => journal.store(drafts).map(drop).map_err(Arc::new),
+        };
+        let whole = store(&drafts);
+        let (mut rest, alone) = (&drafts[..], writers.len() == 1);
+        for (count, writer) in writers {
+            let (own, others) = rest.split_at(count);
+            rest = others;
+            let written = if whole.is_ok() || alone { whole.clone() } else { store(own) };
+            match writer {
+                Writer::Opening(waiting) => drop(waiting.send(Opened::Done(written.map_err(NotOpened::Unrecorded)))),
+                Writer::Appending(waiting) => drop(waiting.send(written)),
+                Writer::Closing(step, then) => settling.push(Settling { step, written, then }),
+            }
+        }
     }
 }
 
@@ -159,7 +293,6 @@ mod tests {
     use serde_json::Value;
     use store::{DataDir, Durability, MemoryJournal, SqliteLedger, Stored, SystemClock};
     use tokio::sync::watch;
-    use tokio_util::task::TaskTracker;
 
     use super::*;
 
@@ -197,19 +330,19 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let directory = DataDir::open(directory.path()).unwrap();
         let ledger = SqliteLedger::claim(&directory, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger;
-        let (scribe, tracker) = (Arc::new(Scribe::new(Arc::new(ledger))), TaskTracker::new());
+        let scribe = Arc::new(Scribe::new(Arc::new(ledger)));
         let journal = MemoryJournal::new(SessionId::new("s1").unwrap(), Arc::new(SystemClock));
         let counted = Arc::new(Counted { journal, writes: AtomicUsize::new(0) });
         let journal: Arc<dyn Journal> = counted.clone();
         let seats: Vec<Seat> = (0..calls).map(|_| scribe.seat()).collect();
-        let asked = seats.iter().map(|_| scribe.append(&journal, vec![draft("a"), draft("b")], tracker.token()));
+        let record = || Record { journal: journal.clone(), drafts: vec![draft("a"), draft("b")] };
+        let asked = seats.iter().map(|_| scribe.append(record()));
         let asked = futures_util::future::join_all(asked);
         let written = tokio::select! {
             written = asked => written,
             () = scribe.clone().work() => Vec::new(),
         };
         assert_eq!(written.iter().filter(|written| written.is_ok()).count(), calls);
-        assert_eq!(tracker.len(), 0, "what is written still keeps its attachment");
         (counted.writes.load(Ordering::Relaxed), *counted.last().borrow())
     }
 
@@ -228,7 +361,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let directory = DataDir::open(directory.path()).unwrap();
         let ledger = SqliteLedger::claim(&directory, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger;
-        let (scribe, tracker) = (Arc::new(Scribe::new(Arc::new(ledger))), TaskTracker::new());
+        let scribe = Arc::new(Scribe::new(Arc::new(ledger)));
         let journal = MemoryJournal::new(SessionId::new("s1").unwrap(), Arc::new(SystemClock));
         let ended: EventBody =
             serde_json::from_str(r#"{"type":"session.ended","data":{"reason":"terminated","terminated_by":"daemon"}}"#)
@@ -237,8 +370,8 @@ mod tests {
         let journal: Arc<dyn Journal> = Arc::new(journal);
         let _seats = [scribe.seat(), scribe.seat()];
         let both = async {
-            let one = scribe.append(&journal, vec![draft("a")], tracker.token());
-            let other = scribe.append(&journal, vec![draft("b")], tracker.token());
+            let one = scribe.append(Record { journal: journal.clone(), drafts: vec![draft("a")] });
+            let other = scribe.append(Record { journal: journal.clone(), drafts: vec![draft("b")] });
             tokio::join!(one, other)
         };
         let (one, other) = tokio::select! {

@@ -2,11 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use protocol::Draft;
-use store::{JournalError, LedgerError, Step};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use store::Step;
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
-use crate::{identity::Identity, lanes::Lane, scribe::Seat, syncs::Syncs};
+use crate::{
+    identity::Identity,
+    lanes::Lane,
+    scribe::{Ended, NotOpened, Record, Seat, Written},
+    syncs::Syncs,
+};
 
 /// Records of so long are written to the disk together: while it writes, whoever appends may have to wait for it.
 const GATHER: Duration = Duration::from_millis(50);
@@ -16,7 +23,7 @@ const GATHER: Duration = Duration::from_millis(50);
 pub(crate) struct Tasks {
     life: Arc<Life>,
     /// Kept, because a body can be dropped on a thread that has no runtime of its own.
-    lane: Lane,
+    lane: Arc<Lane>,
 }
 
 /// `closing` says: take nothing new. `abort` says: record what there is and end now.
@@ -37,12 +44,12 @@ impl std::ops::Deref for Tasks {
 }
 
 impl Tasks {
-    pub(crate) fn new(lane: Lane) -> Self {
+    pub(crate) fn new(lane: Arc<Lane>) -> Self {
         Self { life: Arc::default(), lane }
     }
 
     /// The same, for what happens on another lane.
-    pub(crate) fn on(&self, lane: Lane) -> Self {
+    pub(crate) fn on(&self, lane: Arc<Lane>) -> Self {
         Self { life: self.life.clone(), lane }
     }
 
@@ -60,14 +67,24 @@ impl Tasks {
         self.lane.scribe.seat()
     }
 
-    /// Takes a step in the ledger; nothing ends before it is taken.
-    pub(crate) async fn step(&self, step: Step) -> Result<(), LedgerError> {
-        self.lane.scribe.step(step, self.tracker.token()).await
+    /// Takes the first step of a call, and then records it.
+    pub(crate) async fn open(&self, step: Step, record: Option<Record>) -> Result<(), NotOpened> {
+        self.lane.scribe.open(step, record).await
     }
 
-    /// Appends to the journal of `identity`; nothing ends before it is written.
-    pub(crate) async fn append(&self, identity: &Identity, drafts: Vec<Draft>) -> Result<(), Arc<JournalError>> {
-        self.lane.scribe.append(&identity.journal, drafts, self.tracker.token()).await
+    /// Appends to a journal.
+    pub(crate) async fn append(&self, record: Record) -> Written {
+        self.lane.scribe.append(record).await
+    }
+
+    /// Records a call that is over, and then ends it in the ledger.
+    pub(crate) fn end(&self, ended: Ended) {
+        self.lane.scribe.end(ended);
+    }
+
+    /// Nothing ends before this is dropped.
+    pub(crate) fn token(&self) -> TaskTrackerToken {
+        self.tracker.token()
     }
 
     /// Has the journal of `identity` written to the disk, a moment after this returns.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
@@ -86,6 +86,8 @@ struct Passage {
     /// What was taken and not handed on yet.
     held: VecDeque<Bytes>,
     ttft: Option<Duration>,
+    /// Whether all of it was taken.
+    whole: bool,
     /// Whether the ledger knows that it has begun.
     marked: bool,
     record: CallRecord,
@@ -108,6 +110,7 @@ impl Tee {
             body: Vec::with_capacity(room.min(STREAM_ROOM)),
             held: VecDeque::new(),
             ttft: None,
+            whole: false,
             marked: false,
             record,
         };
@@ -141,10 +144,7 @@ impl Tee {
         // A long document that broke off has no other way to say so than a broken connection.
         let broken = failure.is_some() && !stream;
         let (done, written) = oneshot::channel();
-        self.tasks.spawn(async move {
-            passage.settle(failure.as_ref()).await;
-            let _ = done.send(());
-        });
+        passage.end(&self.tasks, failure, Some(done));
         self.state = State::Settling { written, broken };
         last_word
     }
@@ -163,6 +163,10 @@ impl Body for Tee {
                 State::Passing(passage) => {
                     if let Some(bytes) = passage.held.pop_front() {
                         return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                    }
+                    if passage.whole {
+                        self.settle(None);
+                        continue;
                     }
                     let failure = match ready!(passage.frames.as_mut().poll_next(context)) {
                         Some(Ok(bytes)) => match passage.take(&bytes) {
@@ -199,10 +203,12 @@ impl Body for Tee {
 
 impl Drop for Tee {
     fn drop(&mut self) {
-        if let State::Passing(passage) = mem::replace(&mut self.state, State::Over) {
-            let tasks = self.tasks.clone();
-            self.tasks.spawn(async move { passage.drain(tasks).await });
+        let State::Passing(passage) = mem::replace(&mut self.state, State::Over) else { return };
+        if passage.whole {
+            return passage.end(&self.tasks, None, None);
         }
+        let tasks = self.tasks.clone();
+        self.tasks.spawn(async move { passage.drain(tasks).await });
     }
 }
 
@@ -248,8 +254,7 @@ impl Passage {
     async fn gather(&mut self) -> Result<(), UpstreamFailure> {
         while self.body.len() <= WHOLE_BYTES {
             let Some(bytes) = self.frames.next().await else {
-                // What has ended is not asked again.
-                self.frames = Box::pin(stream::empty());
+                self.whole = true;
                 return Ok(());
             };
             let bytes = bytes?;
@@ -266,8 +271,32 @@ impl Passage {
         Ok(())
     }
 
-    /// Records how it ended, and settles the call.
+    /// Records how it ended, and settles the call: once what came is on its way. `done` is told when it is written.
+    fn end(self: Box<Self>, tasks: &Tasks, failure: Option<UpstreamFailure>, done: Option<oneshot::Sender<()>>) {
+        let duration = self.record.elapsed();
+        if self.record.keeps_here(self.body.len()) {
+            return tasks.end(Box::new(move || {
+                let (record, ending) = self.ending(failure.as_ref(), duration);
+                record.closing(ending, done)
+            }));
+        }
+        tasks.spawn(async move {
+            self.settle(failure.as_ref()).await;
+            if let Some(done) = done {
+                // Who no longer waits has left.
+                let _ = done.send(());
+            }
+        });
+    }
+
+    /// The same, and returns when it is written.
     async fn settle(self, failure: Option<&UpstreamFailure>) {
+        let duration = self.record.elapsed();
+        let (record, ending) = self.ending(failure, duration);
+        record.end(ending).await;
+    }
+
+    fn ending(self, failure: Option<&UpstreamFailure>, duration: Duration) -> (CallRecord, Ending) {
         let Self { head, meter, body, ttft, record, .. } = self;
         let stream = meter.is_stream();
         let reading = meter.finish(&body);
@@ -279,8 +308,9 @@ impl Passage {
             None if !reading.complete => Some("the upstream's answer is not of its API".to_owned()),
             None => None,
         };
-        let ttft = ttft.unwrap_or_else(|| record.elapsed());
+        let ttft = ttft.unwrap_or(duration);
         let answer = Answer { body: body.into(), stream, reading, ttft, upstream_call_id: head.upstream_call_id };
-        record.end(Ending { status: head.status.as_u16(), answer: Some(answer), failure, reached: true }).await;
+        let status = head.status.as_u16();
+        (record, Ending { status, answer: Some(answer), failure, reached: true, duration })
     }
 }

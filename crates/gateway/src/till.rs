@@ -17,7 +17,6 @@ use crate::{
     outcome::Outcome,
     price::{Price, Prices},
     refusal::Refusal,
-    tasks::Tasks,
 };
 
 /// Names us in the ledger as the system that counted a call.
@@ -34,7 +33,7 @@ pub(crate) struct Till {
     pub(crate) budgets: Arc<[Limit]>,
 }
 
-/// A call that was let through, at a price that no later change touches.
+/// A call that is held, at a price that no later change touches.
 pub(crate) struct Hold {
     ledger: Arc<dyn Ledger>,
     call: CallId,
@@ -43,16 +42,15 @@ pub(crate) struct Hold {
 }
 
 impl Till {
-    /// Lets one call through, or says why not. Answers when the hold is as durable as the ledger was asked to
-    /// be: only then may the call be sent.
-    pub(crate) async fn hold(
+    /// What one call is held for, and the step that holds it; or why it cannot be. Only when the step is taken may the
+    /// call be sent.
+    pub(crate) fn hold(
         &self,
-        tasks: &Tasks,
         identity: &Identity,
         endpoint: Endpoint,
         ask: &Ask,
         call: &CallId,
-    ) -> Result<Hold, Refusal> {
+    ) -> Result<(Hold, Step), Refusal> {
         let model = identity.upstream.resolve(&ask.model);
         let free = identity.upstream.is_free() || !endpoint.is_charged();
         let price = if free { Price::FREE } else { self.price(&model)? };
@@ -73,8 +71,8 @@ impl Till {
             sent: true,
             fresh: true,
         };
-        tasks.step(Step::Hold(Box::new(hold))).await?;
-        Ok(Hold { ledger: self.ledger.clone(), call: call.clone(), price, free })
+        let step = Step::Hold(Box::new(hold));
+        Ok((Hold { ledger: self.ledger.clone(), call: call.clone(), price, free }, step))
     }
 
     fn price(&self, model: &str) -> Result<Price, Refusal> {
