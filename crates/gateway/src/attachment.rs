@@ -112,11 +112,11 @@ fn hand_over(stream: TcpStream, desk: &Desk, lanes: &Lanes, permit: OwnedSemapho
         TcpStream::from_std(stream)?
     };
     let tasks = desk.tasks.on(lane);
-    tasks.spawn(connection(stream, Desk { tasks: tasks.clone(), ..desk.clone() }, permit));
+    tasks.spawn(connection(stream, Arc::new(Desk { tasks: tasks.clone(), ..desk.clone() }), permit));
     Ok(())
 }
 
-async fn connection(stream: TcpStream, desk: Desk, permit: OwnedSemaphorePermit) {
+async fn connection(stream: TcpStream, desk: Arc<Desk>, permit: OwnedSemaphorePermit) {
     // Without it a stream's small frames wait for acknowledgements, 40 ms each.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");

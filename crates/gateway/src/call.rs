@@ -22,9 +22,8 @@ use crate::{
     query,
     record::{CallRecord, Ending, describe},
     refusal::{Refusal, ResponseBody},
-    tasks::Tasks,
+    service::Desk,
     tee::{Allowance, Head, Tee},
-    till::Till,
     upstream::{UpstreamAnswer, UpstreamFailure, UpstreamRequest},
 };
 
@@ -32,8 +31,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) identity: Arc<Identity>,
-    pub(crate) till: Till,
-    pub(crate) tasks: Tasks,
+    pub(crate) desk: Arc<Desk>,
 }
 
 impl Caller {
@@ -49,7 +47,7 @@ impl Caller {
         let request = self.request(endpoint, parts, body, &ask)?;
         let caller = self.clone();
         let call = Box::pin(async move { caller.send(ask, request).await });
-        CallUnderWay { call: Some(call), tasks: self.tasks.clone() }.await
+        CallUnderWay { call: Some(call), desk: self.desk.clone() }.await
     }
 
     /// Lets only models through that the policy names.
@@ -82,7 +80,7 @@ impl Caller {
     }
 
     fn request(&self, endpoint: Endpoint, parts: &Parts, body: Bytes, ask: &Ask) -> Result<UpstreamRequest, Refusal> {
-        let call = CallId::new(format!("call_{}", Uuid::now_v7().simple())).map_err(|_| Refusal::NotRecorded)?;
+        let call = new_call()?;
         Ok(UpstreamRequest {
             endpoint,
             method: parts.method.clone(),
@@ -105,12 +103,12 @@ impl Caller {
 
     async fn send(&self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
         let endpoint = request.endpoint;
-        let (hold, step) = self.till.hold(&self.identity, endpoint, &ask, &request.call)?;
-        let record = CallRecord::open(self.identity.clone(), self.tasks.clone(), hold, step, ask, &request).await;
+        let (hold, step) = self.desk.till.hold(&self.identity, endpoint, &ask, &request.call)?;
+        let record = CallRecord::open(self.identity.clone(), self.desk.tasks.clone(), hold, step, ask, &request).await;
         let record = record.inspect_err(|refusal| self.tell_limit(refusal))?;
         let sent = tokio::select! {
             biased;
-            () = self.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),
+            () = self.desk.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),
             sent = self.identity.upstream.send(request) => sent,
         };
         match sent {
@@ -145,7 +143,7 @@ impl Caller {
         let limits = &self.identity.limits;
         let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
         let headers = headers::inward(&answer.headers);
-        let tee = Tee::new(head, answer.frames, allowance, record, self.tasks.clone()).gather().await?;
+        let tee = Tee::new(head, answer.frames, allowance, record, self.desk.tasks.clone()).gather().await?;
         let mut response = Response::new(Either::Right(tee));
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers;
@@ -153,11 +151,19 @@ impl Caller {
     }
 }
 
+/// A name for a call that no other has.
+fn new_call() -> Result<CallId, Refusal> {
+    let mut name = *b"call_00000000000000000000000000000000";
+    Uuid::now_v7().simple().encode_lower(&mut name[5..]);
+    let name = std::str::from_utf8(&name).unwrap_or_default();
+    CallId::new(name).map_err(|_| Refusal::NotRecorded)
+}
+
 /// A call whose answer has not begun. Dropped, because its client has left, it goes on in a task of its own: it may
 /// have cost something already.
 struct CallUnderWay {
     call: Option<BoxFuture<'static, Result<Response<ResponseBody>, Refusal>>>,
-    tasks: Tasks,
+    desk: Arc<Desk>,
 }
 
 impl Future for CallUnderWay {
@@ -175,7 +181,7 @@ impl Drop for CallUnderWay {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             // Its answer is dropped, too, and drains by itself.
-            self.tasks.spawn(async move { drop(call.await) });
+            self.desk.tasks.spawn(async move { drop(call.await) });
         }
     }
 }

@@ -8,58 +8,60 @@ use http::{HeaderMap, HeaderName, header};
 /// Under which name a LiteLLM proxy keeps a call in its own accounts.
 pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("x-litellm-call-id");
 
-const CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "x-goog-api-key", "cookie", "api-key"];
-/// `accept-encoding` goes too: a compressed answer could not be metered on its way, so none is asked for.
-const OF_THE_CONNECTION: [&str; 10] = [
-    "connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "host",
-    "content-length",
-    "expect",
-    "accept-encoding",
-];
-const ANSWER: [&str; 7] =
-    ["content-type", "retry-after", "retry-after-ms", "request-id", "x-request-id", "x-should-retry", "cf-ray"];
-const ANSWER_FAMILIES: [&str; 4] = ["anthropic-", "openai-", "x-ratelimit-", "x-goog-"];
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// The headers of a request that may leave.
 pub(crate) fn outward(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);
-    headers
-        .iter()
-        .filter(|(name, _)| may_leave(name) && !named.iter().any(|other| other.eq_ignore_ascii_case(name.as_str())))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    let may_leave = |name: &HeaderName| {
+        may_leave(name.as_str()) && !named.iter().any(|other| other.eq_ignore_ascii_case(name.as_str()))
+    };
+    pick(headers, may_leave)
 }
 
 /// The headers of an answer that the agent may see.
 pub(crate) fn inward(headers: &HeaderMap) -> HeaderMap {
-    let allowed = |name: &HeaderName| {
-        ANSWER.contains(&name.as_str()) || ANSWER_FAMILIES.iter().any(|family| name.as_str().starts_with(family))
-    };
-    headers.iter().filter(|(name, _)| allowed(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    pick(headers, |name| may_come_back(name.as_str()))
+}
+
+fn pick(headers: &HeaderMap, wanted: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let mut picked = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers.iter().filter(|(name, _)| wanted(name)) {
+        picked.append(name.clone(), value.clone());
+    }
+    picked
 }
 
 /// The tokens a request carries, wherever its client puts them; some send the same one twice.
 pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let bearer = text("authorization").and_then(|value| {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = text(header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    bearer.into_iter().chain(text("x-api-key")).chain(text("x-goog-api-key"))
+    bearer.into_iter().chain(text(API_KEY)).chain(text(GOOG_API_KEY))
 }
 
-fn may_leave(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !CREDENTIALS.contains(&name)
-        && !OF_THE_CONNECTION.contains(&name)
-        && !name.starts_with("proxy-")
-        && !name.starts_with("x-litellm-")
+fn may_leave(name: &str) -> bool {
+    match name {
+        // Credentials.
+        "authorization" | "x-api-key" | "x-goog-api-key" | "cookie" | "api-key" => false,
+        // Of the connection.
+        "connection" | "keep-alive" | "te" | "trailer" | "transfer-encoding" | "upgrade" | "host"
+        | "content-length" | "expect" => false,
+        // A compressed answer could not be metered on its way, so none is asked for.
+        "accept-encoding" => false,
+        _ => !name.starts_with("proxy-") && !name.starts_with("x-litellm-"),
+    }
+}
+
+fn may_come_back(name: &str) -> bool {
+    match name {
+        "content-type" | "retry-after" | "retry-after-ms" | "request-id" | "x-request-id" | "x-should-retry"
+        | "cf-ray" => true,
+        _ => ["anthropic-", "openai-", "x-ratelimit-", "x-goog-"].iter().any(|family| name.starts_with(family)),
+    }
 }
 
 /// Headers that the client declared to belong to its connection (RFC 9110 §7.6.1).

@@ -1,6 +1,6 @@
 //! One request on a listener: who asks, for what, and what is answered.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
@@ -22,7 +22,7 @@ use crate::{
     till::Till,
 };
 
-/// What every connection of a listener is served with.
+/// What every connection of a listener is served with, on its lane.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) admit: Admit,
@@ -33,12 +33,12 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Whoever sent a request, if it shows a token that opens something here.
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    fn caller(self: &Arc<Self>, headers: &HeaderMap) -> Result<Caller, Refusal> {
         // No token is empty: with that one it is asked how somebody without any is refused here.
         let mut refused = None;
         for token in headers::tokens(headers).chain([""]) {
             match (self.admit)(token) {
-                Ok(identity) => return Ok(Caller { identity, till: self.till.clone(), tasks: self.tasks.clone() }),
+                Ok(identity) => return Ok(Caller { identity, desk: self.clone() }),
                 // Whoever shows a token is told about that one.
                 Err(why) => _ = refused.get_or_insert(why),
             }
@@ -48,7 +48,7 @@ impl Desk {
 }
 
 /// Answers one request; errors take the shape of the caller's own API.
-pub(crate) async fn serve(desk: Desk, request: Request<Incoming>) -> Result<Response<ResponseBody>, Infallible> {
+pub(crate) async fn serve(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Response<ResponseBody>, Infallible> {
     let route = Route::of(request.method(), request.uri().path());
     let dialect = match route {
         Route::Call(endpoint) => endpoint.dialect(),
@@ -58,7 +58,7 @@ pub(crate) async fn serve(desk: Desk, request: Request<Incoming>) -> Result<Resp
 }
 
 async fn answer(
-    desk: &Desk,
+    desk: &Arc<Desk>,
     route: Route,
     dialect: Dialect,
     request: Request<Incoming>,

@@ -5,12 +5,17 @@
 
 mod config;
 
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
 
-use secret::Veil;
+use secret::{Secret, Veil};
 
 use crate::{
     coding::Coding,
@@ -29,6 +34,7 @@ pub struct Vendor {
     host: String,
     base_path: String,
     credentials: HeaderMap,
+    cover: Option<Cover>,
     client: Client,
 }
 
@@ -43,6 +49,7 @@ impl Vendor {
             host: connector.origin().authority(),
             base_path: address.path().trim_end_matches('/').to_owned(),
             credentials: credentials(&config)?,
+            cover: config.key.as_ref().and_then(Cover::over),
             client: Client::new(config.name.clone(), connector, config.timeouts, config.retries),
             config,
         })
@@ -119,31 +126,60 @@ impl Vendor {
 
     /// The answer with the key covered, should the server repeat it.
     fn cover(&self, mut headers: HeaderMap, frames: Frames) -> (HeaderMap, Frames) {
-        let Some(key) = &self.config.key else { return (headers, frames) };
-        let Some(veil) = Veil::over(key) else { return (headers, frames) };
-        // Names are told in lower case, whichever the server used.
-        let lowered = key.expose().to_ascii_lowercase();
-        let repeats =
-            |name: &HeaderName, value: &HeaderValue| veil.covers(value.as_bytes()) || name.as_str().contains(&lowered);
+        let Some(Cover { veil, lowered }) = &self.cover else { return (headers, frames) };
+        let in_name = |name: &HeaderName| name.as_str().len() >= lowered.len() && name.as_str().contains(lowered);
+        let repeats = |name: &HeaderName, value: &HeaderValue| veil.covers(value.as_bytes()) || in_name(name);
         let telling: Vec<HeaderName> =
             headers.iter().filter(|(name, value)| repeats(name, value)).map(|(name, _)| name.clone()).collect();
         for name in telling {
             headers.remove(name);
         }
-        let frames = stream::unfold(Some((frames, veil)), |state| async {
-            let (mut frames, mut veil) = state?;
-            loop {
-                match frames.next().await {
-                    Some(Ok(bytes)) => match veil.pass(bytes) {
-                        bytes if bytes.is_empty() => {}
-                        bytes => return Some((Ok(bytes), Some((frames, veil)))),
-                    },
-                    Some(Err(failure)) => return Some((Err(failure), None)),
-                    None => return Some(veil.finish()).filter(|rest| !rest.is_empty()).map(|rest| (Ok(rest), None)),
+        (headers, Box::pin(Covered { frames, veil: veil.clone(), over: false }))
+    }
+}
+
+/// What keeps the key out of answers.
+struct Cover {
+    veil: Veil,
+    /// The key in lower case, as it would stand in the name of a header.
+    lowered: String,
+}
+
+impl Cover {
+    fn over(key: &Secret) -> Option<Self> {
+        Some(Self { veil: Veil::over(key)?, lowered: key.expose().to_ascii_lowercase() })
+    }
+}
+
+/// The bytes of an answer behind a veil.
+struct Covered {
+    frames: Frames,
+    veil: Veil,
+    over: bool,
+}
+
+impl Stream for Covered {
+    type Item = Result<Bytes, UpstreamFailure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        while !this.over {
+            match ready!(this.frames.as_mut().poll_next(context)) {
+                Some(Ok(bytes)) => match this.veil.pass(bytes) {
+                    bytes if bytes.is_empty() => {}
+                    bytes => return Poll::Ready(Some(Ok(bytes))),
+                },
+                Some(Err(failure)) => {
+                    this.over = true;
+                    return Poll::Ready(Some(Err(failure)));
+                }
+                None => {
+                    this.over = true;
+                    return Poll::Ready(Some(this.veil.finish()).filter(|rest| !rest.is_empty()).map(Ok));
                 }
             }
-        });
-        (headers, Box::pin(frames))
+        }
+        Poll::Ready(None)
     }
 }
 

@@ -1,14 +1,17 @@
 //! A veil over what a server says: the key is not in it any more.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
-use memchr::memmem;
+use memchr::{memchr_iter, memmem};
 
 use crate::Secret;
 
-/// Covers a key wherever a server repeats it, with as many stars as it has bytes.
-#[derive(Debug)]
+/// Covers a key wherever a server repeats it, with as many stars as it has bytes. One veil is for one answer; a clone
+/// of a fresh one is another.
+#[derive(Debug, Clone)]
 pub struct Veil {
-    finder: memmem::Finder<'static>,
+    finder: Arc<memmem::Finder<'static>>,
     /// The end of the last bytes, where it could be the beginning of the key.
     held: BytesMut,
 }
@@ -17,7 +20,7 @@ impl Veil {
     /// A veil over `secret`; none: there is nothing to cover.
     pub fn over(secret: &Secret) -> Option<Self> {
         let finder = memmem::Finder::new(secret.expose().as_bytes()).into_owned();
-        (!secret.expose().is_empty()).then(|| Self { finder, held: BytesMut::new() })
+        (!secret.expose().is_empty()).then(|| Self { finder: Arc::new(finder), held: BytesMut::new() })
     }
 
     /// The next bytes, covered. Bytes are held back only while they could be the beginning of the key.
@@ -54,7 +57,10 @@ impl Veil {
     fn could_begin(&self, text: &[u8]) -> usize {
         let needle = self.finder.needle();
         let longest = (needle.len() - 1).min(text.len());
-        (1..=longest).rev().find(|length| text.ends_with(&needle[..*length])).unwrap_or(0)
+        let end = &text[text.len() - longest..];
+        // Nothing but its first byte can begin it.
+        let mut starts = memchr_iter(needle[0], end);
+        starts.find(|start| needle.starts_with(&end[*start..])).map_or(0, |start| longest - start)
     }
 }
 

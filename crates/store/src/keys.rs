@@ -87,7 +87,7 @@ const MOST_RECENT: usize = 1_024;
 #[derive(Default)]
 struct Recent {
     changes: u64,
-    found: HashMap<[u8; 32], KeyRecord>,
+    found: HashMap<[u8; 32], Arc<KeyRecord>>,
 }
 
 impl Keys {
@@ -135,16 +135,16 @@ impl Keys {
         Ok(statement.query_map([], record)?.collect::<Result<_, _>>()?)
     }
 
-    /// The key with this digest, if it opens something now.
+    /// The key with this digest, if it opens something now; the same one as before where nothing has changed since.
     ///
     /// How long the look takes may tell something of the digest. It tells nothing of the key: nobody can choose
     /// a text by the beginning of its SHA-256.
-    pub fn find(&self, digest: &[u8; 32]) -> Result<Option<KeyRecord>, LedgerError> {
+    pub fn find(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {
         let now = self.clock.now().as_millisecond();
         Ok(self.record(digest)?.filter(|key| key.is_good(now)))
     }
 
-    fn record(&self, digest: &[u8; 32]) -> Result<Option<KeyRecord>, LedgerError> {
+    fn record(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {
         // Looked at first: what changes after this makes what is read now worth nothing.
         let changes = self.changes.metadata().map_err(LedgerError::files)?.len();
         let mut recent = lock(&self.recent);
@@ -152,13 +152,13 @@ impl Keys {
             *recent = Recent { changes, found: HashMap::new() };
         }
         if let Some(key) = recent.found.get(digest) {
-            return Ok(Some(key.clone()));
+            return Ok(Some(Arc::clone(key)));
         }
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT * FROM key WHERE digest = ?1")?;
-        let found = statement.query_row([digest], record).optional()?;
+        let found = statement.query_row([digest], record).optional()?.map(Arc::new);
         if let Some(key) = &found {
-            recent.found.insert(*digest, key.clone());
+            recent.found.insert(*digest, Arc::clone(key));
         }
         Ok(found)
     }

@@ -23,7 +23,7 @@ fn key(id: &str, digest: u8, ttl_ms: Option<i64>) -> NewKey {
 
 /// Which of the keys with the digests 1 and 2 open something.
 fn good(keys: &Keys) -> Vec<String> {
-    [1, 2].into_iter().filter_map(|digest| keys.find(&[digest; 32]).unwrap()).map(|key| key.id).collect()
+    [1, 2].into_iter().filter_map(|digest| keys.find(&[digest; 32]).unwrap()).map(|key| key.id.clone()).collect()
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) struct Door {
     bodies: Bodies,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
     /// Who calls with which key, by the key's name: reading its patterns costs more than the rest of a call.
-    known: Mutex<HashMap<String, (KeyRecord, Arc<Identity>)>>,
+    known: Mutex<HashMap<String, (Arc<KeyRecord>, Arc<Identity>)>>,
 }
 
 impl Door {
@@ -41,25 +41,24 @@ impl Door {
 
     /// Whoever `token` belongs to.
     pub(super) fn admit(&self, token: &str) -> Result<Arc<Identity>, NotAdmitted> {
-        let shown = SessionToken::of(token);
-        let key = self.keys.find(&shown.digest()).map_err(|error| {
+        let key = self.keys.find(&SessionToken::of(token).digest()).map_err(|error| {
             tracing::error!(%error, "cannot read the keys");
             NotAdmitted::Unavailable("the keys cannot be read".to_owned())
         })?;
-        let key = key.filter(|key| SessionToken::of_digest(key.digest).admits(token)).ok_or(NotAdmitted::KeyInvalid)?;
+        let key = key.ok_or(NotAdmitted::KeyInvalid)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((record, identity)) = known.get(&key.id)
-            && *record == key
+        if let Some((record, identity)) = known.get_mut(&key.id)
+            && (Arc::ptr_eq(record, &key) || *record == key)
         {
+            *record = key;
             return Ok(identity.clone());
         }
-        let id = key.id.clone();
-        let identity = self.identity(key.clone()).map_err(|error| {
-            tracing::error!(%error, key = id, "a key cannot be used");
+        let identity = self.identity(KeyRecord::clone(&key)).map_err(|error| {
+            tracing::error!(%error, key = key.id, "a key cannot be used");
             NotAdmitted::Unavailable(error.to_string())
         })?;
         let identity = Arc::new(identity);
-        known.insert(id, (key, identity.clone()));
+        known.insert(key.id.clone(), (key, identity.clone()));
         Ok(identity)
     }
 

@@ -84,10 +84,10 @@ impl Client {
 
     /// Sends a request and returns when the head of the answer has come.
     pub(crate) async fn send(&self, head: RequestHead<'_>, body: Bytes) -> Result<Answer, UpstreamFailure> {
-        let head = head.encode(body.len()).freeze();
+        let head = head.encode(body.len());
         loop {
             let mut connection = self.connection().await?;
-            match self.exchange(&mut connection, head.clone(), body.clone()).await {
+            match self.exchange(&mut connection, &head, &body).await {
                 Ok(answer) => return Ok(self.answer(answer, connection)),
                 // A server may close a kept connection in the moment it is used again: no answer, nothing done.
                 Err(UpstreamFailure::Cut) if connection.reused && connection.buffer.is_empty() => {}
@@ -119,13 +119,13 @@ impl Client {
     async fn exchange(
         &self,
         connection: &mut Connection,
-        head: Bytes,
-        body: Bytes,
+        head: &[u8],
+        body: &[u8],
     ) -> Result<AnswerHead, UpstreamFailure> {
         let allowed = self.timeouts.first_byte;
         let exchange = async {
             // A server may refuse a body before it has read all of it: its answer is what counts then.
-            let written = connection.write(head.chain(body)).await;
+            let written = connection.write(Buf::chain(head, body)).await;
             match connection.read_head().await {
                 Err(UpstreamFailure::Cut) if written.is_err() => Err(UpstreamFailure::Cut),
                 answer => answer,

@@ -1,6 +1,6 @@
 //! The head of a request, written; the head of an answer, read.
 
-use std::fmt::Write as _;
+use std::mem::MaybeUninit;
 
 use bytes::{Buf, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -22,22 +22,16 @@ pub(crate) struct RequestHead<'a> {
 
 impl RequestHead<'_> {
     /// The head as it goes out, for a body of `length` bytes.
-    pub(crate) fn encode(&self, length: usize) -> BytesMut {
-        let mut line = String::with_capacity(512);
-        // Writing into a String cannot fail.
-        let _ = write!(
-            line,
-            "{} {} HTTP/1.1\r\nhost: {}\r\ncontent-length: {length}\r\n",
-            self.method, self.path_and_query, self.host
-        );
-        let mut head = BytesMut::from(line.as_str());
+    pub(crate) fn encode(&self, length: usize) -> Vec<u8> {
+        let mut head = Vec::with_capacity(1 << 10);
+        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| head.extend_from_slice(part));
+        let (method, path, host) = (self.method.as_str(), self.path_and_query, self.host);
+        put(&[method.as_bytes(), b" ", path.as_bytes(), b" HTTP/1.1\r\nhost: ", host.as_bytes()]);
+        put(&[b"\r\ncontent-length: ", itoa::Buffer::new().format(length).as_bytes(), b"\r\n"]);
         for (name, value) in self.headers {
-            head.extend_from_slice(name.as_str().as_bytes());
-            head.extend_from_slice(b": ");
-            head.extend_from_slice(value.as_bytes());
-            head.extend_from_slice(b"\r\n");
+            put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
         }
-        head.extend_from_slice(b"\r\n");
+        put(&[b"\r\n"]);
         head
     }
 }
@@ -56,9 +50,11 @@ impl AnswerHead {
     /// Takes a head from the front of `buffer`; none: it has not all come. Interim answers are skipped.
     pub(super) fn take(buffer: &mut BytesMut) -> Result<Option<Self>, UpstreamFailure> {
         loop {
-            let mut lines = [httparse::EMPTY_HEADER; HEADERS];
-            let mut answer = httparse::Response::new(&mut lines);
-            let parsed = answer.parse(buffer).map_err(|error| garbage(&error.to_string()))?;
+            let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
+            let mut answer = httparse::Response::new(&mut []);
+            let parsed = httparse::ParserConfig::default()
+                .parse_response_with_uninit_headers(&mut answer, buffer, &mut lines)
+                .map_err(|error| garbage(&error.to_string()))?;
             let httparse::Status::Complete(length) = parsed else {
                 return if buffer.len() > HEAD_BYTES { Err(garbage("its head never ends")) } else { Ok(None) };
             };
