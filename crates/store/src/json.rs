@@ -3,14 +3,16 @@
 //! What is recorded is mostly text that is JSON itself, with a quote every few bytes, and each record has dozens of
 //! short names: a general writer spends more on them than the rest of a model call takes.
 
-mod text;
+mod page;
 
 use serde::Serialize;
+
+use page::Page;
 use serde::ser::{self, Error as _};
 
 /// A writer of one JSON value.
 pub(crate) struct Json<'a> {
-    out: &'a mut Vec<u8>,
+    page: Page<'a>,
     open: usize,
     deepest: usize,
 }
@@ -28,19 +30,19 @@ type Written = Result<(), Error>;
 
 /// Adds `value` to `out`; says how many brackets are open at its deepest place. After an error a part of it is there.
 pub(crate) fn write(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) -> Result<usize, Error> {
-    let mut json = Json { out, open: 0, deepest: 0 };
+    let mut json = Json { page: Page::after(out), open: 0, deepest: 0 };
     value.serialize(&mut json)?;
     Ok(json.deepest)
 }
 
 impl<'a> Json<'a> {
     fn raw(&mut self, bytes: &[u8]) -> Written {
-        self.out.extend_from_slice(bytes);
+        self.page.put(bytes);
         Ok(())
     }
 
     fn text(&mut self, text: &str) -> Written {
-        text::quote(text, self.out);
+        self.page.quote(text);
         Ok(())
     }
 
@@ -48,8 +50,14 @@ impl<'a> Json<'a> {
         self.raw(itoa::Buffer::new().format(number).as_bytes())
     }
 
+    /// A number that is rare enough to be written by others.
+    fn fraction(&mut self, number: &impl Serialize) -> Written {
+        let text = serde_json::to_vec(number)?;
+        self.raw(&text)
+    }
+
     fn enter(&mut self, begin: u8) {
-        self.out.push(begin);
+        self.page.put(&[begin]);
         self.open += 1;
         self.deepest = self.deepest.max(self.open);
     }
@@ -60,10 +68,9 @@ impl<'a> Json<'a> {
     }
 
     /// Opens the object that names a variant.
-    fn variant(&mut self, name: &str) {
+    fn variant(&mut self, name: &'static str) {
         self.enter(b'{');
-        text::quote(name, self.out);
-        self.out.push(b':');
+        self.page.name(false, name);
     }
 }
 
@@ -123,11 +130,11 @@ impl<'j, 'a> ser::Serializer for &'j mut Json<'a> {
     }
 
     fn serialize_f32(self, value: f32) -> Written {
-        serde_json::to_writer(&mut *self.out, &value)
+        self.fraction(&value)
     }
 
     fn serialize_f64(self, value: f64) -> Written {
-        serde_json::to_writer(&mut *self.out, &value)
+        self.fraction(&value)
     }
 
     fn serialize_char(self, value: char) -> Written {
@@ -227,9 +234,14 @@ impl<'j, 'a> ser::Serializer for &'j mut Json<'a> {
 }
 
 impl Open<'_, '_> {
+    /// Whether something stands before what comes next.
+    fn follows(&mut self) -> bool {
+        !std::mem::take(&mut self.empty)
+    }
+
     fn separate(&mut self) {
-        if !std::mem::take(&mut self.empty) {
-            self.json.out.push(b',');
+        if self.follows() {
+            self.json.page.put(b",");
         }
     }
 
@@ -239,9 +251,8 @@ impl Open<'_, '_> {
     }
 
     fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Written {
-        self.separate();
-        text::quote(name, self.json.out);
-        self.json.out.push(b':');
+        let follows = self.follows();
+        self.json.page.name(follows, name);
         value.serialize(&mut *self.json)
     }
 
@@ -257,14 +268,15 @@ impl ser::SerializeMap for Open<'_, '_> {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Written {
         self.separate();
-        let start = self.json.out.len();
+        let start = self.json.page.end();
         key.serialize(&mut *self.json)?;
-        match self.json.out.get(start) {
-            Some(b'"') => {}
-            Some(b'[' | b'{' | b'n') | None => return Err(Error::custom("the key of an object must be a text")),
-            Some(_) => {
-                self.json.out.insert(start, b'"');
-                self.json.out.push(b'"');
+        match self.json.page.since(start) {
+            [b'"', ..] => {}
+            [b'[' | b'{' | b'n', ..] | [] => return Err(Error::custom("the key of an object must be a text")),
+            plain => {
+                let text = String::from_utf8_lossy(plain).into_owned();
+                self.json.page.turn_back(start);
+                self.json.page.quote(&text);
             }
         }
         self.json.raw(b":")
