@@ -36,11 +36,13 @@ pub(crate) fn write(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) -> Res
 }
 
 impl<'a> Json<'a> {
+    #[expect(clippy::unnecessary_wraps, reason = "it is what every method of a serializer returns")]
     fn raw(&mut self, bytes: &[u8]) -> Written {
         self.page.put(bytes);
         Ok(())
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is what every method of a serializer returns")]
     fn text(&mut self, text: &str) -> Written {
         self.page.quote(text);
         Ok(())

@@ -7,6 +7,19 @@ const ONES: u64 = u64::from_le_bytes([1; 8]);
 /// The highest bit of each byte.
 const HIGHEST: u64 = ONES << 7;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// What stands behind the backslash of each byte, where that is one letter.
+const SHORT: [u8; 256] = {
+    let mut letters = [0; 256];
+    let pairs = b"\"\"\\\\\nn\rr\tt\x08b\x0cf";
+    let mut at = 0;
+    while at < pairs.len() {
+        letters[pairs[at] as usize] = pairs[at + 1];
+        at += 2;
+    }
+    letters
+};
+/// Eight bytes with the longest escapes, and room for a word behind the last.
+const ESCAPED_WORD: usize = 8 * 6 + 8;
 
 /// Bytes that are made room for at once.
 const ROOM: usize = 1 << 10;
@@ -97,26 +110,58 @@ impl<'a> Page<'a> {
 /// Puts `bytes` into `room`, escaped, as far as they fit; says how many were taken, and how many they became.
 fn fill(room: &mut [u8], bytes: &[u8]) -> (usize, usize) {
     let (mut taken, mut put) = (0, 0);
-    while let Some(place) = room[put..].first_chunk_mut::<16>() {
-        let Some(word) = bytes[taken..].first_chunk::<8>() else {
-            let Some(byte) = bytes.get(taken) else { break };
-            let Escaped { bytes, length } = Escaped::of(*byte);
-            place[..8].copy_from_slice(&bytes);
-            (taken, put) = (taken + 1, put + length);
-            continue;
-        };
-        place[..8].copy_from_slice(word);
+    while let (Some(word), Some(place)) = (bytes[taken..].first_chunk::<8>(), room[put..].first_chunk_mut()) {
         let marks = marks(*word);
-        if marks == 0 {
-            (taken, put) = (taken + 8, put + 8);
-            continue;
-        }
-        let plain = marks.trailing_zeros() as usize / 8;
-        let Escaped { bytes, length } = Escaped::of(word[plain]);
-        place[plain..plain + 8].copy_from_slice(&bytes);
-        (taken, put) = (taken + plain + 1, put + plain + length);
+        put += if marks == 0 { plain_word(*word, place) } else { escape_word(*word, marks, place) };
+        taken += word.len();
+    }
+    let last = Some(&bytes[taken..]).filter(|last| last.len() < 8).unwrap_or_default();
+    for byte in last {
+        let Some(place) = room[put..].first_chunk_mut() else { break };
+        put += if needs_escape(*byte) { escape(*byte, place, 0) } else { plain_byte(*byte, place) };
+        taken += 1;
     }
     (taken, put)
+}
+
+fn plain_byte(byte: u8, place: &mut [u8; ESCAPED_WORD]) -> usize {
+    place[0] = byte;
+    1
+}
+
+fn plain_word(word: [u8; 8], place: &mut [u8; ESCAPED_WORD]) -> usize {
+    place[..8].copy_from_slice(&word);
+    word.len()
+}
+
+/// Puts `word` into `place`, with the bytes that are marked escaped; says how many they became.
+fn escape_word(word: [u8; 8], mut marks: u64, place: &mut [u8; ESCAPED_WORD]) -> usize {
+    let (mut word, mut left, mut put) = (u64::from_le_bytes(word), 8, 0);
+    while left > 0 {
+        // All that is left goes there, and what must be escaped of it is written over.
+        place[put..put + 8].copy_from_slice(&word.to_le_bytes());
+        if marks == 0 {
+            return put + left;
+        }
+        let plain = marks.trailing_zeros() as usize / 8;
+        put += plain;
+        put += escape(place[put], place, put);
+        left -= plain + 1;
+        (marks, word) = (marks >> (8 * plain) >> 8, word >> (8 * plain) >> 8);
+    }
+    put
+}
+
+/// Puts `byte` into `place` at `put`, escaped; says how many bytes that are.
+fn escape(byte: u8, place: &mut [u8; ESCAPED_WORD], put: usize) -> usize {
+    let letter = SHORT[usize::from(byte)];
+    if letter != 0 {
+        place[put..put + 2].copy_from_slice(&[b'\\', letter]);
+        return 2;
+    }
+    let (high, low) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
+    place[put..put + 6].copy_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+    6
 }
 
 impl Drop for Page<'_> {
@@ -140,37 +185,13 @@ fn needs_escape(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-/// The highest bit of each byte that needs an escape. The first is exact; behind it there may be too many.
+/// The highest bit of each byte that needs an escape.
 fn marks(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
-    let less = |word: u64, than: u8| word.wrapping_sub(ONES * u64::from(than)) & !word & HIGHEST;
-    let is = |byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
-    less(word, b' ') | is(b'"') | is(b'\\')
-}
-
-/// How a byte is written.
-struct Escaped {
-    bytes: [u8; 8],
-    length: usize,
-}
-
-impl Escaped {
-    fn of(byte: u8) -> Self {
-        let short = match byte {
-            b'"' | b'\\' => byte,
-            b'\n' => b'n',
-            b'\t' => b't',
-            b'\r' => b'r',
-            0x08 => b'b',
-            0x0c => b'f',
-            b' '.. => return Self { bytes: [byte, 0, 0, 0, 0, 0, 0, 0], length: 1 },
-            _ => {
-                let (high, low) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
-                return Self { bytes: [b'\\', b'u', b'0', b'0', high, low, 0, 0], length: 6 };
-            }
-        };
-        Self { bytes: [b'\\', short, 0, 0, 0, 0, 0, 0], length: 2 }
-    }
+    let is_zero = |word: u64| !(((word & !HIGHEST) + !HIGHEST) | word) & HIGHEST;
+    let is = |byte: u8| is_zero(word ^ (ONES * u64::from(byte)));
+    // What is less than a space has none of the upper three bits.
+    is_zero(word & (ONES * 0xe0)) | is(b'"') | is(b'\\')
 }
 
 #[cfg(test)]
