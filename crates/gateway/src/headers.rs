@@ -44,16 +44,23 @@ pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 fn may_leave(name: &str) -> bool {
-    match name {
-        // Credentials.
-        "authorization" | "x-api-key" | "x-goog-api-key" | "cookie" | "api-key" => false,
-        // Of the connection.
-        "connection" | "keep-alive" | "te" | "trailer" | "transfer-encoding" | "upgrade" | "host"
-        | "content-length" | "expect" => false,
-        // A compressed answer could not be metered on its way, so none is asked for.
-        "accept-encoding" => false,
-        _ => !name.starts_with("proxy-") && !name.starts_with("x-litellm-"),
-    }
+    let credential = matches!(name, "authorization" | "x-api-key" | "x-goog-api-key" | "cookie" | "api-key");
+    let of_the_connection = matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "host"
+            | "content-length"
+            | "expect"
+    );
+    // A compressed answer could not be metered on its way, so none is asked for.
+    let of_the_answer = name == "accept-encoding";
+    let of_a_proxy = name.starts_with("proxy-") || name.starts_with("x-litellm-");
+    !(credential || of_the_connection || of_the_answer || of_a_proxy)
 }
 
 fn may_come_back(name: &str) -> bool {

@@ -67,9 +67,8 @@ struct OpenCall {
     endpoint: Endpoint,
     model: String,
     started: Instant,
-    _seat: Seat,
-    /// The attachment does not end before its calls are on record.
-    _token: TaskTrackerToken,
+    /// Its seat on its lane; and its attachment does not end before its calls are on record.
+    _place: (Seat, TaskTrackerToken),
 }
 
 impl CallRecord {
@@ -84,8 +83,9 @@ impl CallRecord {
     ) -> Result<Self, Refusal> {
         let part = identity.turn.join();
         let (call, endpoint) = (request.call.clone(), request.endpoint);
-        let (started, _seat, _token) = (Instant::now(), tasks.seat(), tasks.token());
-        let open = OpenCall { identity, hold, call, part, endpoint, model: ask.model, started, _seat, _token };
+        let (model, started) = (ask.model, Instant::now());
+        let place = (tasks.seat(), tasks.token());
+        let open = OpenCall { identity, hold, call, part, endpoint, model, started, _place: place };
         match open.begin(&tasks, step, ask.stream, request).await {
             Ok(()) => Ok(Self { tasks, open: Some(open) }),
             Err(Refused::NotHeld(refusal)) => Err(refusal),

@@ -404,7 +404,8 @@ mod tests {
     fn every_shape_is_written_as_serde_json_does() {
         let nested =
             Any::Struct { a: vec![Any::Unit, Any::Newtype('"'), Any::Tuple(u128::MAX, i128::MIN, None)], b: Unit };
-        let keys = (BTreeMap::from([(1u8, 'a')]), BTreeMap::from([(true, ())]), BTreeMap::from([('k', Newtype(7))]));
+        let keys =
+            (BTreeMap::from([(1u8, 'a')]), BTreeMap::from([(true, None::<u8>)]), BTreeMap::from([('k', Newtype(7))]));
         let all = (nested, keys, Pair(-1, 0.1), [f64::NAN, 1e300, -0.0], (i64::MIN, u64::MAX), Vec::<u8>::new());
         assert_eq!(written(&all), serde_json::to_string(&all).unwrap());
     }
