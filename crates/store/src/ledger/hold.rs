@@ -58,8 +58,8 @@ pub struct Source {
 
 impl Source {
     /// `run/attempt/call`.
-    pub(super) fn reference(&self, call: &CallId) -> String {
-        format!("{}/{}/{call}", self.run, self.attempt)
+    pub(super) fn reference(run: &str, attempt: u32, call: &CallId) -> String {
+        [run, &attempt.to_string(), call.as_str()].join("/")
     }
 }
 
