@@ -1,14 +1,13 @@
 //! What one transaction enters: a call that was held and settled since the last one is entered once, as it ended.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use protocol::{CallId, SessionId};
 use rusqlite::Connection;
 
 use super::carry::misfit;
-use super::entry::{Entry, HoldEntry, Line, Share};
+use super::entry::{Entry, Line, Share};
 use super::hold::Charge;
 use super::row::{self, NewCall};
 use super::sums::{Place, Sums};
@@ -22,10 +21,6 @@ pub(super) struct Batch {
     /// Calls that were held in it, in the order of their holds.
     new: Vec<NewCall>,
     places: HashMap<CallId, usize, RandomState>,
-    /// What calls of the same parties add on the same day.
-    shares: Vec<(Arc<Share>, Difference)>,
-    /// Requests that are counted by the minute.
-    minutes: Vec<(Place, i64)>,
     sums: Sums,
 }
 
@@ -34,47 +29,22 @@ const NEAR: usize = 16;
 
 impl Batch {
     pub(super) fn take(&mut self, connection: &Connection, line: Line) -> Result<(), LedgerError> {
-        let place = match &line.step {
-            Entry::Hold(_) => self.new.len(),
+        let known = match line.step {
+            Entry::Hold(hold) => {
+                self.places.insert(hold.call.clone(), self.new.len());
+                self.new.push(NewCall::new(hold, line.at));
+                return Ok(());
+            }
             Entry::Forget => return Ok(()),
-            Entry::Advance { call, .. } | Entry::Settle { call, .. } | Entry::Fail { call, .. } => {
-                match self.places.get(call) {
-                    Some(place) => *place,
-                    None => return self.take_late(connection, &line),
-                }
+            Entry::Advance { ref call, .. } | Entry::Settle { ref call, .. } | Entry::Fail { ref call, .. } => {
+                self.places.get(call).and_then(|place| self.new.get_mut(*place))
             }
         };
-        self.add_up(&line);
-        match line.step {
-            Entry::Hold(hold) => self.begin(hold, line.at),
-            step => {
-                if let Some(new) = self.new.get_mut(place) {
-                    new.change(step, line.at);
-                }
-            }
+        match known {
+            Some(new) => new.change(line.step, line.at),
+            None => self.take_late(connection, &line)?,
         }
         Ok(())
-    }
-
-    fn add_up(&mut self, line: &Line) {
-        let Some((share, difference)) = line.step.change() else { return };
-        match self.shares.iter_mut().rev().take(NEAR).find(|(known, _)| known.counts_with(share)) {
-            Some((_, sum)) => *sum = sum.plus(difference),
-            None => self.shares.push((Arc::clone(share), difference)),
-        }
-        line.minutes(|parties, scope, number| {
-            let same =
-                |place: &Place| (place.scope, place.number) == (scope, number) && place.name == parties.name(scope);
-            match self.minutes.iter_mut().rev().take(NEAR).find(|(place, _)| same(place)) {
-                Some((_, requests)) => *requests += 1,
-                None => self.minutes.push((parties.place(scope, Window::Minute, number), 1)),
-            }
-        });
-    }
-
-    fn begin(&mut self, hold: Box<HoldEntry>, at: i64) {
-        self.places.insert(hold.call.clone(), self.new.len());
-        self.new.push(NewCall::new(hold, at));
     }
 
     /// A step of a call that is in the tables.
@@ -99,16 +69,15 @@ impl Batch {
     }
 
     pub(super) fn write(self, connection: &Connection) -> Result<(), LedgerError> {
-        let Self { new, shares, minutes, mut sums, .. } = self;
-        for (share, difference) in shares {
-            totals::add(&mut sums, share.parties(), share.day, difference);
-        }
+        let Self { new, mut sums, .. } = self;
+        add_up(&new, &mut sums);
         for call in row::enter(connection, &new)? {
             // Its hold was said to be fresh, and was not: what is there stays, and counts alone.
-            totals::add(&mut sums, call.hold.share.parties(), call.hold.share.day, call.undone());
+            totals::add(&mut sums, call.hold.share.parties(), call.hold.share.day, call.counted().negative());
             misfit(connection, call.hold.call.as_str(), "it was held before")?;
         }
         draw_leases(connection, &new)?;
+        let minutes = minutes(&new);
         totals::forget_minutes(connection, minutes.iter().map(|(place, _)| place))?;
         for (place, requests) in minutes {
             sums.add(place, Difference { requests, ..Difference::default() });
@@ -116,6 +85,39 @@ impl Batch {
         sums.end_step(true);
         sums.write(connection)
     }
+}
+
+/// Adds what `calls` count for, those of the same parties and day together.
+fn add_up(calls: &[NewCall], sums: &mut Sums) {
+    let mut shares: Vec<(&Share, Difference)> = Vec::new();
+    for call in calls {
+        let share: &Share = &call.hold.share;
+        match shares.iter_mut().rev().take(NEAR).find(|(known, _)| known.counts_with(share)) {
+            Some((_, sum)) => *sum = sum.plus(call.counted()),
+            None => shares.push((share, call.counted())),
+        }
+    }
+    for (share, difference) in shares {
+        totals::add(sums, share.parties(), share.day, difference);
+    }
+}
+
+/// The requests that are counted by the minute.
+fn minutes(calls: &[NewCall]) -> Vec<(Place, i64)> {
+    let mut minutes: Vec<(Place, i64)> = Vec::new();
+    for call in calls {
+        let number = Window::Minute.number(call.created_ms);
+        for scope in &call.hold.minutes {
+            let parties = call.hold.share.parties();
+            let same =
+                |place: &Place| (place.scope, place.number) == (*scope, number) && place.name == parties.name(*scope);
+            match minutes.iter_mut().rev().take(NEAR).find(|(place, _)| same(place)) {
+                Some((_, requests)) => *requests += 1,
+                None => minutes.push((parties.place(*scope, Window::Minute, number), 1)),
+            }
+        }
+    }
+    minutes
 }
 
 /// Notes what `calls` use of the leases of their sessions.

@@ -7,7 +7,7 @@ use protocol::{CallId, SessionId, Usage};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::limit::{Scope, Window};
+use super::limit::Scope;
 use super::totals::{Difference, Parties};
 use super::{Progress, Source};
 use crate::{OwnerId, json};
@@ -113,7 +113,7 @@ impl HoldEntry {
 
 impl Entry {
     /// Whose sums it changes, and by how much.
-    pub(super) fn change(&self) -> Option<(&Arc<Share>, Difference)> {
+    pub(super) fn change(&self) -> Option<(&Share, Difference)> {
         match self {
             Self::Hold(hold) => Some((&hold.share, Difference { held: hold.share.picos, spent: 0, requests: 1 })),
             Self::Settle { share, picos, .. } => {
@@ -133,14 +133,6 @@ impl Line {
         json::write(self, lines).inspect_err(|_| lines.truncate(start))?;
         lines.push(b'\n');
         Ok(())
-    }
-
-    /// Says to `add` whose requests it adds one to, and in which minute.
-    pub(super) fn minutes(&self, mut add: impl FnMut(Parties<'_>, Scope, i64)) {
-        let Entry::Hold(hold) = &self.step else { return };
-        for scope in &hold.minutes {
-            add(hold.share.parties(), *scope, Window::Minute.number(self.at));
-        }
     }
 }
 

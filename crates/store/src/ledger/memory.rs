@@ -61,11 +61,13 @@ impl Memory {
                 add(windows, Window::Day, share.day, difference);
             }
         }
-        line.minutes(|parties, scope, number| {
-            if let Some(windows) = self.sums[scope as usize].get_mut(parties.name(scope)) {
-                add(windows, Window::Minute, number, Difference { requests: 1, ..Difference::default() });
+        let Entry::Hold(hold) = &line.step else { return };
+        for scope in &hold.minutes {
+            if let Some(windows) = self.sums[*scope as usize].get_mut(share.parties().name(*scope)) {
+                let one = Difference { requests: 1, ..Difference::default() };
+                add(windows, Window::Minute, Window::Minute.number(line.at), one);
             }
-        });
+        }
     }
 
     /// Forgets everything: the tables know it.

@@ -17,11 +17,14 @@ const ROWS: usize = 16;
 /// A call has so many values.
 const COLUMNS: usize = 24;
 
+/// The values of a call, in the order of [the statement](insert).
+type Columns<'a> = [ValueRef<'a>; COLUMNS];
+
 /// A call that is not in the tables yet, as far as it got.
 pub(super) struct NewCall {
     pub(super) hold: Box<HoldEntry>,
     reference: String,
-    created_ms: i64,
+    pub(super) created_ms: i64,
     changed_ms: i64,
     state: &'static str,
     reason: Option<String>,
@@ -61,12 +64,12 @@ impl NewCall {
         }
     }
 
-    /// What takes it out of the sums again.
-    pub(super) fn undone(&self) -> Difference {
-        Difference { held: -self.held, spent: -self.spent, requests: -1 }
+    /// What it adds to sums.
+    pub(super) fn counted(&self) -> Difference {
+        Difference { held: self.held, spent: self.spent, requests: 1 }
     }
 
-    fn columns(&self) -> [ValueRef<'_>; COLUMNS] {
+    fn columns(&self) -> Columns<'_> {
         let Self { hold, usage, .. } = self;
         let tokens = |count: u64| ValueRef::Integer(count.cast_signed());
         [
@@ -105,10 +108,12 @@ pub(super) fn enter<'a>(connection: &Connection, calls: &'a [NewCall]) -> Result
         let sql = insert(rows);
         let mut statement = connection.prepare_cached(&sql)?;
         // What each row of the statement has got.
-        let mut bound: Vec<Option<&NewCall>> = vec![None; rows];
+        let mut bound: Vec<Option<Columns<'_>>> = vec![None; rows];
         while let Some(some) = calls.get(next..next + rows) {
             for (row, (call, before)) in some.iter().zip(&mut bound).enumerate() {
-                bind(&mut statement, row, call, before.replace(call))?;
+                let values = call.columns();
+                bind(&mut statement, row, &values, before.as_ref())?;
+                *before = Some(values);
             }
             match statement.raw_execute() {
                 Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::ConstraintViolation => {
@@ -127,12 +132,16 @@ pub(super) fn enter<'a>(connection: &Connection, calls: &'a [NewCall]) -> Result
     Ok(there)
 }
 
-/// Hands `call` to the row of the statement, but for what that has from the call before.
-fn bind(statement: &mut Statement<'_>, row: usize, call: &NewCall, before: Option<&NewCall>) -> rusqlite::Result<()> {
-    let before = before.map(NewCall::columns);
-    for (column, value) in call.columns().into_iter().enumerate() {
-        if before.as_ref().is_none_or(|before| before[column] != value) {
-            statement.raw_bind_parameter(row * COLUMNS + column + 1, ToSqlOutput::Borrowed(value))?;
+/// Hands `values` to the row of the statement, but for what that has from the call before.
+fn bind(
+    statement: &mut Statement<'_>,
+    row: usize,
+    values: &Columns<'_>,
+    before: Option<&Columns<'_>>,
+) -> rusqlite::Result<()> {
+    for (column, value) in values.iter().enumerate() {
+        if before.is_none_or(|before| before[column] != *value) {
+            statement.raw_bind_parameter(row * COLUMNS + column + 1, ToSqlOutput::Borrowed(*value))?;
         }
     }
     Ok(())

@@ -47,6 +47,10 @@ pub(super) struct Difference {
 }
 
 impl Difference {
+    pub(super) fn negative(self) -> Self {
+        Self { held: -self.held, spent: -self.spent, requests: -self.requests }
+    }
+
     pub(super) fn plus(self, other: Self) -> Self {
         Self { held: self.held + other.held, spent: self.spent + other.spent, requests: self.requests + other.requests }
     }
