@@ -14,12 +14,14 @@ use super::totals::{Difference, Parties};
 use super::{LedgerError, Progress, Refusal};
 
 /// The sums of so many names are remembered; then all are forgotten, and read again where they are needed.
-const MOST_NAMES: usize = 1_024;
+const MOST_NAMES: usize = 2_048;
 
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// By scope, in the order in which scopes are declared.
+    /// Of all calls together, which each step changes.
+    everything: Windows,
+    /// Of everybody else, by scope in the order in which scopes are declared.
     sums: [HashMap<Box<str>, Windows, RandomState>; Scope::ALL.len()],
     open: HashMap<CallId, OpenCall, RandomState>,
 }
@@ -56,14 +58,14 @@ impl Memory {
         }
         let Some((share, difference)) = line.step.change() else { return };
         for scope in Scope::ALL {
-            if let Some(windows) = self.sums[scope as usize].get_mut(share.parties().name(scope)) {
+            if let Some(windows) = self.windows_mut(share.parties(), scope) {
                 add(windows, Window::Ever, 0, difference);
                 add(windows, Window::Day, share.day, difference);
             }
         }
         let Entry::Hold(hold) = &line.step else { return };
         for scope in &hold.minutes {
-            if let Some(windows) = self.sums[*scope as usize].get_mut(share.parties().name(*scope)) {
+            if let Some(windows) = self.windows_mut(share.parties(), *scope) {
                 let one = Difference { requests: 1, ..Difference::default() };
                 add(windows, Window::Minute, Window::Minute.number(line.at), one);
             }
@@ -82,11 +84,29 @@ impl Memory {
             self.forget_sums();
         }
         let Place { scope, name, window, number } = place;
-        let windows = self.sums[scope as usize].entry(name.into()).or_default();
+        let windows = match scope {
+            Scope::Everything => &mut self.everything,
+            _ => self.sums[scope as usize].entry(name.into()).or_default(),
+        };
         windows[window as usize] = Some(Sum { number, amount });
     }
 
+    fn windows(&self, parties: Parties<'_>, scope: Scope) -> Option<&Windows> {
+        match scope {
+            Scope::Everything => Some(&self.everything),
+            _ => self.sums[scope as usize].get(parties.name(scope)),
+        }
+    }
+
+    fn windows_mut(&mut self, parties: Parties<'_>, scope: Scope) -> Option<&mut Windows> {
+        match scope {
+            Scope::Everything => Some(&mut self.everything),
+            _ => self.sums[scope as usize].get_mut(parties.name(scope)),
+        }
+    }
+
     fn forget_sums(&mut self) {
+        self.everything = Windows::default();
         self.sums.iter_mut().for_each(HashMap::clear);
     }
 
@@ -115,7 +135,7 @@ impl Memory {
     }
 
     fn sum(&self, parties: Parties<'_>, scope: Scope, window: Window, number: i64) -> Option<Difference> {
-        let sum = self.sums[scope as usize].get(parties.name(scope))?[window as usize]?;
+        let sum = self.windows(parties, scope)?[window as usize]?;
         (sum.number == number).then_some(sum.amount)
     }
 

@@ -194,7 +194,7 @@ mod tests {
             run: None,
             attempt: 1,
             reference: None,
-            user: (number % 2 == 0).then(|| "ann".into()),
+            user: number.is_multiple_of(2).then(|| "ann".into()),
             agent: None,
             model: "m1".to_owned(),
             price_hash: "p1".into(),
