@@ -9,6 +9,7 @@
 //! Not here: what a token costs, or which limits a session has (`gateway`, `policy`).
 
 mod backlog;
+mod batch;
 mod book;
 mod carry;
 mod daybook;
@@ -22,6 +23,7 @@ mod port;
 mod recovery;
 mod report;
 mod resolution;
+mod row;
 mod schema;
 mod since;
 mod sqlite;

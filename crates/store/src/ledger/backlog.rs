@@ -16,7 +16,8 @@ pub(super) struct Backlog {
     /// Where the first of them begins, and where the last one ends.
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) lines: Vec<Line>,
+    /// Each with its length in bytes.
+    lines: Vec<(Line, u64)>,
 }
 
 impl Backlog {
@@ -26,8 +27,18 @@ impl Backlog {
         if (generation, start) != (self.generation, self.end) || self.lines.len() >= MOST_LINES {
             *self = Self { generation, start, end: start, lines: Vec::new() };
         }
-        self.lines.push(line);
+        self.lines.push((line, bytes));
         self.end = start + bytes;
+    }
+
+    /// The lines from byte `from` of the daybook on; none: that is not where one of them begins, or where the last ends.
+    pub(super) fn after(self, from: u64) -> Option<impl Iterator<Item = Line>> {
+        let (mut at, mut count) = (self.start, 0);
+        while at < from {
+            at += self.lines.get(count)?.1;
+            count += 1;
+        }
+        (at == from).then(|| self.lines.into_iter().skip(count).map(|(line, _)| line))
     }
 
     /// Whether it is time to carry them, however short they have been waiting.
@@ -37,7 +48,9 @@ impl Backlog {
 
     /// All of it; what comes next follows it.
     pub(super) fn take(&mut self) -> Self {
-        let rest = Self { generation: self.generation, start: self.end, end: self.end, lines: Vec::new() };
+        // As much will come again, most likely.
+        let lines = Vec::with_capacity(self.lines.len());
+        let rest = Self { generation: self.generation, start: self.end, end: self.end, lines };
         std::mem::replace(self, rest)
     }
 }
@@ -60,5 +73,22 @@ mod tests {
         assert_eq!(push(2, 60), (60, 70, 1), "the daybook was replaced");
         assert_eq!(backlog.take().lines.len(), 1);
         assert_eq!((backlog.start, backlog.end, backlog.lines.len()), (70, 70, 0));
+    }
+
+    #[test]
+    fn lines_that_somebody_else_carried_are_passed_over() {
+        let after = |from| {
+            let mut backlog = Backlog::default();
+            for (at, start) in [(1, 20), (2, 30), (3, 40)] {
+                backlog.push(Line { at, step: Entry::Forget }, Place { generation: 1, start, bytes: 10 });
+            }
+            backlog.after(from).map(|lines| lines.map(|line| line.at).collect::<Vec<_>>())
+        };
+        assert_eq!(after(20), Some(vec![1, 2, 3]));
+        assert_eq!(after(40), Some(vec![3]));
+        assert_eq!(after(50), Some(vec![]));
+        for elsewhere in [10, 35, 60] {
+            assert_eq!(after(elsewhere), None, "{elsewhere}");
+        }
     }
 }

@@ -3,10 +3,10 @@
 use protocol::{CallId, Usage};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::LedgerError;
 use super::hold::{Charge, Hold, Progress, bounded, checked};
 use super::sums::Sums;
 use super::totals::{self, Difference, Parties};
+use super::{LedgerError, Source};
 use crate::OwnerId;
 
 /// Who writes, and when.
@@ -20,7 +20,8 @@ pub(super) struct Hand<'a> {
 /// Whether the call or its source was held before.
 pub(super) fn is_known(connection: &Connection, hold: &Hold) -> Result<bool, LedgerError> {
     let sql = "SELECT count(*) FROM call WHERE call_id = ?1 OR (source_system = ?2 AND source_reference = ?3)";
-    let values = params![hold.call.as_str(), hold.source.system, hold.source.reference(&hold.call)];
+    let Source { system, run, attempt } = &hold.source;
+    let values = params![hold.call.as_str(), system, Source::reference(run, *attempt, &hold.call)];
     Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get::<_, u64>(0))? > 0)
 }
 

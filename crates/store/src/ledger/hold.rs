@@ -58,8 +58,14 @@ pub struct Source {
 
 impl Source {
     /// `run/attempt/call`.
-    pub(super) fn reference(&self, call: &CallId) -> String {
-        format!("{}/{}/{call}", self.run, self.attempt)
+    pub(super) fn reference(run: &str, attempt: u32, call: &CallId) -> String {
+        let (mut digits, call) = (itoa::Buffer::new(), call.as_str());
+        let attempt = digits.format(attempt);
+        let mut reference = String::with_capacity(run.len() + attempt.len() + call.len() + 2);
+        for part in [run, "/", attempt, "/", call] {
+            reference.push_str(part);
+        }
+        reference
     }
 }
 

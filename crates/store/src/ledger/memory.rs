@@ -2,7 +2,9 @@
 //! held against, and its own calls that are open.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use protocol::CallId;
 
 use super::entry::{Entry, Line, Share};
@@ -11,15 +13,21 @@ use super::sums::Place;
 use super::totals::{Difference, Parties};
 use super::{LedgerError, Progress, Refusal};
 
-/// So many sums are remembered; then all are forgotten, and read again where they are needed.
-const MOST_SUMS: usize = 2_048;
+/// The sums of so many names are remembered; then all are forgotten, and read again where they are needed.
+const MOST_NAMES: usize = 2_048;
 
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    sums: HashMap<(Scope, Window), HashMap<String, Sum>>,
-    open: HashMap<CallId, OpenCall>,
+    /// Of all calls together, which each step changes.
+    everything: Windows,
+    /// Of everybody else, by scope in the order in which scopes are declared.
+    sums: [HashMap<Box<str>, Windows, RandomState>; Scope::ALL.len()],
+    open: HashMap<CallId, OpenCall, RandomState>,
 }
+
+/// The sums of one name, in the order in which windows are declared; those that were not asked for are not known.
+type Windows = [Option<Sum>; 3];
 
 /// A sum, in the last window of its kind that was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +39,7 @@ struct Sum {
 /// A call of ours that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenCall {
-    pub(super) share: Share,
+    pub(super) share: Arc<Share>,
     pub(super) state: &'static str,
 }
 
@@ -48,28 +56,58 @@ impl Memory {
         if matches!(line.step, Entry::Forget) {
             self.forget();
         }
-        let sums = &mut self.sums;
-        line.differences(|parties, scope, window, number, difference| {
-            let sum = sums.get_mut(&(scope, window)).and_then(|sums| sums.get_mut(parties.name(scope)));
-            if let Some(sum) = sum.filter(|sum| sum.number == number) {
-                sum.amount = sum.amount.plus(difference);
+        let Some((share, difference)) = line.step.change() else { return };
+        for scope in Scope::ALL {
+            if let Some(windows) = self.windows_mut(share.parties(), scope) {
+                add(windows, Window::Ever, 0, difference);
+                add(windows, Window::Day, share.day, difference);
             }
-        });
+        }
+        let Entry::Hold(hold) = &line.step else { return };
+        for scope in &hold.minutes {
+            if let Some(windows) = self.windows_mut(share.parties(), *scope) {
+                let one = Difference { requests: 1, ..Difference::default() };
+                add(windows, Window::Minute, Window::Minute.number(line.at), one);
+            }
+        }
     }
 
     /// Forgets everything: the tables know it.
     pub(super) fn forget(&mut self) {
-        self.sums.clear();
+        self.forget_sums();
         self.open.clear();
     }
 
     /// Remembers the sum at `place`, as it is in the tables now.
     pub(super) fn learn(&mut self, place: Place, amount: Difference) {
-        if self.sums.values().map(HashMap::len).sum::<usize>() >= MOST_SUMS {
-            self.sums.clear();
+        if self.sums.iter().map(HashMap::len).sum::<usize>() >= MOST_NAMES {
+            self.forget_sums();
         }
         let Place { scope, name, window, number } = place;
-        self.sums.entry((scope, window)).or_default().insert(name, Sum { number, amount });
+        let windows = match scope {
+            Scope::Everything => &mut self.everything,
+            _ => self.sums[scope as usize].entry(name.into()).or_default(),
+        };
+        windows[window as usize] = Some(Sum { number, amount });
+    }
+
+    fn windows(&self, parties: Parties<'_>, scope: Scope) -> Option<&Windows> {
+        match scope {
+            Scope::Everything => Some(&self.everything),
+            _ => self.sums[scope as usize].get(parties.name(scope)),
+        }
+    }
+
+    fn windows_mut(&mut self, parties: Parties<'_>, scope: Scope) -> Option<&mut Windows> {
+        match scope {
+            Scope::Everything => Some(&mut self.everything),
+            _ => self.sums[scope as usize].get_mut(parties.name(scope)),
+        }
+    }
+
+    fn forget_sums(&mut self) {
+        self.everything = Windows::default();
+        self.sums.iter_mut().for_each(HashMap::clear);
     }
 
     /// Whether a call of `parties` fits every limit. What is held by all together must be a number, too.
@@ -97,7 +135,7 @@ impl Memory {
     }
 
     fn sum(&self, parties: Parties<'_>, scope: Scope, window: Window, number: i64) -> Option<Difference> {
-        let sum = self.sums.get(&(scope, window))?.get(parties.name(scope))?;
+        let sum = self.windows(parties, scope)?[window as usize]?;
         (sum.number == number).then_some(sum.amount)
     }
 
@@ -112,7 +150,7 @@ impl Memory {
         match &line.step {
             Entry::Hold(hold) => {
                 let state = if hold.sent { "sent" } else { "intent" };
-                self.open.insert(hold.call.clone(), OpenCall { share: hold.share.clone(), state });
+                self.open.insert(hold.call.clone(), OpenCall { share: Arc::clone(&hold.share), state });
             }
             // Of one whose answer was lost nobody here knows more than the tables do.
             Entry::Settle { call, .. }
@@ -127,6 +165,13 @@ impl Memory {
             }
             Entry::Forget => {}
         }
+    }
+}
+
+/// Adds `difference` to the sum of that window, if it is known.
+fn add(windows: &mut Windows, window: Window, number: i64, difference: Difference) {
+    if let Some(sum) = windows[window as usize].as_mut().filter(|sum| sum.number == number) {
+        sum.amount = sum.amount.plus(difference);
     }
 }
 

@@ -140,6 +140,57 @@ INSERT INTO resolution SELECT * FROM resolution_before;
 DROP TABLE call_before;
 DROP TABLE resolution_before;
 ",
+    // A row is long, and goes to the end of a table that is not in the order of its key; a tree of long rows is put in
+    // order again every few of them. What differs comes first in the index: the system is nearly always the same.
+    "
+CREATE TABLE call_before AS SELECT * FROM call;
+CREATE TABLE resolution_before AS SELECT * FROM resolution;
+DROP TABLE resolution;
+DROP TABLE call;
+CREATE TABLE call (
+    call_id TEXT NOT NULL PRIMARY KEY,
+    source_system TEXT NOT NULL,
+    source_reference TEXT NOT NULL,
+    session TEXT NOT NULL,
+    account TEXT NOT NULL,
+    user TEXT,
+    key TEXT,
+    agent TEXT,
+    model TEXT NOT NULL,
+    price_hash TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state = 'settled' OR state = 'failed' OR state = 'unknown'
+        OR state = 'sent' OR state = 'streaming' OR state = 'intent'),
+    reason TEXT,
+    counted INTEGER NOT NULL DEFAULT 1,
+    held_picos INTEGER NOT NULL CHECK (held_picos >= 0),
+    spent_picos INTEGER NOT NULL DEFAULT 0 CHECK (spent_picos >= 0),
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0,
+    day INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    changed_ms INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    UNIQUE (source_reference, source_system)
+) STRICT;
+CREATE INDEX call_open ON call (owner) WHERE (state = 'intent' OR state = 'sent' OR state = 'streaming');
+CREATE INDEX call_unknown ON call (created_ms) WHERE state = 'unknown';
+CREATE TABLE resolution (
+    call_id TEXT PRIMARY KEY REFERENCES call (call_id),
+    resolved_ms INTEGER NOT NULL,
+    held_picos INTEGER NOT NULL CHECK (held_picos >= 0),
+    spent_picos INTEGER NOT NULL CHECK (spent_picos >= 0),
+    resolved_by TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO call SELECT * FROM call_before;
+INSERT INTO resolution SELECT * FROM resolution_before;
+DROP TABLE call_before;
+DROP TABLE resolution_before;
+",
 ];
 
 #[cfg(test)]
@@ -160,6 +211,7 @@ mod tests {
         before.execute(CALL, []).unwrap();
         before.execute("INSERT INTO resolution VALUES ('c1', 2, 5, 7, 'ann', 'invoice')", []).unwrap();
         drop(before);
+        drop(database::open(&path, Synchronous::Normal, &SCHEMA[..5]).unwrap());
         let now = database::open(&path, Synchronous::Normal, SCHEMA).unwrap();
         let sql = "SELECT call.state, resolution.reason FROM call JOIN resolution USING (call_id)";
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -167,14 +219,11 @@ mod tests {
         assert_eq!(kept, ("settled".to_owned(), "invoice".to_owned()));
         assert!(now.execute("UPDATE call SET state = 'lost'", []).is_err(), "a state that is none was taken");
         assert!(now.execute("DELETE FROM call", []).is_err(), "a call that was resolved was dropped");
-    }
-
-    #[test]
-    fn a_call_is_entered_without_a_table_made_for_it() {
-        let place = tempfile::tempdir().unwrap();
-        let tables = database::open(&place.path().join("ledger.sqlite"), Synchronous::Normal, SCHEMA).unwrap();
-        let mut steps = tables.prepare(&format!("EXPLAIN {CALL}")).unwrap();
-        let steps = steps.query_map([], |row| row.get(1)).unwrap().collect::<Result<Vec<String>, _>>().unwrap();
-        assert!(!steps.is_empty() && !steps.iter().any(|step| step == "OpenEphemeral"), "{steps:?}");
+        assert!(now.execute(CALL, []).is_err(), "a call was entered twice");
+        assert!(now.execute(&CALL.replace("'c1'", "'c2'"), []).is_err(), "a source was entered twice");
+        assert!(
+            now.execute(&CALL.replace("'c1'", "NULL").replace("s1/1/c1", "s1/1/c2"), []).is_err(),
+            "a call has no name"
+        );
     }
 }

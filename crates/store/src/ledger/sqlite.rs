@@ -125,9 +125,9 @@ impl SqliteLedger {
     }
 
     /// What is said of a step that was taken here, or could not be.
-    fn reply(&self, step: Step, taken: Result<(), Untaken>) -> Reply {
+    fn reply(&self, taken: Result<(), Untaken>) -> Reply {
         match taken {
-            Err(Untaken::Tables) => self.ask(|answer| Job::Take(step, answer)),
+            Err(Untaken::Tables(step)) => self.ask(|answer| Job::Take(step, answer)),
             Err(Untaken::Error(error)) => Reply::here(Err(error)),
             Ok(()) => match self.teller.durability {
                 Durability::Full => self.ask(Job::Sync),
@@ -159,11 +159,11 @@ impl SqliteLedger {
 
 impl Ledger for SqliteLedger {
     fn take(&self, steps: Vec<Step>) -> Vec<Reply> {
-        let taken = self.teller.take(&steps);
+        let taken = self.teller.take(steps);
         if taken.steps.iter().any(Result::is_ok) {
             self.stir(taken.much_to_carry);
         }
-        steps.into_iter().zip(taken.steps).map(|(step, taken)| self.reply(step, taken)).collect()
+        taken.steps.into_iter().map(|taken| self.reply(taken)).collect()
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {

@@ -3,16 +3,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use protocol::CallId;
-
 use super::backlog::Backlog;
 use super::daybook::{Daybook, Place, Turn};
 use super::entry::{Entry, HoldEntry, Line, Share};
-use super::hold::{Charge, Hold, Progress, bounded, checked};
+use super::hold::{Charge, Hold, bounded, checked};
 use super::lease::Leases;
 use super::limit::{Scope, Window};
 use super::memory::{Fit, Memory, OpenCall};
 use super::port::Step;
+use super::totals::Parties;
 use super::{Durability, LedgerError};
 use crate::guard::lock;
 use crate::{Clock, OwnerId};
@@ -32,8 +31,16 @@ pub(super) struct State {
     memory: Memory,
     leases: Leases,
     backlog: Backlog,
+    draft: Draft,
     /// The disk did not take what was written. What it has is unknown from then on, whatever it says later.
     torn: Option<LedgerError>,
+}
+
+/// Lines that are not in the daybook yet: as they will stand there, and each with its length.
+#[derive(Default)]
+struct Draft {
+    text: Vec<u8>,
+    lines: Vec<(Line, u64)>,
 }
 
 /// Our turn in the daybook, and what is remembered up to it.
@@ -42,9 +49,7 @@ pub(super) struct Desk<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) leases: &'a mut Leases,
     backlog: &'a mut Backlog,
-    /// Lines that are not in the daybook yet: as they will stand there, and each with its length.
-    text: Vec<u8>,
-    lines: Vec<(Line, u64)>,
+    draft: &'a mut Draft,
 }
 
 /// What became of steps that were asked for together.
@@ -58,7 +63,7 @@ pub(super) struct Taken {
 #[derive(Debug)]
 pub(super) enum Untaken {
     /// It needs a look into the tables first.
-    Tables,
+    Tables(Step),
     Error(LedgerError),
 }
 
@@ -77,7 +82,7 @@ impl Teller {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let (memory, leases, backlog) = (Memory::default(), Leases::default(), Backlog::default());
-        let state = State { daybook, memory, leases, backlog, torn: None };
+        let state = State { daybook, memory, leases, backlog, draft: Draft::default(), torn: None };
         Self { owner, boot, durability, clock, state: Mutex::new(state) }
     }
 
@@ -105,7 +110,7 @@ impl Teller {
     }
 
     /// Takes `steps` in one turn, as far as what is remembered is enough.
-    pub(super) fn take(&self, steps: &[Step]) -> Taken {
+    pub(super) fn take(&self, steps: Vec<Step>) -> Taken {
         let mut state = self.state();
         let mut desk = match state.turn() {
             Ok(desk) => desk,
@@ -114,7 +119,8 @@ impl Teller {
                 return Taken { steps, much_to_carry: false };
             }
         };
-        let mut taken: Vec<_> = steps.iter().map(|step| self.take_one(&mut desk, step)).collect();
+        let now_ms = self.now_ms();
+        let mut taken: Vec<_> = steps.into_iter().map(|step| self.take_one(&mut desk, now_ms, step)).collect();
         if let Err(error) = desk.hand_in() {
             for step in taken.iter_mut().filter(|step| step.is_ok()) {
                 *step = Err(error.clone().into());
@@ -123,120 +129,106 @@ impl Teller {
         Taken { steps: taken, much_to_carry: desk.backlog.is_long() }
     }
 
-    fn take_one(&self, desk: &mut Desk<'_>, step: &Step) -> Result<(), Untaken> {
+    fn take_one(&self, desk: &mut Desk<'_>, now_ms: i64, step: Step) -> Result<(), Untaken> {
         match step {
-            // One that may have been held before is looked up.
-            Step::Hold(hold) if !hold.fresh => Err(Untaken::Tables),
-            Step::Hold(hold) => self.hold(desk, hold),
-            Step::Advance(call, progress) => self.advance(desk, call, *progress),
-            Step::Settle(call, charge) => self.settle(desk, call, charge),
-            Step::Fail(call, reason) => self.fail(desk, call, reason),
-            Step::Resolve(..) => Err(Untaken::Tables),
+            Step::Hold(hold) => {
+                // One that may have been held before is looked up.
+                if !hold.fresh || !self.can_hold(desk, now_ms, &hold)? {
+                    return Err(Untaken::Tables(Step::Hold(hold)));
+                }
+                Ok(self.hold(desk, now_ms, *hold)?)
+            }
+            Step::Resolve(..) => Err(Untaken::Tables(step)),
+            Step::Advance(ref call, _) | Step::Settle(ref call, _) | Step::Fail(ref call, _) => {
+                let Some(open) = desk.memory.open_call(call) else { return Err(Untaken::Tables(step)) };
+                match next(open, step)? {
+                    Some(entry) => Ok(desk.write(now_ms, entry)?),
+                    None => Ok(()),
+                }
+            }
         }
     }
 
-    /// Grants a hold.
-    pub(super) fn hold(&self, desk: &mut Desk<'_>, hold: &Hold) -> Result<(), Untaken> {
-        let (now_ms, leased) = (self.now_ms(), self.durability == Durability::Lease);
-        let share = Share {
-            session: hold.session.clone(),
-            account: hold.account.clone(),
-            key: hold.key.clone(),
-            day: Window::Day.number(now_ms),
-            picos: checked(hold.picos)?,
-        };
+    /// Whether `hold` can be granted by what is remembered; false: nobody can tell before the tables were read.
+    pub(super) fn can_hold(&self, desk: &Desk<'_>, now_ms: i64, hold: &Hold) -> Result<bool, LedgerError> {
+        checked(hold.picos)?;
         if desk.memory.open_call(&hold.call).is_some() {
-            return Err(LedgerError::Duplicate(hold.call.clone()).into());
+            return Err(LedgerError::Duplicate(hold.call.clone()));
         }
-        let fits = desk.memory.fits(share.parties(), &hold.limits, hold.picos, now_ms)?;
-        if matches!(fits, Fit::Unread(_)) || (leased && desk.leases.missing(hold).is_some()) {
-            return Err(Untaken::Tables);
-        }
-        desk.write(now_ms, Entry::Hold(Box::new(self.entry(hold, share, leased))))?;
-        desk.leases.used(hold);
-        Ok(())
+        let fits = desk.memory.fits(Parties::of(hold), &hold.limits, hold.picos, now_ms)?;
+        let leased = self.durability != Durability::Lease || desk.leases.missing(hold).is_none();
+        Ok(matches!(fits, Fit::Yes) && leased)
     }
 
-    fn entry(&self, hold: &Hold, share: Share, leased: bool) -> HoldEntry {
+    /// Grants `hold`, which [can be](Self::can_hold) at that time.
+    pub(super) fn hold(&self, desk: &mut Desk<'_>, now_ms: i64, hold: Hold) -> Result<(), LedgerError> {
+        let leased = self.durability == Durability::Lease;
+        if leased {
+            desk.leases.used(&hold);
+        }
+        desk.write(now_ms, Entry::Hold(Box::new(self.entry(hold, now_ms, leased)?)))
+    }
+
+    fn entry(&self, hold: Hold, now_ms: i64, leased: bool) -> Result<HoldEntry, LedgerError> {
         let mut minutes: Vec<Scope> = Vec::new();
         for limit in hold.limits.iter().filter(|limit| limit.window == Window::Minute) {
             if !minutes.contains(&limit.scope) {
                 minutes.push(limit.scope);
             }
         }
-        HoldEntry {
-            call: hold.call.clone(),
-            share,
-            system: hold.source.system.clone(),
-            reference: hold.source.reference(&hold.call),
-            user: hold.user.clone(),
-            agent: hold.agent.clone(),
-            model: hold.model.clone(),
-            price_hash: hold.price_hash.clone(),
-            sent: hold.sent,
+        let Hold { call, source, session, account, user, key, agent, model, price_hash, picos, sent, .. } = hold;
+        let run = (*source.run != *session.as_str()).then_some(source.run);
+        let share = Share { session, account, key, day: Window::Day.number(now_ms), picos: checked(picos)? };
+        Ok(HoldEntry {
+            call,
+            share: Arc::new(share),
+            system: source.system,
+            run,
+            attempt: source.attempt,
+            reference: None,
+            user,
+            agent,
+            model,
+            price_hash,
+            sent,
             leased,
             minutes,
             owner: self.owner.clone(),
-            boot: self.boot.clone(),
+            boot: Arc::clone(&self.boot),
+        })
+    }
+}
+
+/// What is written when `step` is taken of a call of ours that is open; none: it is there already.
+fn next(open: &OpenCall, step: Step) -> Result<Option<Entry>, LedgerError> {
+    let share = || Arc::clone(&open.share);
+    Ok(match step {
+        Step::Advance(_, progress) if open.state == progress.state() => None,
+        Step::Advance(call, progress) if !progress.follows(open.state) => {
+            return Err(LedgerError::OutOfOrder { call, state: open.state.to_owned(), wanted: progress.state() });
         }
-    }
-
-    /// Notes how far a call got.
-    fn advance(&self, desk: &mut Desk<'_>, call: &CallId, progress: Progress) -> Result<(), Untaken> {
-        self.step(desk, call, |open| {
-            if open.state == progress.state() {
-                return Ok(None);
-            }
-            if !progress.follows(open.state) {
-                let (state, wanted) = (open.state.to_owned(), progress.state());
-                return Err(LedgerError::OutOfOrder { call: call.clone(), state, wanted });
-            }
-            Ok(Some(Entry::Advance { call: call.clone(), progress }))
-        })
-    }
-
-    /// Ends a call with what it cost.
-    fn settle(&self, desk: &mut Desk<'_>, call: &CallId, charge: &Charge) -> Result<(), Untaken> {
-        self.step(desk, call, |open| {
-            let (share, picos, usage) = (open.share.clone(), checked(charge.picos)?, bounded(charge.usage));
-            Ok(Some(Entry::Settle { call: call.clone(), share, picos, usage }))
-        })
-    }
-
-    /// Ends a call that cost nothing.
-    fn fail(&self, desk: &mut Desk<'_>, call: &CallId, reason: &str) -> Result<(), Untaken> {
-        self.step(desk, call, |open| {
-            let (share, reason) = (open.share.clone(), reason.to_owned());
-            Ok(Some(Entry::Fail { call: call.clone(), share, reason }))
-        })
-    }
-
-    /// Writes what `make` says of a call of ours that is open.
-    fn step(
-        &self,
-        desk: &mut Desk<'_>,
-        call: &CallId,
-        make: impl FnOnce(&OpenCall) -> Result<Option<Entry>, LedgerError>,
-    ) -> Result<(), Untaken> {
-        let open = desk.memory.open_call(call).ok_or(Untaken::Tables)?;
-        match make(open)? {
-            Some(step) => Ok(desk.write(self.now_ms(), step)?),
-            None => Ok(()),
+        Step::Advance(call, progress) => Some(Entry::Advance { call, progress }),
+        Step::Settle(call, Charge { picos, usage }) => {
+            Some(Entry::Settle { call, share: share(), picos: checked(picos)?, usage: bounded(usage) })
         }
-    }
+        Step::Fail(call, reason) => Some(Entry::Fail { call, share: share(), reason }),
+        Step::Hold(_) | Step::Resolve(..) => None,
+    })
 }
 
 impl State {
     /// Waits for our turn, and learns what others wrote before.
     pub(super) fn turn(&mut self) -> Result<Desk<'_>, LedgerError> {
         self.whole()?;
-        let Self { daybook, memory, leases, backlog, .. } = self;
+        let Self { daybook, memory, leases, backlog, draft, .. } = self;
         let turn = daybook.turn(|line, place| {
             memory.fold(&line);
             backlog.push(line, place);
         });
         let turn = turn.map_err(LedgerError::files)?;
-        Ok(Desk { turn, memory, leases, backlog, text: Vec::new(), lines: Vec::new() })
+        draft.text.clear();
+        draft.lines.clear();
+        Ok(Desk { turn, memory, leases, backlog, draft })
     }
 
     /// What is known here and not in the tables yet.
@@ -257,22 +249,25 @@ impl State {
 impl Desk<'_> {
     /// Writes a step down and remembers it. It is taken when it is [handed in](Self::hand_in).
     pub(super) fn write(&mut self, at: i64, step: Entry) -> Result<(), LedgerError> {
-        let (line, start) = (Line { at, step }, self.text.len());
-        line.encode(&mut self.text).map_err(|error| LedgerError::files(error.into()))?;
+        let (line, text) = (Line { at, step }, &mut self.draft.text);
+        let start = text.len();
+        line.encode(text).map_err(|error| LedgerError::files(error.into()))?;
+        let bytes = (text.len() - start) as u64;
         self.memory.wrote(&line);
-        self.lines.push((line, (self.text.len() - start) as u64));
+        self.draft.lines.push((line, bytes));
         Ok(())
     }
 
     /// Puts what was written down into the daybook, in one go.
     pub(super) fn hand_in(&mut self) -> Result<(), LedgerError> {
-        if self.lines.is_empty() {
+        let Draft { text, lines } = &mut *self.draft;
+        if lines.is_empty() {
             return Ok(());
         }
         let mut start = self.turn.length();
-        let written = self.turn.append(&self.text).map_err(LedgerError::files);
-        self.text.clear();
-        for (line, bytes) in self.lines.drain(..).filter(|_| written.is_ok()) {
+        let written = self.turn.append(text).map_err(LedgerError::files);
+        text.clear();
+        for (line, bytes) in lines.drain(..).filter(|_| written.is_ok()) {
             self.backlog.push(line, Place { generation: self.turn.generation(), start, bytes });
             start += bytes;
         }
@@ -281,5 +276,10 @@ impl Desk<'_> {
             self.memory.forget();
         }
         written
+    }
+
+    /// What is known here up to our turn and not in the tables yet.
+    pub(super) fn take_backlog(&mut self) -> Backlog {
+        self.backlog.take()
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::LedgerError;
 use super::limit::{Scope, Window};
 use super::sums::{Place, Sums};
+use super::{Hold, LedgerError};
 
 /// Sums of money are kept for these; of a minute only the requests are, and only where a limit asks.
 const KEPT: [Window; 2] = [Window::Ever, Window::Day];
@@ -20,6 +20,10 @@ pub(super) struct Parties<'a> {
 }
 
 impl<'a> Parties<'a> {
+    pub(super) fn of(hold: &'a Hold) -> Self {
+        Self { session: hold.session.as_str(), account: &hold.account, key: hold.key.as_deref() }
+    }
+
     pub(super) fn place(&self, scope: Scope, window: Window, number: i64) -> Place {
         Place { scope, name: self.name(scope).to_owned(), window, number }
     }
@@ -43,6 +47,10 @@ pub(super) struct Difference {
 }
 
 impl Difference {
+    pub(super) fn negative(self) -> Self {
+        Self { held: -self.held, spent: -self.spent, requests: -self.requests }
+    }
+
     pub(super) fn plus(self, other: Self) -> Self {
         Self { held: self.held + other.held, spent: self.spent + other.spent, requests: self.requests + other.requests }
     }
@@ -59,9 +67,12 @@ pub(super) fn add(sums: &mut Sums, parties: Parties<'_>, day: i64, difference: D
 }
 
 /// Forgets the minutes before each of `places`.
-pub(super) fn forget_minutes(connection: &Connection, places: impl Iterator<Item = Place>) -> Result<(), LedgerError> {
+pub(super) fn forget_minutes<'a>(
+    connection: &Connection,
+    places: impl Iterator<Item = &'a Place>,
+) -> Result<(), LedgerError> {
     let sql = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
-    let places: HashSet<Place> = places.collect();
+    let places: HashSet<&Place> = places.collect();
     for place in places {
         connection.prepare_cached(sql)?.execute(params![place.scope.as_str(), place.name, place.number])?;
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::backlog::Backlog;
 use super::book::{self, Hand};
 use super::carry::{self, Carried};
 use super::daybook::Turn;
@@ -21,7 +22,7 @@ use super::port::{Answer, Step};
 use super::recovery::{Recovered, recover};
 use super::resolution;
 use super::sums::Sums;
-use super::teller::{Desk, Teller, Untaken};
+use super::teller::{Desk, Teller};
 use super::totals::{self, Parties};
 use super::{Durability, LedgerError};
 use crate::database::Synchronous;
@@ -106,7 +107,7 @@ impl Writer {
                 Job::Sync(answer) => waiting.push(answer),
                 Job::Take(step, answer) => {
                     due = due.max(Due::Soon);
-                    match self.take(&step) {
+                    match self.take(step) {
                         Ok(()) if self.teller.durability == Durability::Full => waiting.push(answer),
                         // Who no longer waits has left; the step stands.
                         taken => drop(answer.send(taken)),
@@ -124,48 +125,48 @@ impl Writer {
     }
 
     /// Takes a step with the tables at hand.
-    fn take(&mut self, step: &Step) -> Answer {
+    fn take(&mut self, step: Step) -> Answer {
         let teller = Arc::clone(&self.teller);
         let mut state = teller.state();
         let mut desk = state.turn()?;
-        carry::carry(&mut self.connection, &self.daybook)?;
+        self.carry(desk.take_backlog())?;
         match step {
-            Step::Hold(hold) => self.hold(hold, &mut desk),
+            Step::Hold(hold) => self.hold(*hold, &mut desk),
             Step::Advance(call, progress) => self
-                .change_tables(&mut desk, |connection, _, now_ms| book::advance(connection, now_ms, call, *progress)),
+                .change_tables(&mut desk, |connection, _, now_ms| book::advance(connection, now_ms, &call, progress)),
             Step::Settle(call, charge) => self.change_tables(&mut desk, |connection, sums, now_ms| {
-                book::settle(connection, sums, now_ms, call, charge)
+                book::settle(connection, sums, now_ms, &call, &charge)
             }),
             Step::Fail(call, reason) => self.change_tables(&mut desk, |connection, sums, now_ms| {
-                book::fail(connection, sums, now_ms, call, reason)
+                book::fail(connection, sums, now_ms, &call, &reason)
             }),
             Step::Resolve(call, resolution) => self.change_tables(&mut desk, |connection, sums, now_ms| {
-                resolution::resolve(connection, sums, now_ms, call, resolution)
+                resolution::resolve(connection, sums, now_ms, &call, &resolution)
             }),
         }
     }
 
     /// Grants a hold, with whatever it needs from the tables.
-    fn hold(&mut self, hold: &Hold, desk: &mut Desk<'_>) -> Answer {
-        if !hold.fresh && book::is_known(&self.connection, hold)? {
-            return Err(LedgerError::Duplicate(hold.call.clone()));
+    fn hold(&mut self, hold: Hold, desk: &mut Desk<'_>) -> Answer {
+        if !hold.fresh && book::is_known(&self.connection, &hold)? {
+            return Err(LedgerError::Duplicate(hold.call));
         }
         loop {
-            self.learn(hold, desk.memory)?;
-            self.lease(hold, desk.leases)?;
-            match self.teller.hold(desk, hold) {
-                Ok(()) => return desk.hand_in(),
-                Err(Untaken::Error(error)) => return Err(error),
-                // A new minute or day has begun since: its sum is not read yet.
-                Err(Untaken::Tables) => {}
+            self.learn(&hold, desk.memory)?;
+            self.lease(&hold, desk.leases)?;
+            let now_ms = self.teller.now_ms();
+            // Where it cannot, a new minute or day has begun since: its sum is not read yet.
+            if self.teller.can_hold(desk, now_ms, &hold)? {
+                self.teller.hold(desk, now_ms, hold)?;
+                return desk.hand_in();
             }
         }
     }
 
     /// Reads the sums that a hold is to be held against.
     fn learn(&self, hold: &Hold, memory: &mut Memory) -> Result<(), LedgerError> {
-        let parties = Parties { session: hold.session.as_str(), account: &hold.account, key: hold.key.as_deref() };
-        while let Fit::Unread(places) = memory.fits(parties, &hold.limits, hold.picos, self.teller.now_ms())? {
+        let (parties, now_ms) = (Parties::of(hold), || self.teller.now_ms());
+        while let Fit::Unread(places) = memory.fits(parties, &hold.limits, hold.picos, now_ms())? {
             for place in places {
                 let sum = totals::read(&self.connection, &place)?;
                 memory.learn(place, sum);
@@ -210,12 +211,18 @@ impl Writer {
         for_good(&mut self.connection, change)
     }
 
-    /// Carries the daybook into the tables, and replaces it where it has become long.
-    fn carry_on(&mut self) -> Result<(), LedgerError> {
-        let backlog = self.teller.state().take_backlog();
+    /// Carries `backlog`, or where it is not what follows in the tables, everything that stands in the daybook.
+    fn carry(&mut self, backlog: Backlog) -> Result<(), LedgerError> {
         if !carry::carry_backlog(&mut self.connection, backlog)? {
             carry::carry(&mut self.connection, &self.daybook)?;
         }
+        Ok(())
+    }
+
+    /// Carries the daybook into the tables, and replaces it where it has become long.
+    fn carry_on(&mut self) -> Result<(), LedgerError> {
+        let backlog = self.teller.state().take_backlog();
+        self.carry(backlog)?;
         let mut state = self.teller.state();
         if state.length() < REPLACE_AFTER_BYTES {
             return Ok(());
