@@ -3,10 +3,7 @@
 use std::{collections::HashMap, io, sync::Mutex};
 
 use protocol::BodyRef;
-use sha2::{Digest, Sha256};
-use store::BodyKind;
-
-use crate::token::hex;
+use store::{BodyKind, Digest};
 
 /// A store of bodies, addressed by the SHA-256 of their bytes.
 ///
@@ -43,7 +40,7 @@ impl MemoryBodies {
 
 impl BodyStore for MemoryBodies {
     fn put(&self, _: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
-        let sha256 = hex(&Sha256::digest(bytes));
+        let sha256 = Digest::of(bytes).to_string();
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
         Ok(BodyRef { sha256, bytes: bytes.len() as u64, text: None })

@@ -45,8 +45,7 @@ impl Caller {
         let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
         self.allow(&ask.model)?;
         let request = self.request(endpoint, parts, body, &ask)?;
-        let caller = self.clone();
-        let call = Box::pin(async move { caller.send(ask, request).await });
+        let call = Box::pin(self.clone().send(ask, request));
         CallUnderWay { call: Some(call), desk: self.desk.clone() }.await
     }
 
@@ -101,7 +100,7 @@ impl Caller {
         })
     }
 
-    async fn send(&self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
+    async fn send(self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
         let endpoint = request.endpoint;
         let (hold, step) = self.desk.till.hold(&self.identity, endpoint, &ask, &request.call)?;
         let record = CallRecord::open(self.identity.clone(), self.desk.tasks.clone(), hold, step, ask, &request).await;

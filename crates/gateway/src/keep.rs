@@ -6,10 +6,9 @@ use std::{fmt, io, sync::Arc};
 
 use protocol::BodyRef;
 use regex::bytes::Regex;
-use sha2::{Digest, Sha256};
-use store::BodyKind;
+use store::{BodyKind, Digest};
 
-use crate::{bodies::BodyStore, replay::NormalError, token::hex};
+use crate::{bodies::BodyStore, replay::NormalError};
 
 /// Stands where a secret stood.
 const MARK: &[u8] = b"[redacted]";
@@ -45,7 +44,9 @@ impl Keep {
         match self {
             Self::Full => store.put(kind, bytes),
             Self::Redacted(redaction) => store.put(kind, &redaction.apply(bytes)),
-            Self::Nothing => Ok(BodyRef { sha256: hex(&Sha256::digest(bytes)), bytes: bytes.len() as u64, text: None }),
+            Self::Nothing => {
+                Ok(BodyRef { sha256: Digest::of(bytes).to_string(), bytes: bytes.len() as u64, text: None })
+            }
         }
     }
 }

@@ -271,22 +271,24 @@ impl OpenCall {
         let mut records = Vec::with_capacity(3);
         if let Some(message) = failure {
             let status = answer.is_some().then_some(status);
-            records.push(EventBody::UpstreamError(UpstreamError { call_id: self.call.clone(), status, message }));
+            let error = UpstreamError { call_id: self.call.clone(), status, message };
+            records.push(self.draft(EventBody::UpstreamError(error)));
         }
         if let (Some(answer), Some(body)) = (&answer, body) {
-            records.push(self.endpoint.dialect().response_event(ModelResponse {
+            let response = ModelResponse {
                 call_id: self.call.clone(),
                 status,
                 stream: answer.stream,
                 usage: answer.reading.usage,
                 stop_reason: answer.reading.stop_reason.clone(),
                 body,
-            }));
+            };
+            records.push(self.draft(self.endpoint.dialect().response_event(response)));
         }
         if self.endpoint.is_charged() {
-            records.push(EventBody::LlmCall(self.llm_call(status, answer, duration, outcome)));
+            records.push(self.draft(EventBody::LlmCall(self.llm_call(status, answer, duration, outcome))));
         }
-        records.into_iter().map(|record| self.draft(record)).collect()
+        records
     }
 
     fn llm_call(&self, status: u16, answer: Option<Answer>, duration: Duration, outcome: &Outcome) -> LlmCall {
@@ -332,7 +334,8 @@ impl OpenCall {
     }
 
     fn draft(&self, body: EventBody) -> Draft {
-        Draft::daemon(body).in_turn(self.part.as_ref().map(|part| part.turn.clone()))
+        let turn_id = self.part.as_ref().map(|part| part.turn.clone());
+        Draft { turn_id, ..Draft::daemon(body) }
     }
 }
 

@@ -58,7 +58,7 @@ impl Vendor {
     async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
         self.rename_model(&mut request)?;
         if self.config.kind.takes(request.endpoint) {
-            return self.exchange(request).await;
+            return self.exchange(&mut request).await;
         }
         if request.endpoint == Endpoint::CountTokens {
             return Ok(counted(request.body.len()));
@@ -66,13 +66,13 @@ impl Vendor {
         let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone() };
         let translation = Translation::between(request.endpoint, self.config.kind).ok_or_else(unsupported)?;
         let asked = translation.request(self.config.kind, &mut request)?;
-        asked.answer(self.exchange(request).await?).await
+        asked.answer(self.exchange(&mut request).await?).await
     }
 
     /// Sends a request in the upstream's own words.
-    async fn exchange(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
-        let hide_usage = ask_for_usage(&mut request)?;
-        self.add_headers(&mut request)?;
+    async fn exchange(&self, request: &mut UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
+        let hide_usage = ask_for_usage(request)?;
+        self.add_headers(request)?;
         let path_and_query = join(&self.base_path, &request.path_and_query);
         let head = RequestHead {
             method: &request.method,
@@ -80,7 +80,7 @@ impl Vendor {
             host: &self.host,
             headers: &request.headers,
         };
-        let Answer { status, mut headers, frames } = self.client.send(head, request.body).await?;
+        let Answer { status, mut headers, frames } = self.client.send(head, &request.body).await?;
         let frames = unpack(status, &mut headers, frames)?;
         let (headers, frames) = self.cover(headers, frames);
         Ok(UpstreamAnswer { status, headers, frames, hide_usage: hide_usage && status.is_success() })

@@ -7,6 +7,8 @@ use crate::upstream::UpstreamFailure;
 
 /// A size line with its extensions, or the trailers: nobody needs more.
 const LINE_BYTES: usize = 16 << 10;
+/// Hexadecimal digits of the largest size.
+const MOST_DIGITS: usize = 16;
 
 /// Where in a body we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +72,9 @@ impl Decoder {
         let (mut rest, mut data) = (&buffer[..], BytesMut::with_capacity(buffer.len()));
         while let Self::Chunked(chunk) = self {
             let next = match chunk {
-                Chunk::Size => match line(&mut rest)? {
-                    Some(line) => match chunk_size(line)? {
-                        0 => Chunk::Trailers,
-                        size => Chunk::Data(size),
-                    },
+                Chunk::Size => match size(&mut rest)? {
+                    Some(0) => Chunk::Trailers,
+                    Some(size) => Chunk::Data(size),
                     None => break,
                 },
                 Chunk::Data(left) => {
@@ -84,10 +84,16 @@ impl Decoder {
                     *left -= taken.len() as u64;
                     if *left == 0 { Chunk::DataEnd } else { break }
                 }
-                Chunk::DataEnd => match line(&mut rest)? {
-                    Some(b"") => Chunk::Size,
-                    Some(_) => return Err(garbage("a chunk is longer than it said")),
-                    None => break,
+                Chunk::DataEnd => match rest.strip_prefix(b"\r\n") {
+                    Some(next) => {
+                        rest = next;
+                        Chunk::Size
+                    }
+                    None => match line(&mut rest)? {
+                        Some(b"") => Chunk::Size,
+                        Some(_) => return Err(garbage("a chunk is longer than it said")),
+                        None => break,
+                    },
                 },
                 Chunk::Trailers => match line(&mut rest)? {
                     Some(b"") => {
@@ -128,11 +134,28 @@ fn line<'b>(rest: &mut &'b [u8]) -> Result<Option<&'b [u8]>, UpstreamFailure> {
     Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
-fn chunk_size(line: &[u8]) -> Result<u64, UpstreamFailure> {
+/// Takes the line that says how long a chunk is.
+fn size(rest: &mut &[u8]) -> Result<Option<u64>, UpstreamFailure> {
+    let (size, digits) = leading_size(rest);
+    // Nearly all are a few digits and the line's end.
+    if digits > 0
+        && let Some(next) = rest[digits..].strip_prefix(b"\r\n")
+    {
+        *rest = next;
+        return Ok(Some(size));
+    }
+    let Some(line) = line(rest)? else { return Ok(None) };
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    // `from_str_radix` would take a sign.
-    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| garbage("a chunk has no size"))
+    match leading_size(digits) {
+        (size, count) if count == digits.len() && count > 0 => Ok(Some(size)),
+        _ => Err(garbage("a chunk has no size")),
+    }
+}
+
+/// The number that `text` begins with, and how many digits it has; at most as many as fit.
+fn leading_size(text: &[u8]) -> (u64, usize) {
+    let digits = text.iter().take(MOST_DIGITS).map_while(|digit| char::from(*digit).to_digit(16));
+    digits.fold((0, 0), |(size, count), digit| (size << 4 | u64::from(digit), count + 1))
 }
 
 fn garbage(problem: &str) -> UpstreamFailure {

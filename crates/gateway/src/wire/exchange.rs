@@ -83,11 +83,11 @@ impl Client {
     }
 
     /// Sends a request and returns when the head of the answer has come.
-    pub(crate) async fn send(&self, head: RequestHead<'_>, body: Bytes) -> Result<Answer, UpstreamFailure> {
+    pub(crate) async fn send(&self, head: RequestHead<'_>, body: &[u8]) -> Result<Answer, UpstreamFailure> {
         let head = head.encode(body.len());
         loop {
             let mut connection = self.connection().await?;
-            match self.exchange(&mut connection, &head, &body).await {
+            match self.exchange(&mut connection, &head, body).await {
                 Ok(answer) => return Ok(self.answer(answer, connection)),
                 // A server may close a kept connection in the moment it is used again: no answer, nothing done.
                 Err(UpstreamFailure::Cut) if connection.reused && connection.buffer.is_empty() => {}
