@@ -26,7 +26,13 @@ pub(super) struct Door {
     bodies: Bodies,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
     /// Who calls with which key, by the key's name: reading its patterns costs more than the rest of a call.
-    known: Mutex<HashMap<String, (Arc<KeyRecord>, Arc<Identity>)>>,
+    known: Mutex<HashMap<String, Holder>>,
+}
+
+/// Whoever has a key, for as long as its record says the same.
+struct Holder {
+    record: Arc<KeyRecord>,
+    identity: Arc<Identity>,
 }
 
 impl Door {
@@ -47,18 +53,18 @@ impl Door {
         })?;
         let key = key.ok_or(NotAdmitted::KeyInvalid)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((record, identity)) = known.get_mut(&key.id)
-            && (Arc::ptr_eq(record, &key) || *record == key)
+        if let Some(holder) = known.get_mut(&key.id)
+            && (Arc::ptr_eq(&holder.record, &key) || holder.record == key)
         {
-            *record = key;
-            return Ok(identity.clone());
+            holder.record = key;
+            return Ok(holder.identity.clone());
         }
         let identity = self.identity(KeyRecord::clone(&key)).map_err(|error| {
             tracing::error!(%error, key = key.id, "a key cannot be used");
             NotAdmitted::Unavailable(error.to_string())
         })?;
         let identity = Arc::new(identity);
-        known.insert(key.id.clone(), (key, identity.clone()));
+        known.insert(key.id.clone(), Holder { record: key, identity: identity.clone() });
         Ok(identity)
     }
 
