@@ -43,7 +43,7 @@ impl Digest {
     }
 
     /// Its text, written into `room`.
-    fn digits<'a>(&self, room: &'a mut [u8; 64]) -> &'a str {
+    pub(crate) fn digits<'a>(&self, room: &'a mut [u8; 64]) -> &'a str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for (pair, byte) in room.chunks_exact_mut(2).zip(self.0) {
             pair[0] = DIGITS[usize::from(byte >> 4)];

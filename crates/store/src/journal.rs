@@ -11,6 +11,7 @@ mod memory;
 mod offsets;
 mod port;
 mod reader;
+mod script;
 mod sheet;
 mod spares;
 mod stamp;

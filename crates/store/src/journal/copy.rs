@@ -8,6 +8,7 @@ use protocol::SessionId;
 
 use super::JournalError;
 use super::line::{self, Place};
+use super::script::Script;
 use super::walk::{Region, Start, Walk};
 use crate::Digest;
 
@@ -22,7 +23,9 @@ pub fn copy_as(from: &Path, to: &Path, session: &SessionId) -> Result<(), Journa
     while let Some(event) = walk.next()? {
         text.clear();
         let place = Place { sequence: event.sequence, time: &event.time, session, prev };
-        line::encode(place, &event.draft, &mut text)?;
+        for said in Script::of(&[event.draft])?.said() {
+            line::put(place, said, &mut text)?;
+        }
         prev = line::digest(&text);
         copy.write_all(&text).map_err(JournalError::io("write", to))?;
     }

@@ -7,6 +7,7 @@ use protocol::{Draft, Event, SessionId};
 use tokio::sync::watch;
 
 use super::reader::read_page;
+use super::script::Script;
 use super::sheet::Sheet;
 use super::walk::Region;
 use super::writer::Writer;
@@ -101,9 +102,10 @@ impl FileJournal {
 
 impl Journal for FileJournal {
     fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+        let script = Script::of(drafts)?;
         let mut writer = lock(&self.writer);
         let mut sheet = Sheet::new(writer.stamp, writer.prev, writer.take_room());
-        let stored = sheet.fill(&self.session, self.clock.now(), drafts)?;
+        let stored = sheet.fill(&self.session, self.clock.now(), &script)?;
         writer.write(&self.path, sheet)?;
         self.last.send_replace(writer.stamp.sequence);
         if let Some(growth) = &self.growth {

@@ -4,37 +4,18 @@
 //! or the host's own word is left out. `prev` is the SHA-256 of the line before, without its newline.
 
 use protocol::{Draft, Event, EventBody, EventSource, SessionId, TurnId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::JournalError;
+use super::script::Said;
 use super::stamp::event_id;
 use crate::{Digest, json};
 
 /// No line is longer, so a foreign file without newlines cannot fill the memory of a reader.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 20;
-/// JSON readers stop at 128 levels; a reader may wrap the event in a few of its own.
-pub(super) const MAX_DEPTH: usize = 112;
-
-#[derive(Serialize)]
-struct Written<'a> {
-    seq: u64,
-    time: &'a str,
-    session: &'a SessionId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turn: Option<&'a TurnId>,
-    #[serde(flatten)]
-    body: &'a EventBody,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    native: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    synthetic: bool,
-    #[serde(skip_serializing_if = "is_daemon")]
-    source: EventSource,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    raw: Option<&'a Value>,
-    prev: Digest,
-}
+/// Most of what stands around the fields of a record.
+const AROUND_BYTES: usize = 256;
 
 #[derive(Deserialize)]
 struct Read {
@@ -60,6 +41,7 @@ pub(super) struct Decoded {
 }
 
 /// Where a record stands in its journal.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) sequence: u64,
     pub(super) time: &'a str,
@@ -68,30 +50,24 @@ pub(super) struct Place<'a> {
     pub(super) prev: Digest,
 }
 
-/// Adds `draft` as a line, newline included, to `lines`.
-pub(super) fn encode(place: Place<'_>, draft: &Draft, lines: &mut Vec<u8>) -> Result<(), JournalError> {
+/// Adds what a record says as a line, newline included, to `lines`.
+pub(super) fn put(place: Place<'_>, said: Said<'_>, lines: &mut Vec<u8>) -> Result<(), JournalError> {
     let Place { sequence, time, session, prev } = place;
-    let written = Written {
-        seq: sequence,
-        time,
-        session,
-        turn: draft.turn_id.as_ref(),
-        body: &draft.body,
-        native: draft.native_session_id.as_deref(),
-        synthetic: draft.synthetic,
-        source: draft.source,
-        raw: draft.raw.as_ref(),
-        prev,
-    };
     let start = lines.len();
-    let deepest = json::write(&written, lines).map_err(JournalError::Encode)?;
-    lines.push(b'\n');
+    lines.reserve(said.fields.len() + AROUND_BYTES);
+    for part in [b"{\"seq\":", itoa::Buffer::new().format(sequence).as_bytes(), b",\"time\":"] {
+        lines.extend_from_slice(part);
+    }
+    // It may be one that somebody else wrote.
+    json::write(time, lines).map_err(JournalError::Encode)?;
+    for part in [b",\"session\":\"", session.as_str().as_bytes(), b"\",", said.fields, b",\"prev\":\""] {
+        lines.extend_from_slice(part);
+    }
+    lines.extend_from_slice(prev.digits(&mut [0; 64]).as_bytes());
+    lines.extend_from_slice(b"\"}\n");
     let bytes = lines.len() - start;
     if bytes > MAX_LINE_BYTES {
         return Err(JournalError::TooLarge { bytes, max: MAX_LINE_BYTES });
-    }
-    if deepest > MAX_DEPTH {
-        return Err(JournalError::TooDeep { depth: deepest, max: MAX_DEPTH });
     }
     Ok(())
 }
@@ -126,7 +102,20 @@ fn daemon() -> EventSource {
     EventSource::Daemon
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
-fn is_daemon(source: &EventSource) -> bool {
-    *source == EventSource::Daemon
+#[cfg(test)]
+mod tests {
+    use super::super::script::Script;
+    use super::*;
+
+    #[test]
+    fn a_time_that_somebody_else_wrote_stays_a_time() {
+        let draft = Draft::daemon(EventBody::Other { kind: "k".to_owned(), data: Value::Null });
+        let (session, time) = (SessionId::new("s1").unwrap(), r#"","seq":9,"x":""#);
+        let (script, mut line) = (Script::of(std::slice::from_ref(&draft)).unwrap(), Vec::new());
+        let place = Place { sequence: 1, time, session: &session, prev: Digest::ZERO };
+        put(place, script.said().next().unwrap(), &mut line).unwrap();
+        let read = decode(&line).unwrap();
+        assert_eq!((read.event.sequence, read.event.time.as_str(), read.event.draft), (1, time, draft));
+        assert_eq!(read.prev, Digest::ZERO);
+    }
 }

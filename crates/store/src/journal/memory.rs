@@ -6,6 +6,7 @@ use protocol::{Draft, Event, SessionId};
 use tokio::sync::watch;
 
 use super::line;
+use super::script::Script;
 use super::sheet::Sheet;
 use super::stamp::Stamp;
 use super::{Flaw, Journal, JournalError, Stored};
@@ -36,9 +37,10 @@ impl MemoryJournal {
 
 impl Journal for MemoryJournal {
     fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+        let script = Script::of(drafts)?;
         let mut records = lock(&self.records);
         let mut sheet = Sheet::new(records.stamp, records.prev, Vec::new());
-        let stored = sheet.fill(&self.session, self.clock.now(), drafts)?;
+        let stored = sheet.fill(&self.session, self.clock.now(), &script)?;
         records.lines.extend(sheet.lines().map(<[u8]>::to_vec));
         (records.stamp, records.prev) = (sheet.stamp, sheet.prev);
         self.last.send_replace(sheet.stamp.sequence);

@@ -1,9 +1,10 @@
 //! Records that are written in one go: line after line, each with the digest of the one before.
 
 use jiff::Timestamp;
-use protocol::{Draft, SessionId};
+use protocol::SessionId;
 
 use super::line::{self, Place};
+use super::script::{Said, Script};
 use super::stamp::Stamp;
 use super::{JournalError, Stored};
 use crate::Digest;
@@ -24,25 +25,25 @@ impl Sheet {
         Self { stamp, prev, lines: room, ends: Vec::new() }
     }
 
-    /// Makes each of `drafts` the record that comes next.
+    /// Makes each of what `script` says the record that comes next.
     pub(super) fn fill(
         &mut self,
         session: &SessionId,
         now: Timestamp,
-        drafts: &[Draft],
+        script: &Script,
     ) -> Result<Stored, JournalError> {
-        self.ends.reserve(drafts.len());
+        self.ends.reserve(script.said().len());
         let stored = Stored { session: session.clone(), first: self.stamp.sequence + 1, time: self.stamp.advance(now) };
-        for draft in drafts {
-            self.add(session, &stored.time, draft)?;
+        for said in script.said() {
+            self.add(session, &stored.time, said)?;
         }
         Ok(stored)
     }
 
-    fn add(&mut self, session: &SessionId, time: &str, draft: &Draft) -> Result<(), JournalError> {
-        let (stamp, start) = (self.stamp.next(draft)?, self.lines.len());
+    fn add(&mut self, session: &SessionId, time: &str, said: Said<'_>) -> Result<(), JournalError> {
+        let (stamp, start) = (self.stamp.next(said.ends_session)?, self.lines.len());
         let place = Place { sequence: stamp.sequence, time, session, prev: self.prev };
-        line::encode(place, draft, &mut self.lines)?;
+        line::put(place, said, &mut self.lines)?;
         self.ends.push(self.lines.len());
         self.prev = line::digest(&self.lines[start..]);
         self.stamp = stamp;

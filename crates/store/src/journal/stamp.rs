@@ -1,7 +1,7 @@
 //! The next number and the next time of a journal.
 
 use jiff::Timestamp;
-use protocol::{Draft, Event, EventBody};
+use protocol::{Event, EventBody};
 
 use super::JournalError;
 
@@ -21,24 +21,20 @@ impl Stamp {
         format!("{:.6}", self.time)
     }
 
-    /// Where the journal stands once `draft` is what comes next.
-    pub(super) fn next(&self, draft: &Draft) -> Result<Self, JournalError> {
+    /// Where the journal stands once a record comes next, which may end the session.
+    pub(super) fn next(&self, ended: bool) -> Result<Self, JournalError> {
         if self.ended {
             return Err(JournalError::Ended);
         }
-        Ok(Self { sequence: self.sequence + 1, time: self.time, ended: is_end(&draft.body) })
+        Ok(Self { sequence: self.sequence + 1, time: self.time, ended })
     }
 
     /// Where a journal stands whose last event is `event`.
     pub(super) fn after(event: &Event) -> Self {
         // A time we cannot read sorts before every other: the clock alone decides then.
         let time = event.time.parse().unwrap_or_default();
-        Self { sequence: event.sequence, time, ended: is_end(&event.draft.body) }
+        Self { sequence: event.sequence, time, ended: matches!(event.draft.body, EventBody::SessionEnded(_)) }
     }
-}
-
-fn is_end(body: &EventBody) -> bool {
-    matches!(body, EventBody::SessionEnded(_))
 }
 
 /// `evt_<sequence>`.
