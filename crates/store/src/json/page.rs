@@ -1,6 +1,7 @@
 //! What is being written: bytes one after another, and text between quotes.
 //!
-//! There is always room behind the last byte, so that eight can be put there at once, however many of them count.
+//! Text is taken eight bytes at a time: all of them are put where they belong, and what must be escaped of them is written
+//! over.
 
 /// One in each byte of a word.
 const ONES: u64 = u64::from_le_bytes([1; 8]);
