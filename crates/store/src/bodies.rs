@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use protocol::BodyRef;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::digest::Hasher;
 use crate::guard::lock;
 use crate::{DataDir, Digest, lock_file};
 use packed::{Base, Head};
@@ -215,7 +215,7 @@ impl Bodies {
     pub fn writer(&self) -> Result<BodyWriter, BodyError> {
         let path = self.root.join(format!(".{}.part", Uuid::new_v4()));
         let file = lock_file::create(&path).map_err(BodyError::io("make", &path))?;
-        Ok(BodyWriter { bodies: self.clone(), part: Part(path), file, hasher: Hasher::new(), bytes: 0 })
+        Ok(BodyWriter { bodies: self.clone(), part: Part(path), file, hasher: Sha256::new(), bytes: 0 })
     }
 
     /// The bytes of `body`, if they are still what they were.
@@ -340,7 +340,7 @@ pub struct BodyWriter {
     bodies: Bodies,
     part: Part,
     file: File,
-    hasher: Hasher,
+    hasher: Sha256,
     bytes: u64,
 }
 
@@ -355,7 +355,7 @@ impl BodyWriter {
 
     /// Gives the body its name.
     pub fn finish(self) -> Result<BodyRef, BodyError> {
-        let digest = self.hasher.clone().finish();
+        let digest = Digest::finish(self.hasher.clone());
         let body = BodyRef { sha256: digest.to_string(), bytes: self.bytes, text: None };
         if self.bodies.holds(digest, body.bytes) {
             return Ok(body);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Read};
 use std::str::FromStr;
 
-use ring::digest::{self, Context, SHA256};
 use serde::{Deserialize, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
 
 /// A SHA-256, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -23,15 +23,7 @@ impl Digest {
 
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        // Every byte of a model's answer passes here twice. This one is as fast in builds that are not optimised as a whole,
-        // where others take three times as long.
-        Self::read(&digest::digest(&SHA256, bytes))
-    }
-
-    fn read(digest: &digest::Digest) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest.as_ref());
-        Self(bytes)
+        Self(Sha256::digest(bytes).into())
     }
 
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -53,29 +45,10 @@ impl Digest {
         // They are all ASCII.
         std::str::from_utf8(room).unwrap_or_default()
     }
-}
 
-/// Takes the digest of bytes that come one after another.
-#[derive(Clone)]
-pub(crate) struct Hasher(Context);
-
-impl Hasher {
-    pub(crate) fn new() -> Self {
-        Self(Context::new(&SHA256))
-    }
-
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    pub(crate) fn finish(self) -> Digest {
-        Digest::read(&self.0.finish())
-    }
-}
-
-impl fmt::Debug for Hasher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hasher(…)")
+    /// The digest of what `hasher` was fed.
+    pub(crate) fn finish(hasher: Sha256) -> Self {
+        Self(hasher.finalize().into())
     }
 }
 
@@ -83,18 +56,18 @@ impl fmt::Debug for Hasher {
 #[derive(Debug)]
 pub struct Digesting<R> {
     source: R,
-    hasher: Hasher,
+    hasher: Sha256,
 }
 
 impl<R: Read> Digesting<R> {
     /// Nothing was read yet.
     pub fn new(source: R) -> Self {
-        Self { source, hasher: Hasher::new() }
+        Self { source, hasher: Sha256::new() }
     }
 
     /// The digest of what was read.
     pub fn finish(self) -> Digest {
-        self.hasher.finish()
+        Digest::finish(self.hasher)
     }
 }
 
