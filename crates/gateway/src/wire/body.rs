@@ -146,8 +146,9 @@ fn size(rest: &mut &[u8]) -> Result<Option<u64>, UpstreamFailure> {
     }
     let Some(line) = line(rest)? else { return Ok(None) };
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    match leading_size(digits) {
-        (size, count) if count == digits.len() && count > 0 => Ok(Some(size)),
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    match leading_size(&digits[zeros..]) {
+        (size, count) if zeros + count == digits.len() && !digits.is_empty() => Ok(Some(size)),
         _ => Err(garbage("a chunk has no size")),
     }
 }
@@ -190,6 +191,12 @@ mod tests {
         assert!(!decode(Decoder::chunked(), &[b"3\r\nabc\r\n"]).unwrap().1);
         assert!(!decode(Decoder::length(5), &[b"abc"]).unwrap().1);
         assert!(decode(Decoder::UntilClose, &[b"abc"]).unwrap().1);
+    }
+
+    #[test]
+    fn a_size_may_begin_with_zeros_and_end_with_a_line_feed_alone() {
+        let (frames, ended) = decode(Decoder::chunked(), &[b"00000000000000000003\r\nabc\r\n2\nde\n000\n\n"]).unwrap();
+        assert_eq!((frames, ended), (vec![Bytes::from("abcde")], true));
     }
 
     #[test]
