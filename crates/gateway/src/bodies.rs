@@ -34,7 +34,12 @@ pub struct MemoryBodies(Mutex<HashMap<String, Vec<u8>>>);
 impl MemoryBodies {
     /// The bytes behind a reference.
     pub fn get(&self, body: &BodyRef) -> Option<Vec<u8>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(&body.sha256).cloned()
+        match body {
+            BodyRef::Here { text } => Some(text.clone().into_bytes()),
+            BodyRef::Named { sha256, .. } => {
+                self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(sha256).cloned()
+            }
+        }
     }
 }
 
@@ -43,7 +48,7 @@ impl BodyStore for MemoryBodies {
         let sha256 = Digest::of(bytes).to_string();
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
-        Ok(BodyRef { sha256, bytes: bytes.len() as u64, text: None })
+        Ok(BodyRef::Named { sha256, bytes: bytes.len() as u64 })
     }
 
     fn is_short(&self, _: BodyKind, _: usize) -> bool {

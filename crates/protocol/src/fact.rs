@@ -17,16 +17,42 @@ pub struct SessionRegistered {
     pub task_name: Option<String>,
 }
 
-/// A body, by its content: kept beside the journal, or here where it is short.
+/// A body: here where it is short, or kept beside the journal, by its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BodyRef {
-    /// Hexadecimal SHA-256 of the bytes.
-    pub sha256: String,
-    /// How many bytes.
-    pub bytes: u64,
-    /// The bytes themselves, where they are few and text: then they are kept nowhere else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+#[serde(untagged, try_from = "BodyFields")]
+pub enum BodyRef {
+    /// Its bytes are few and text. They are kept nowhere else, and what vouches for the line vouches for them.
+    Here {
+        /// All of it.
+        text: String,
+    },
+    /// It has a file of its own, or was not to be kept at all.
+    Named {
+        /// Hexadecimal SHA-256 of the bytes.
+        sha256: String,
+        /// How many bytes.
+        bytes: u64,
+    },
+}
+
+/// A body as it is read: earlier versions named one that stood in its record, too.
+#[derive(Deserialize)]
+struct BodyFields {
+    sha256: Option<String>,
+    bytes: Option<u64>,
+    text: Option<String>,
+}
+
+impl TryFrom<BodyFields> for BodyRef {
+    type Error = &'static str;
+
+    fn try_from(fields: BodyFields) -> Result<Self, Self::Error> {
+        match fields {
+            BodyFields { text: Some(text), .. } => Ok(Self::Here { text }),
+            BodyFields { sha256: Some(sha256), bytes: Some(bytes), .. } => Ok(Self::Named { sha256, bytes }),
+            _ => Err("a body has `text`, or `sha256` and `bytes`"),
+        }
+    }
 }
 
 /// `anthropic_request`, `openai_request`, `gemini_request`.
@@ -264,4 +290,22 @@ pub struct SessionRecovered {
     pub interrupted: Vec<String>,
     /// Bytes of a half-written last record that were cut.
     pub torn_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_here_or_named_and_one_of_an_earlier_version_is_read() {
+        let here = BodyRef::Here { text: "abc".to_owned() };
+        assert_eq!(serde_json::to_value(&here).unwrap(), json!({"text": "abc"}));
+        let earlier = json!({"sha256": "ba7816bf", "bytes": 3, "text": "abc"});
+        assert_eq!(serde_json::from_value::<BodyRef>(earlier).unwrap(), here);
+        let named = BodyRef::Named { sha256: "ba7816bf".to_owned(), bytes: 3 };
+        assert_eq!(serde_json::to_value(&named).unwrap(), json!({"sha256": "ba7816bf", "bytes": 3}));
+        assert!(serde_json::from_value::<BodyRef>(json!({"sha256": "ba7816bf"})).is_err());
+    }
 }

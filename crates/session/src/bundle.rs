@@ -202,13 +202,16 @@ struct Named(String, u64);
 impl Named {
     /// None where the journal itself has it.
     fn of(body: &BodyRef) -> Option<Self> {
-        body.text.is_none().then(|| Self(body.sha256.clone(), body.bytes))
+        match body {
+            BodyRef::Here { .. } => None,
+            BodyRef::Named { sha256, bytes } => Some(Self(sha256.clone(), *bytes)),
+        }
     }
 }
 
 impl From<Named> for BodyRef {
     fn from(Named(sha256, bytes): Named) -> Self {
-        Self { sha256, bytes, text: None }
+        Self::Named { sha256, bytes }
     }
 }
 

@@ -62,9 +62,6 @@ pub enum BodyError {
     /// What is kept is not what was kept.
     #[error("the body `{0}` was changed or cut")]
     Damaged(PathBuf),
-    /// What stands in the record is not what its digest says.
-    #[error("the body `{0}` was changed where it is recorded")]
-    Altered(Digest),
     /// The reference names no content.
     #[error("`{0}` names no body")]
     Name(String),
@@ -110,8 +107,7 @@ impl Bodies {
         if self.is_short(kind, bytes.len())
             && let Ok(text) = std::str::from_utf8(bytes)
         {
-            let (sha256, bytes) = (Digest::of(bytes).to_string(), bytes.len() as u64);
-            return Ok(BodyRef { sha256, bytes, text: Some(text.to_owned()) });
+            return Ok(BodyRef::Here { text: text.to_owned() });
         }
         self.file(bytes)
     }
@@ -128,11 +124,11 @@ impl Bodies {
     /// Keeps `bytes` in a file, however few they are.
     pub fn file(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
         let digest = Digest::of(bytes);
-        let body = BodyRef { sha256: digest.to_string(), bytes: bytes.len() as u64, text: None };
+        let length = bytes.len() as u64;
         // Most requests repeat: they cost a look, not a write.
-        let below = if self.holds(digest, body.bytes) { None } else { Some(self.keep(digest, bytes)?) };
+        let below = if self.holds(digest, length) { None } else { Some(self.keep(digest, bytes)?) };
         self.remember(digest, below, bytes);
-        Ok(body)
+        Ok(BodyRef::Named { sha256: digest.to_string(), bytes: length })
     }
 
     /// Writes a body in the form that takes the least room; says which others it stands on.
@@ -220,11 +216,9 @@ impl Bodies {
 
     /// The bytes of `body`, if they are still what they were.
     pub fn get(&self, body: &BodyRef) -> Result<Vec<u8>, BodyError> {
-        let digest: Digest = body.sha256.parse().map_err(|_| BodyError::Name(body.sha256.clone()))?;
-        match &body.text {
-            Some(text) if Digest::of(text.as_bytes()) == digest => Ok(text.clone().into_bytes()),
-            Some(_) => Err(BodyError::Altered(digest)),
-            None => self.read(digest),
+        match body {
+            BodyRef::Here { text } => Ok(text.clone().into_bytes()),
+            BodyRef::Named { sha256, .. } => self.read(name(sha256)?),
         }
     }
 
@@ -276,8 +270,8 @@ impl Bodies {
 
     /// Returns when `body` is on disk.
     pub fn sync(&self, body: &BodyRef) -> Result<(), BodyError> {
-        let digest: Digest = body.sha256.parse().map_err(|_| BodyError::Name(body.sha256.clone()))?;
-        let mut next = body.text.is_none().then_some(digest);
+        let BodyRef::Named { sha256, .. } = body else { return Ok(()) };
+        let mut next = Some(name(sha256)?);
         while let Some(digest) = next.take() {
             let plain = self.path(digest);
             let path = if plain.exists() { plain } else { self.packed_path(digest) };
@@ -320,6 +314,11 @@ impl Bodies {
     }
 }
 
+/// The name of a body.
+fn name(sha256: &str) -> Result<Digest, BodyError> {
+    sha256.parse().map_err(|_| BodyError::Name(sha256.to_owned()))
+}
+
 /// The head of a packed body.
 fn head(file: &mut File) -> io::Result<Option<Head>> {
     let mut beginning = Vec::new();
@@ -356,13 +355,12 @@ impl BodyWriter {
     /// Gives the body its name.
     pub fn finish(self) -> Result<BodyRef, BodyError> {
         let digest = Digest::finish(self.hasher.clone());
-        let body = BodyRef { sha256: digest.to_string(), bytes: self.bytes, text: None };
-        if self.bodies.holds(digest, body.bytes) {
-            return Ok(body);
+        let bytes = self.bytes;
+        if !self.bodies.holds(digest, bytes) {
+            let path = self.bodies.path(digest);
+            self.stand_at(&path)?;
         }
-        let path = self.bodies.path(digest);
-        self.stand_at(&path)?;
-        Ok(body)
+        Ok(BodyRef::Named { sha256: digest.to_string(), bytes })
     }
 
     fn stand_at(self, path: &Path) -> Result<(), BodyError> {

@@ -266,11 +266,10 @@ fn session_recovered() -> impl Strategy<Value = SessionRecovered> {
 }
 
 fn body_ref() -> impl Strategy<Value = BodyRef> {
-    ("[0-9a-f]{64}", any::<u64>(), any::<Option<String>>()).prop_map(|(sha256, bytes, text)| BodyRef {
-        sha256,
-        bytes,
-        text,
-    })
+    prop_oneof![
+        any::<String>().prop_map(|text| BodyRef::Here { text }),
+        ("[0-9a-f]{64}", any::<u64>()).prop_map(|(sha256, bytes)| BodyRef::Named { sha256, bytes }),
+    ]
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
