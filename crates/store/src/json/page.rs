@@ -22,6 +22,9 @@ const SHORT: [u8; 256] = {
 /// Eight bytes with the longest escapes, and room for a word behind the last.
 const ESCAPED_WORD: usize = 8 * 6 + 8;
 
+/// Text of more bytes is not looked through before it is taken: something in it needs an escape as a rule.
+const MOST_LOOKED_THROUGH: usize = 64;
+
 /// Bytes that are made room for at once.
 const ROOM: usize = 1 << 10;
 
@@ -84,7 +87,7 @@ impl<'a> Page<'a> {
     pub(super) fn quote(&mut self, text: &str) {
         let bytes = text.as_bytes();
         let count = bytes.len();
-        if is_plain(bytes) {
+        if count <= MOST_LOOKED_THROUGH && is_plain(bytes) {
             let room = self.room(count + 2);
             room[0] = b'"';
             room[1..=count].copy_from_slice(bytes);
