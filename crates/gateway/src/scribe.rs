@@ -187,11 +187,15 @@ impl Desk {
     fn write(self, ledger: &dyn Ledger) -> Vec<Settling> {
         let mut sheets = Sheets::default();
         let mut steps = Vec::with_capacity(self.opening.len() + self.settling.len());
-        let opening: Vec<_> = take_steps(&mut steps, self.opening, |(step, record, waiting)| (step, (record, waiting)));
+        // What the one did not need the other may hold.
         let settled: Vec<_> =
             take_steps(&mut steps, self.settling, |settling| (settling.step, (settling.written, settling.then)));
+        let opening: Vec<_> = take_steps(&mut steps, self.opening, |(step, record, waiting)| (step, (record, waiting)));
         let mut replies = if steps.is_empty() { Vec::new() } else { ledger.take(steps) }.into_iter();
-        for ((record, waiting), reply) in opening.into_iter().zip(replies.by_ref()) {
+        for ((written, then), reply) in settled.into_iter().zip(replies.by_ref()) {
+            then(written, reply);
+        }
+        for ((record, waiting), reply) in opening.into_iter().zip(replies) {
             let opened = match (record, reply.at_once()) {
                 (Some(record), Ok(Ok(()))) => {
                     sheets.add(record, Writer::Opening(waiting));
@@ -203,7 +207,6 @@ impl Desk {
             // Who no longer waits has left; the step stands all the same.
             let _ = waiting.send(opened);
         }
-        settled.into_iter().zip(replies).for_each(|((written, then), reply)| then(written, reply));
         for (record, waiting) in self.records {
             sheets.add(record, Writer::Appending(waiting));
         }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream::Peekable};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
@@ -66,18 +66,26 @@ pub(crate) struct Tee {
 
 enum State {
     Passing(Box<Passage>),
-    /// All bytes are out; the end follows when the record is written.
+    /// All of it has come; the rest follows when the record is written.
     Settling {
         /// Comes to an end, one way or the other, when the record is written.
         written: oneshot::Receiver<()>,
-        broken: bool,
+        rest: Rest,
     },
-    Over,
+    Leaving(Rest),
+}
+
+/// What the agent has not got yet of an answer that is over.
+#[derive(Default)]
+struct Rest {
+    bytes: VecDeque<Bytes>,
+    /// The connection ends with an error.
+    broken: bool,
 }
 
 /// An answer whose bytes are still coming.
 struct Passage {
-    frames: Frames,
+    frames: Peekable<Frames>,
     head: Head,
     allowance: Allowance,
     meter: Meter,
@@ -102,7 +110,7 @@ impl Tee {
         // Room for most answers, so that what has come is not moved again and again.
         let room = length.map_or(STREAM_ROOM, |length| usize::try_from(length).unwrap_or(usize::MAX));
         let passage = Passage {
-            frames,
+            frames: frames.peekable(),
             head,
             allowance,
             meter,
@@ -126,27 +134,37 @@ impl Tee {
         }
         let gathered = self.tasks.abort.run_until_cancelled(passage.gather()).await;
         let Err(failure) = gathered.unwrap_or(Err(UpstreamFailure::SessionEnded)) else { return Ok(self) };
-        if let State::Passing(passage) = mem::replace(&mut self.state, State::Over) {
+        if let Some(passage) = self.leave() {
             passage.settle(Some(&failure)).await;
         }
         Err(failure)
     }
 
-    /// The upstream has ended: records it, and gives the agent an error event where it broke off.
-    fn settle(&mut self, failure: Option<UpstreamFailure>) -> Option<Bytes> {
-        let State::Passing(mut passage) = mem::replace(&mut self.state, State::Over) else { return None };
+    /// What is still coming, if anything is: nothing more is handed on of it.
+    fn leave(&mut self) -> Option<Box<Passage>> {
+        match mem::replace(&mut self.state, State::Leaving(Rest::default())) {
+            State::Passing(passage) => Some(passage),
+            State::Settling { .. } | State::Leaving(_) => None,
+        }
+    }
+
+    /// The upstream has ended: records it, and gives the agent what it has not got, and an error event where the
+    /// upstream broke off.
+    fn settle(&mut self, failure: Option<UpstreamFailure>) {
+        let Some(mut passage) = self.leave() else { return };
         let (dialect, stream) = (passage.head.dialect, passage.head.stream);
         let last_word = match &failure {
             Some(failure) if stream => Some(error_event(dialect, &failure.to_string())),
             Some(_) => None,
             None => passage.filter.as_mut().and_then(UsageFilter::finish),
         };
+        let mut bytes = mem::take(&mut passage.held);
+        bytes.extend(last_word);
         // A long document that broke off has no other way to say so than a broken connection.
-        let broken = failure.is_some() && !stream;
+        let rest = Rest { bytes, broken: failure.is_some() && !stream };
         let (done, written) = oneshot::channel();
         passage.end(&self.tasks, failure, Some(done));
-        self.state = State::Settling { written, broken };
-        last_word
+        self.state = State::Settling { written, rest };
     }
 }
 
@@ -160,38 +178,22 @@ impl Body for Tee {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         loop {
             match &mut self.state {
-                State::Passing(passage) => {
-                    if let Some(bytes) = passage.held.pop_front() {
+                State::Passing(passage) => match ready!(passage.poll_next(context)) {
+                    Ok(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                    Ok(None) => self.settle(None),
+                    Err(failure) => self.settle(Some(failure)),
+                },
+                State::Settling { written, rest } => {
+                    let _ = ready!(Pin::new(written).poll(context));
+                    self.state = State::Leaving(mem::take(rest));
+                }
+                State::Leaving(rest) => {
+                    if let Some(bytes) = rest.bytes.pop_front() {
                         return Poll::Ready(Some(Ok(Frame::data(bytes))));
                     }
-                    if passage.whole {
-                        self.settle(None);
-                        continue;
-                    }
-                    let failure = match ready!(passage.frames.as_mut().poll_next(context)) {
-                        Some(Ok(bytes)) => match passage.take(&bytes) {
-                            Ok(()) => match passage.show(bytes) {
-                                Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                                None => continue,
-                            },
-                            Err(failure) => Some(failure),
-                        },
-                        Some(Err(failure)) => Some(failure),
-                        None => None,
-                    };
-                    if let Some(last_word) = self.settle(failure) {
-                        return Poll::Ready(Some(Ok(Frame::data(last_word))));
-                    }
+                    let broken = mem::take(&mut rest.broken);
+                    return Poll::Ready(broken.then(|| Err(io::ErrorKind::UnexpectedEof.into())));
                 }
-                State::Settling { written, broken } => {
-                    let _ = ready!(Pin::new(written).poll(context));
-                    let broken = mem::take(broken);
-                    self.state = State::Over;
-                    if broken {
-                        return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
-                    }
-                }
-                State::Over => return Poll::Ready(None),
             }
         }
     }
@@ -203,7 +205,7 @@ impl Body for Tee {
 
 impl Drop for Tee {
     fn drop(&mut self) {
-        let State::Passing(passage) = mem::replace(&mut self.state, State::Over) else { return };
+        let Some(passage) = self.leave() else { return };
         if passage.whole {
             return passage.end(&self.tasks, None, None);
         }
@@ -213,6 +215,32 @@ impl Drop for Tee {
 }
 
 impl Passage {
+    /// The next bytes that the agent gets before the record is written; none: the rest it gets after that.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, UpstreamFailure>> {
+        loop {
+            // What came with the end of a stream leaves with it, in one write.
+            if self.head.stream && self.is_over(context) {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(bytes) = self.held.pop_front() {
+                return Poll::Ready(Ok(Some(bytes)));
+            }
+            if self.whole {
+                return Poll::Ready(Ok(None));
+            }
+            let Some(bytes) = ready!(self.frames.poll_next_unpin(context)) else { return Poll::Ready(Ok(None)) };
+            let bytes = bytes?;
+            self.take(&bytes)?;
+            let shown = self.show(bytes);
+            self.held.extend(shown);
+        }
+    }
+
+    /// Whether nothing comes any more, as far as can be told without waiting.
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        matches!(Pin::new(&mut self.frames).poll_peek(context), Poll::Ready(None))
+    }
+
     /// Meters and keeps the next bytes.
     fn take(&mut self, bytes: &Bytes) -> Result<(), UpstreamFailure> {
         let elapsed = self.record.elapsed();

@@ -1,6 +1,9 @@
 //! What a call does to the ledger: held before it is sent, charged as it was counted, never past a limit.
 
-use std::sync::Arc;
+use std::{
+    io::{Read as _, Write as _},
+    sync::Arc,
+};
 
 use gateway::{Identity, Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
 use http::StatusCode;
@@ -11,7 +14,7 @@ use store::{By, Journal, Ledger, Limit, Most, Scope, Window};
 use tokio::{io::AsyncWriteExt, task::JoinSet};
 
 use crate::{
-    support::{Answer, Client, Desk, next_frame, prompt},
+    support::{Answer, Client, Desk, Pause, next_frame, prompt},
     vendor::{Pipe, StubVendor, chunked, whole},
 };
 
@@ -76,6 +79,46 @@ async fn a_call_is_charged_to_its_account_as_the_vendor_counted_it() {
         assert_eq!((rows[0].spent_picos, rows[0].held_picos), (cost(10, 4), 0));
         assert_eq!((rows[0].usage.input_tokens, rows[0].usage.output_tokens), (10, 4));
     }
+}
+
+#[tokio::test]
+async fn the_last_bytes_of_a_stream_leave_when_it_is_charged() {
+    let start =
+        r#"data: {"type":"message_start","message":{"id":"m","model":"claude-test","usage":{"input_tokens":10}}}"#;
+    let end = r#"data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":4}}"#;
+    let events = [start, "\n\n", end, "\n\n", r#"data: {"type":"message_stop"}"#, "\n\n"];
+    let vendor = StubVendor::saying(chunked(&events)).await;
+    let desk = desk(&vendor, VendorKind::Anthropic, |_| {});
+    let Pause { reached, go } = desk.notes.pause_at_the_end();
+    let request = {
+        let (body, token, address) = (prompt("x", true), &desk.token, desk.address);
+        format!(
+            "POST /v1/messages HTTP/1.1\r\nhost: {address}\r\nx-api-key: {token}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let mut client = std::net::TcpStream::connect(desk.address).unwrap();
+    let client = tokio::task::spawn_blocking(move || {
+        client.write_all(request.as_bytes()).unwrap();
+        reached.recv().unwrap();
+        // Whatever was sent before the call is on record lies here by now.
+        client.set_nonblocking(true).unwrap();
+        let mut early = [0; 4_096];
+        let count = client.read(&mut early).unwrap_or_default();
+        client.set_nonblocking(false).unwrap();
+        go.send(()).unwrap();
+        let mut got = early[..count].to_vec();
+        while !got.ends_with(b"0\r\n\r\n") {
+            let count = client.read(&mut early).unwrap();
+            assert!(count > 0, "the connection ended in mid-answer");
+            got.extend_from_slice(&early[..count]);
+        }
+        (count, String::from_utf8(got).unwrap())
+    });
+    let (early, got) = client.await.unwrap();
+    assert!(!got[..early].contains("message_stop") && got[early..].contains("message_stop"), "{early} of {got}");
+    let rows = desk.ledger.usage(By::Session, 0).unwrap();
+    assert_eq!((rows[0].spent_picos, rows[0].held_picos), (cost(10, 4), 0));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -30,16 +31,26 @@ use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 /// A test that waits longer than this has failed; nothing is expected to take a fraction of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A journal in memory, which can be made to fail.
+/// A journal in memory, which can be made to fail or to wait.
 pub(crate) struct Notes {
     events: Mutex<Vec<Event>>,
     last: watch::Sender<u64>,
     failing: AtomicBool,
+    pause: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+}
+
+/// The end of a call is not written before somebody lets it.
+pub(crate) struct Pause {
+    /// Says that it is about to be written.
+    pub(crate) reached: mpsc::Receiver<()>,
+    /// Lets it be written.
+    pub(crate) go: mpsc::Sender<()>,
 }
 
 impl Default for Notes {
     fn default() -> Self {
-        Self { events: Mutex::default(), last: watch::Sender::new(0), failing: AtomicBool::new(false) }
+        let (last, failing) = (watch::Sender::new(0), AtomicBool::new(false));
+        Self { events: Mutex::default(), last, failing, pause: Mutex::default() }
     }
 }
 
@@ -51,6 +62,12 @@ impl Journal for Notes {
                 path: "s1.jsonl".into(),
                 source: std::io::ErrorKind::StorageFull.into(),
             });
+        }
+        if drafts.iter().any(|draft| matches!(draft.body, EventBody::LlmCall(_)))
+            && let Some((reached, go)) = self.pause.lock().unwrap().take()
+        {
+            reached.send(()).unwrap();
+            go.recv().unwrap();
         }
         let mut events = self.events.lock().unwrap();
         let first = events.len() as u64 + 1;
@@ -84,6 +101,13 @@ impl Notes {
     /// From now on nothing can be written.
     pub(crate) fn fail(&self) {
         self.failing.store(true, Ordering::SeqCst);
+    }
+
+    /// The next call does not end before it is let.
+    pub(crate) fn pause_at_the_end(&self) -> Pause {
+        let ((tell, reached), (go, wait)) = (mpsc::channel(), mpsc::channel());
+        *self.pause.lock().unwrap() = Some((tell, wait));
+        Pause { reached, go }
     }
 
     /// The names of the events so far.
