@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, io, sync::Mutex};
 
+use bytes::Bytes;
 use protocol::BodyRef;
 use store::{BodyKind, Digest};
 
@@ -11,15 +12,18 @@ use store::{BodyKind, Digest};
 /// where a body [is short](Self::is_short). Storing the same bytes again is not an error.
 pub trait BodyStore: Send + Sync {
     /// Keeps `bytes` and says how to find them.
-    fn put(&self, kind: BodyKind, bytes: &[u8]) -> io::Result<BodyRef>;
+    fn put(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef>;
 
     /// Whether so many bytes are kept sooner than another thread is woken: no file is made for them.
     fn is_short(&self, kind: BodyKind, bytes: usize) -> bool;
 }
 
 impl BodyStore for store::Bodies {
-    fn put(&self, kind: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
-        Self::put(self, kind, bytes).map_err(io::Error::other)
+    fn put(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+        // What nobody else has need not be copied.
+        let kept =
+            if bytes.is_unique() { Self::put(self, kind, Vec::from(bytes)) } else { Self::put(self, kind, &*bytes) };
+        kept.map_err(io::Error::other)
     }
 
     fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
@@ -44,8 +48,8 @@ impl MemoryBodies {
 }
 
 impl BodyStore for MemoryBodies {
-    fn put(&self, _: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
-        let sha256 = Digest::of(bytes).to_string();
+    fn put(&self, _: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+        let sha256 = Digest::of(&bytes).to_string();
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
         Ok(BodyRef::Named { sha256, bytes: bytes.len() as u64 })

@@ -4,6 +4,7 @@
 
 use std::{fmt, io, sync::Arc};
 
+use bytes::Bytes;
 use protocol::BodyRef;
 use regex::bytes::Regex;
 use store::{BodyKind, Digest};
@@ -40,11 +41,11 @@ pub enum Keep {
 
 impl Keep {
     /// Keeps of `bytes` in `store` what is to be kept.
-    pub(crate) fn put(&self, store: &dyn BodyStore, kind: BodyKind, bytes: &[u8]) -> io::Result<BodyRef> {
+    pub(crate) fn put(&self, store: &dyn BodyStore, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         match self {
             Self::Full => store.put(kind, bytes),
-            Self::Redacted(redaction) => store.put(kind, &redaction.apply(bytes)),
-            Self::Nothing => Ok(BodyRef::Named { sha256: Digest::of(bytes).to_string(), bytes: bytes.len() as u64 }),
+            Self::Redacted(redaction) => store.put(kind, redaction.apply(&bytes).into()),
+            Self::Nothing => Ok(BodyRef::Named { sha256: Digest::of(&bytes).to_string(), bytes: bytes.len() as u64 }),
         }
     }
 }
@@ -119,13 +120,13 @@ mod tests {
     #[test]
     fn what_is_not_kept_is_named_and_nowhere() {
         let bodies = MemoryBodies::default();
-        let full = Keep::Full.put(&bodies, BodyKind::Request, b"abc").unwrap();
+        let full = Keep::Full.put(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
         assert_eq!(bodies.get(&full).unwrap(), b"abc");
-        let nothing = Keep::Nothing.put(&bodies, BodyKind::Request, b"abcd").unwrap();
+        let nothing = Keep::Nothing.put(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
         assert!(matches!(nothing, BodyRef::Named { bytes: 4, .. }), "{nothing:?}");
         assert_eq!(bodies.get(&nothing), None);
         let redacted = Keep::Redacted(Redaction::new(&[]).unwrap())
-            .put(&bodies, BodyKind::Request, b"AKIAIOSFODNN7EXAMPLE")
+            .put(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))
             .unwrap();
         assert_eq!(bodies.get(&redacted).unwrap(), MARK);
     }

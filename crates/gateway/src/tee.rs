@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     io, mem,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -125,11 +126,17 @@ impl Tee {
         Self { state: State::Passing(Box::new(passage)), tasks, length }
     }
 
-    /// Takes a document whole, as far as it is not too long; a stream is left as it is. An error means that it broke
-    /// off, which is recorded.
+    /// Takes a document whole, as far as it is not too long, and of a stream what has come already. An error means that
+    /// a document broke off, which is recorded.
     pub(crate) async fn gather(mut self) -> Result<Self, UpstreamFailure> {
         let State::Passing(passage) = &mut self.state else { return Ok(self) };
         if passage.head.stream {
+            let over = poll_fn(|context| Poll::Ready(passage.take_ready(context))).await;
+            // All of a short one leaves in one write, with its head.
+            if !matches!(over, Ok(false)) {
+                self.settle(over.err());
+                self.written().await;
+            }
             return Ok(self);
         }
         let gathered = self.tasks.abort.run_until_cancelled(passage.gather()).await;
@@ -145,6 +152,14 @@ impl Tee {
         match mem::replace(&mut self.state, State::Leaving(Rest::default())) {
             State::Passing(passage) => Some(passage),
             State::Settling { .. } | State::Leaving(_) => None,
+        }
+    }
+
+    /// Returns when the record of an answer that is over is written.
+    async fn written(&mut self) {
+        if let State::Settling { written, rest } = &mut self.state {
+            let _ = written.await;
+            self.state = State::Leaving(mem::take(rest));
         }
     }
 
@@ -229,11 +244,28 @@ impl Passage {
                 return Poll::Ready(Ok(None));
             }
             let Some(bytes) = ready!(self.frames.poll_next_unpin(context)) else { return Poll::Ready(Ok(None)) };
-            let bytes = bytes?;
-            self.take(&bytes)?;
-            let shown = self.show(bytes);
-            self.held.extend(shown);
+            self.keep(bytes?)?;
         }
+    }
+
+    /// Takes what is there; says whether that was all of it.
+    fn take_ready(&mut self, context: &mut Context<'_>) -> Result<bool, UpstreamFailure> {
+        while self.body.len() < STREAM_ROOM {
+            match self.frames.poll_next_unpin(context) {
+                Poll::Ready(Some(bytes)) => self.keep(bytes?)?,
+                Poll::Ready(None) => return Ok(true),
+                Poll::Pending => break,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Meters and keeps the next bytes, and holds them for the agent.
+    fn keep(&mut self, bytes: Bytes) -> Result<(), UpstreamFailure> {
+        self.take(&bytes)?;
+        let shown = self.show(bytes);
+        self.held.extend(shown);
+        Ok(())
     }
 
     /// Whether nothing comes any more, as far as can be told without waiting.

@@ -9,6 +9,7 @@
 mod delta;
 mod packed;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -103,13 +104,15 @@ impl Bodies {
     }
 
     /// Keeps `bytes`: in what is returned, where they are text and few, else in a file.
-    pub fn put(&self, kind: BodyKind, bytes: &[u8]) -> Result<BodyRef, BodyError> {
-        if self.is_short(kind, bytes.len())
-            && let Ok(text) = std::str::from_utf8(bytes)
-        {
-            return Ok(BodyRef::Here { text: text.to_owned() });
+    pub fn put<'a>(&self, kind: BodyKind, bytes: impl Into<Cow<'a, [u8]>>) -> Result<BodyRef, BodyError> {
+        let bytes = bytes.into();
+        if !self.is_short(kind, bytes.len()) {
+            return self.file(&bytes);
         }
-        self.file(bytes)
+        match String::from_utf8(bytes.into_owned()) {
+            Ok(text) => Ok(BodyRef::Here { text }),
+            Err(error) => self.file(error.as_bytes()),
+        }
     }
 
     /// Whether a text of so many bytes stands in its record.
