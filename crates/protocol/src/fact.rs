@@ -1,8 +1,10 @@
 //! The `data` of the events that are ours: what the host saw, not what the agent told.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::pieces::{Joined, Pieces};
 use crate::{Attachment, CallId, SessionId, TurnId, Usage};
 
 /// `session_registered`: a session, its sandbox and its task are known to the gateway.
@@ -18,10 +20,11 @@ pub struct SessionRegistered {
 }
 
 /// A body: here where it is short, or kept beside the journal, by its content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, try_from = "BodyFields")]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "BodyFields")]
 pub enum BodyRef {
-    /// Its bytes are few and text. They are kept nowhere else, and what vouches for the line vouches for them.
+    /// Its bytes are few and text. They are kept nowhere else, and what vouches for the line vouches for them. A stream is
+    /// written in pieces, of which each says only what is new in it.
     Here {
         /// All of it.
         text: String,
@@ -35,12 +38,34 @@ pub enum BodyRef {
     },
 }
 
+impl Serialize for BodyRef {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Here { text } => {
+                let mut body = serializer.serialize_struct("BodyRef", 1)?;
+                match Pieces::of(text) {
+                    Some(pieces) => body.serialize_field("pieces", &pieces)?,
+                    None => body.serialize_field("text", text)?,
+                }
+                body.end()
+            }
+            Self::Named { sha256, bytes } => {
+                let mut body = serializer.serialize_struct("BodyRef", 2)?;
+                body.serialize_field("sha256", sha256)?;
+                body.serialize_field("bytes", bytes)?;
+                body.end()
+            }
+        }
+    }
+}
+
 /// A body as it is read: earlier versions named one that stood in its record, too.
 #[derive(Deserialize)]
 struct BodyFields {
     sha256: Option<String>,
     bytes: Option<u64>,
     text: Option<String>,
+    pieces: Option<Joined>,
 }
 
 impl TryFrom<BodyFields> for BodyRef {
@@ -48,9 +73,11 @@ impl TryFrom<BodyFields> for BodyRef {
 
     fn try_from(fields: BodyFields) -> Result<Self, Self::Error> {
         match fields {
-            BodyFields { text: Some(text), .. } => Ok(Self::Here { text }),
+            BodyFields { text: Some(text), .. } | BodyFields { pieces: Some(Joined(text)), .. } => {
+                Ok(Self::Here { text })
+            }
             BodyFields { sha256: Some(sha256), bytes: Some(bytes), .. } => Ok(Self::Named { sha256, bytes }),
-            _ => Err("a body has `text`, or `sha256` and `bytes`"),
+            _ => Err("a body has `text`, or `pieces`, or `sha256` and `bytes`"),
         }
     }
 }

@@ -10,6 +10,7 @@ mod fact;
 mod id;
 mod item;
 mod payload;
+mod pieces;
 mod problem;
 #[cfg(feature = "openapi")]
 mod schema;
