@@ -165,13 +165,33 @@ fn numbered(text: &[u8]) -> io::Result<(Vec<u8>, Serial)> {
     Ok((text.to_vec(), serial))
 }
 
+/// What a stream says, a word at a time: of different lengths, and some that must be escaped.
+const WORDS: [&str; 16] = [
+    "Once",
+    " upon",
+    " a",
+    " time",
+    " there",
+    " was",
+    " a",
+    " function",
+    " `read_all`",
+    ",",
+    " which",
+    " said",
+    ":\n\n",
+    "\"No more",
+    " bytes\"",
+    ".\n",
+];
+
 /// The events of a stream, first to last.
 fn events() -> Vec<Value> {
     let mut events = vec![
         json!({"type": "message_start", "message": message(&json!([]), &Value::Null)}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
     ];
-    events.extend((0..EVENTS - 5).map(|number| delta(&format!("word {number} "))));
+    events.extend(WORDS.iter().cycle().take(EVENTS - 5).map(|word| delta(word)));
     events.push(json!({"type": "content_block_stop", "index": 0}));
     let end = json!({"stop_reason": "end_turn", "stop_sequence": null});
     events.push(json!({"type": "message_delta", "delta": end, "usage": {"output_tokens": EVENTS}}));
