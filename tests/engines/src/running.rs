@@ -1,9 +1,16 @@
 //! Containers that an engine runs, as the engine tells of them.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use bollard::Docker;
+use bollard::errors::Error;
+use bollard::models::ContainerSummary;
 use bollard::query_parameters::{InspectContainerOptions, ListContainersOptionsBuilder};
+
+/// How long a list that cannot be read is asked for again, and how often.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// One container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,15 +26,27 @@ pub struct Running {
 /// What runs with the engine behind `socket`.
 pub async fn running(socket: &Path) -> Vec<Running> {
     let api = super::connect(socket).await;
-    let options = ListContainersOptionsBuilder::default().all(true).build();
     let mut found = Vec::new();
-    for listed in api.list_containers(Some(options)).await.expect("containers") {
+    for listed in listed(&api).await {
         let owner = listed.labels.unwrap_or_default().remove("vivarium.owner").unwrap_or_default();
         let id = listed.id.expect("a container has an id");
         let pid = pid(&api, &id).await;
         found.push(Running { id, owner, pid });
     }
     found
+}
+
+/// Podman says of a container that is about to end that it is `stopped`, which is no word of the API, and the whole list
+/// cannot be read: it is asked again until that has passed.
+async fn listed(api: &Docker) -> Vec<ContainerSummary> {
+    let options = ListContainersOptionsBuilder::default().all(true).build();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match api.list_containers(Some(options.clone())).await {
+            Err(Error::JsonDataError { .. }) if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            listed => return listed.expect("containers"),
+        }
+    }
 }
 
 /// Zero when it is gone meanwhile.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, SystemInfo, SystemInfoCgroupVersionEnum};
+use bollard::models::{ContainerCreateBody, ContainerSummary, SystemInfo, SystemInfoCgroupVersionEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
@@ -21,6 +22,10 @@ use super::turn::Turn;
 use super::words::{in_its_words, said, unavailable};
 use super::{ContainerSettings, create};
 use crate::SandboxError;
+
+/// How often a list that cannot be read is asked for again.
+const LOOKS: usize = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// How long an engine may take to answer one request.
 const PATIENCE_SECS: u64 = 120;
@@ -274,12 +279,28 @@ impl Engine {
         let _ = self.api.remove_container(name, Some(options)).await;
     }
 
-    /// Removes what processes of this host that are dead have left.
-    pub(super) async fn sweep(&self, places: &Places) {
+    /// Every container of ours, whoever made it.
+    async fn ours(&self) -> Result<Vec<ContainerSummary>, Error> {
         let filters = HashMap::from([("label".to_owned(), vec![OWNER.to_owned()])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        for _ in 0..LOOKS {
+            match self.api.list_containers(Some(options.clone())).await {
+                // Podman says of one that is about to end that it is `stopped`, which is no word of the API.
+                Err(Error::JsonDataError { .. }) => tokio::time::sleep(BETWEEN_LOOKS).await,
+                listed => return listed,
+            }
+        }
+        self.api.list_containers(Some(options)).await
+    }
+
+    /// Removes what processes of this host that are dead have left.
+    pub(super) async fn sweep(&self, places: &Places) {
         let here = host_name();
-        for container in self.api.list_containers(Some(options)).await.unwrap_or_default() {
+        let ours = self.ours().await.unwrap_or_else(|error| {
+            tracing::warn!(error = said(&error), "containers that others left cannot be looked for");
+            Vec::new()
+        });
+        for container in ours {
             let labels = container.labels.unwrap_or_default();
             let (host, owner) = (labels.get(HOST), labels.get(OWNER));
             let left = host == Some(&here) && owner.is_some_and(|owner| owner != places.owner() && is_dead(owner));
