@@ -1,13 +1,15 @@
 //! Who calls: everything the gateway knows about the session behind a listener or a key.
 
 use std::{
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use bytes::Bytes;
 use policy::Effective;
-use protocol::{SessionId, TurnId};
-use store::{Journal, Limit};
+use protocol::{BodyRef, SessionId, TurnId};
+use store::{BodyKind, Journal, Limit};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use crate::{bodies::BodyStore, keep::Keep, token::SessionToken, upstream::Upstream};
@@ -45,6 +47,13 @@ pub struct Identity {
     pub budgets: Vec<Limit>,
     /// What it may use of the gateway itself.
     pub limits: Limits,
+}
+
+impl Identity {
+    /// Keeps of a body of its calls what is to be kept of it.
+    pub(crate) fn keep(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+        self.limits.keep.put(&*self.bodies, kind, bytes)
+    }
 }
 
 /// Why whoever shows a token is not served.

@@ -120,8 +120,8 @@ impl CallRecord {
     pub(crate) fn closing(mut self, mut ending: Ending, done: Option<oneshot::Sender<()>>) -> Option<Closing> {
         let (open, tasks) = (self.open.take()?, self.tasks.clone());
         let body = ending.answer.as_mut().and_then(|answer| {
-            let (keep, body) = (&open.identity.limits.keep, std::mem::take(&mut answer.body));
-            open.kept(keep.put(&*open.identity.bodies, BodyKind::Answer, body))
+            let body = std::mem::take(&mut answer.body);
+            open.kept(open.identity.keep(BodyKind::Answer, body))
         });
         Some(open.ended(ending, body, Done { tasks, waiting: done }))
     }
@@ -181,7 +181,7 @@ impl OpenCall {
             NotOpened::Unrecorded(error) => Refused::Held(error.into()),
         };
         if self.identity.bodies.is_short(kind, body.len()) {
-            let body = self.identity.limits.keep.put(&*self.identity.bodies, kind, body);
+            let body = self.identity.keep(kind, body);
             let record = record(body).map_err(Refused::NotHeld)?;
             return tasks.open(step, Some(record)).await.map_err(held);
         }
@@ -318,13 +318,13 @@ impl OpenCall {
     /// busy file system takes longer than many calls.
     async fn keep(&self, tasks: &Tasks, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         if self.identity.bodies.is_short(kind, bytes.len()) {
-            return self.identity.limits.keep.put(&*self.identity.bodies, kind, bytes);
+            return self.identity.keep(kind, bytes);
         }
         let (done, kept) = oneshot::channel();
         let identity = self.identity.clone();
         tasks.spawn_blocking(move || {
             // The call goes on whoever leaves, so somebody is always there.
-            let _ = done.send(identity.limits.keep.put(&*identity.bodies, kind, bytes));
+            let _ = done.send(identity.keep(kind, bytes));
         });
         kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
     }

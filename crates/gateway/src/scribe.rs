@@ -187,7 +187,7 @@ impl Desk {
     fn write(self, ledger: &dyn Ledger) -> Vec<Settling> {
         let mut sheets = Sheets::default();
         let mut steps = Vec::with_capacity(self.opening.len() + self.settling.len());
-        // What the one did not need the other may hold.
+        // These first: a call that begins may hold what one that is over did not need.
         let settled: Vec<_> =
             take_steps(&mut steps, self.settling, |settling| (settling.step, (settling.written, settling.then)));
         let opening: Vec<_> = take_steps(&mut steps, self.opening, |(step, record, waiting)| (step, (record, waiting)));

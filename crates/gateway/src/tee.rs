@@ -135,7 +135,7 @@ impl Tee {
             // All of a short one leaves in one write, with its head.
             if !matches!(over, Ok(false)) {
                 self.settle(over.err());
-                self.written().await;
+                poll_fn(|context| self.poll_written(context)).await;
             }
             return Ok(self);
         }
@@ -155,12 +155,13 @@ impl Tee {
         }
     }
 
-    /// Returns when the record of an answer that is over is written.
-    async fn written(&mut self) {
+    /// Ready when the record of an answer that is over is written.
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let State::Settling { written, rest } = &mut self.state {
-            let _ = written.await;
+            let _ = ready!(Pin::new(written).poll(context));
             self.state = State::Leaving(mem::take(rest));
         }
+        Poll::Ready(())
     }
 
     /// The upstream has ended: records it, and gives the agent what it has not got, and an error event where the
@@ -198,10 +199,7 @@ impl Body for Tee {
                     Ok(None) => self.settle(None),
                     Err(failure) => self.settle(Some(failure)),
                 },
-                State::Settling { written, rest } => {
-                    let _ = ready!(Pin::new(written).poll(context));
-                    self.state = State::Leaving(mem::take(rest));
-                }
+                State::Settling { .. } => ready!(self.poll_written(context)),
                 State::Leaving(rest) => {
                     if let Some(bytes) = rest.bytes.pop_front() {
                         return Poll::Ready(Some(Ok(Frame::data(bytes))));

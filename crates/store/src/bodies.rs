@@ -217,7 +217,7 @@ impl Bodies {
         Ok(BodyWriter { bodies: self.clone(), part: Part(path), file, hasher: Sha256::new(), bytes: 0 })
     }
 
-    /// The bytes of `body`, if they are still what they were.
+    /// The bytes of `body`; of one that is named, if they are still what they were.
     pub fn get(&self, body: &BodyRef) -> Result<Vec<u8>, BodyError> {
         match body {
             BodyRef::Here { text } => Ok(text.clone().into_bytes()),

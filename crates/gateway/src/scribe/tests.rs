@@ -54,8 +54,8 @@ async fn served<T>(scribe: &Arc<Scribe>, asked: impl Future<Output = T>) -> T {
     }
 }
 
-/// A hold of a call whose session may make so many in all.
-fn hold(call: &str, most: u64) -> Step {
+/// A hold of one pico-dollar for a call whose session may use so much in all.
+fn hold(call: &str, most: Most) -> Step {
     Step::Hold(Box::new(Hold {
         call: CallId::new(call).unwrap(),
         source: Source { system: "viv".into(), run: "s1".into(), attempt: 1 },
@@ -67,12 +67,7 @@ fn hold(call: &str, most: u64) -> Step {
         model: "m1".to_owned(),
         price_hash: "p1".into(),
         picos: 1,
-        limits: vec![Limit {
-            name: "max_requests",
-            scope: Scope::Session,
-            window: Window::Ever,
-            most: Most::Requests(most),
-        }],
+        limits: vec![Limit { name: "most", scope: Scope::Session, window: Window::Ever, most }],
         sent: true,
         fresh: true,
     }))
@@ -134,8 +129,8 @@ async fn what_is_not_held_is_not_recorded() {
         let ((_place, scribe), journal) = (scribe(), journal());
         let _seats: Vec<Seat> = (0..=others).map(|_| scribe.seat()).collect();
         let record = |kind| Some(Record { journal: journal.clone(), drafts: vec![draft(kind)] });
-        served(&scribe, scribe.open(hold("c1", 1), record("a"))).await.unwrap();
-        let refused = served(&scribe, scribe.open(hold("c2", 1), record("b"))).await;
+        served(&scribe, scribe.open(hold("c1", Most::Requests(1)), record("a"))).await.unwrap();
+        let refused = served(&scribe, scribe.open(hold("c2", Most::Requests(1)), record("b"))).await;
         assert!(matches!(refused, Err(NotOpened::Refused(LedgerError::Refused(_)))), "{refused:?}");
         assert_eq!(*journal.last().borrow(), 1);
     }
@@ -159,7 +154,7 @@ async fn a_record_that_is_refused_takes_no_other_with_it() {
 async fn a_call_is_settled_once_it_is_recorded_whatever_becomes_of_others() {
     let ((_place, scribe), journal) = (scribe(), journal());
     let _seats = [scribe.seat(), scribe.seat()];
-    served(&scribe, scribe.open(hold("c1", 1), None)).await.unwrap();
+    served(&scribe, scribe.open(hold("c1", Most::Requests(1)), None)).await.unwrap();
     scribe.end(Box::new(|| panic!("it cannot be worked out")));
     let (told, closed) = oneshot::channel();
     let (recorded, record) = (journal.last(), Record { journal, drafts: vec![draft("a")] });
@@ -173,4 +168,18 @@ async fn a_call_is_settled_once_it_is_recorded_whatever_becomes_of_others() {
     let (written, records, settled) = served(&scribe, closed).await.unwrap();
     assert_eq!((written, records), (true, 1));
     assert!(matches!(settled, Some(Ok(()))), "{settled:?}");
+}
+
+#[tokio::test]
+async fn what_a_call_did_not_need_is_there_for_one_that_begins_in_the_same_moment() {
+    let (_place, scribe) = scribe();
+    let hold = |call| hold(call, Most::Picos(1));
+    served(&scribe, scribe.open(hold("c1"), None)).await.unwrap();
+    let step = Step::Fail(CallId::new("c1").unwrap(), "no".to_owned());
+    let settling = vec![Settling { step, written: Ok(()), then: Box::new(|_, _| {}) }];
+    let (waiting, opened) = oneshot::channel();
+    Desk { opening: vec![(hold("c2"), None, waiting)], settling, ..Desk::default() }.write(&*scribe.ledger);
+    assert!(matches!(opened.await, Ok(Opened::Done(Ok(())))));
+    let refused = served(&scribe, scribe.open(hold("c3"), None)).await;
+    assert!(matches!(refused, Err(NotOpened::Refused(LedgerError::Refused(_)))), "{refused:?}");
 }

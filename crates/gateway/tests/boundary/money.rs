@@ -14,7 +14,7 @@ use store::{By, Journal, Ledger, Limit, Most, Scope, Window};
 use tokio::{io::AsyncWriteExt, task::JoinSet};
 
 use crate::{
-    support::{Answer, Client, Desk, Pause, next_frame, prompt},
+    support::{Answer, Client, Desk, PATIENCE, Pause, next_frame, prompt},
     vendor::{Pipe, StubVendor, chunked, whole},
 };
 
@@ -98,9 +98,10 @@ async fn the_last_bytes_of_a_stream_leave_when_it_is_charged() {
         )
     };
     let mut client = std::net::TcpStream::connect(desk.address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
     let client = tokio::task::spawn_blocking(move || {
         client.write_all(request.as_bytes()).unwrap();
-        reached.recv().unwrap();
+        reached.recv_timeout(PATIENCE).unwrap();
         // Whatever was sent before the call is on record lies here by now.
         client.set_nonblocking(true).unwrap();
         let mut early = [0; 4_096];

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 
 /// A test that waits longer than this has failed; nothing is expected to take a fraction of it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A journal in memory, which can be made to fail or to wait.
 pub(crate) struct Notes {

@@ -23,7 +23,7 @@ use super::words::{in_its_words, said, unavailable};
 use super::{ContainerSettings, create};
 use crate::SandboxError;
 
-/// How often a list that cannot be read is asked for again.
+/// How often a list that cannot be read is asked for.
 const LOOKS: usize = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
@@ -283,14 +283,15 @@ impl Engine {
     async fn ours(&self) -> Result<Vec<ContainerSummary>, Error> {
         let filters = HashMap::from([("label".to_owned(), vec![OWNER.to_owned()])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
-        for _ in 0..LOOKS {
+        let mut looks = 0;
+        loop {
+            looks += 1;
             match self.api.list_containers(Some(options.clone())).await {
                 // Podman says of one that is about to end that it is `stopped`, which is no word of the API.
-                Err(Error::JsonDataError { .. }) => tokio::time::sleep(BETWEEN_LOOKS).await,
+                Err(Error::JsonDataError { .. }) if looks < LOOKS => tokio::time::sleep(BETWEEN_LOOKS).await,
                 listed => return listed,
             }
         }
-        self.api.list_containers(Some(options)).await
     }
 
     /// Removes what processes of this host that are dead have left.
