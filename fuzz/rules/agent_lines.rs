@@ -2,7 +2,7 @@
 //!
 //! The first line of an input names the agent, the others are what it prints.
 
-use agents::{Dialogue as _, LaunchContext, Normalized, Output, Prompt, by_name};
+use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, by_name};
 use protocol::{EventBody, PermissionReply};
 
 /// Every event can be written and read back, every item begins before it goes on, and what is asked can be answered
@@ -11,7 +11,7 @@ pub(crate) fn agent_lines(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let name = lines.next().and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     let Some(agent) = by_name(name) else { return };
-    let mut heard = Heard { dialogue: Normalized::new(agent.native(&context())), open: Vec::new() };
+    let mut heard = Heard { dialogue: NormalizedDialogue::new(agent.native(&context())), open: Vec::new() };
     let opened = heard.dialogue.open();
     heard.take(opened);
     let prompted = heard.dialogue.prompt(&Prompt::text("hello"));
@@ -30,14 +30,14 @@ pub(crate) fn agent_lines(data: &[u8]) {
 }
 
 struct Heard {
-    dialogue: Normalized,
+    dialogue: NormalizedDialogue,
     open: Vec<String>,
 }
 
 impl Heard {
-    fn take(&mut self, outputs: Vec<Output>) {
+    fn take(&mut self, outputs: Vec<DialogueOutput>) {
         for output in outputs {
-            let Output::Event(draft) = output else { continue };
+            let DialogueOutput::Event(draft) = output else { continue };
             // What is null on the way in is absent from then on; readers only see what was read.
             let kept = read_back(&draft.body);
             assert_eq!(read_back(&kept), kept, "an event survives JSON");

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::{Draft, EventBody, SessionId, SessionRecovered};
+use protocol::{EventDraft, EventBody, SessionId, SessionRecovered};
 use store::{FileJournal, Journal as _, JournalError, JournalReader, SystemClock, verify};
 
 /// Who reads, who checks and who goes on writing agree on what is a journal; what is none is told and never changed;
@@ -33,7 +33,7 @@ pub(crate) fn journal(data: &[u8]) {
     let before = verified.unwrap();
     assert_eq!(opened.torn_bytes, before.torn_bytes, "what was torn is cut, and no more");
     let body = EventBody::SessionRecovered(SessionRecovered { interrupted: Vec::new(), torn_bytes: 0 });
-    match opened.journal.append(Draft::daemon(body)) {
+    match opened.journal.append(EventDraft::daemon(body)) {
         Ok(event) => {
             assert_eq!(event.sequence, before.records + 1, "the next number");
             assert_eq!(verify(&path).unwrap().records, event.sequence, "it is still a journal");

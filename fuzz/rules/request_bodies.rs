@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
-use policy::{Base, Ceiling, Preset};
-use sandbox::{Backend, Sandbox, SandboxError, SandboxFuture, SandboxSpec};
-use server::{Auth, ServerConfig, app};
-use session::{Accounts, Setup, Timing, Variables};
+use policy::{BaseLayer, CeilingLayer, Preset};
+use sandbox::{Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec};
+use server::{AuthMode, ServerConfig, app};
+use session::{BillingSettings, HostVariables, SessionTimeouts, Setup};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
@@ -42,24 +42,24 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) fn new(directory: &Path) -> Self {
-        let base = Base::read(&Preset::Balanced.source()).unwrap();
+        let base = BaseLayer::read(&Preset::Balanced.source()).unwrap();
         let setup = Setup {
             data_dir: directory.to_owned(),
             mock_program: Some("/bin/true".into()),
             backend: Arc::new(Nowhere),
-            upstream: Arc::new(gateway::Scripted::demo().unwrap()),
-            policy: Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[])),
-            accounts: Accounts::default(),
+            upstream: Arc::new(gateway::ScriptedUpstream::demo().unwrap()),
+            policy: Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[])),
+            accounts: BillingSettings::default(),
             egress: session::way_out(Vec::new()),
-            timing: Timing::default(),
+            timing: SessionTimeouts::default(),
             project: None,
-            upstreams: session::Upstreams::default(),
-            variables: Variables::default(),
+            upstreams: session::UpstreamRegistry::default(),
+            variables: HostVariables::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {
             let _inside = runtime.enter();
-            app(setup.open().unwrap(), ServerConfig::new(Auth::None), tokio_util::sync::CancellationToken::new())
+            app(setup.open().unwrap(), ServerConfig::new(AuthMode::None), tokio_util::sync::CancellationToken::new())
                 .unwrap()
         };
         Self { runtime, router }
@@ -98,7 +98,7 @@ impl Api {
 /// Makes no sandboxes.
 struct Nowhere;
 
-impl Backend for Nowhere {
+impl SandboxBackend for Nowhere {
     fn name(&self) -> &'static str {
         "nowhere"
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use protocol::{Draft, EventBody, ItemDelta, ItemId, SessionId};
+use protocol::{EventBody, EventDraft, ItemDelta, ItemId, SessionId};
 use serde_json::{Value, json};
 use store::{FileJournal, Journal, SystemClock};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(directory: &Path, events: u64) -> Result<Value, String> {
         let started = Instant::now();
         for _ in 0..WINDOW {
             let delta = ItemDelta { item_id: item_id.clone(), native_item_id: None, delta: "a piece".to_owned() };
-            journal.append(Draft::daemon(EventBody::ItemDelta(delta))).map_err(|error| problem(&error))?;
+            journal.append(EventDraft::daemon(EventBody::ItemDelta(delta))).map_err(|error| problem(&error))?;
         }
         nanos.push(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX) / WINDOW);
     }

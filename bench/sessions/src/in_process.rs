@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use sandbox::{
-    ArchiveCap, Backend, ByteRange, ByteStream, Content, Depth, ExecSpec, Existing, Exit, FileStat, Files, FilesError,
-    FilesFuture, Layers, Listing, Port, Process, Sandbox, SandboxFuture, SandboxSpec, Unpacked,
+    ArchiveLimit, ByteRange, ByteStream, DirectoryListing, ExecSpec, FileContent, FileStat, FilesError, FilesFuture,
+    OnExisting, OverlayLayers, ProcessExit, RemovalDepth, Sandbox, SandboxBackend, SandboxFuture, SandboxPort,
+    SandboxProcess, SandboxSpec, UnpackReport, WorkspaceFiles,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ const PIPE_BYTES: usize = 4 << 10;
 /// Makes places for agents that are tasks.
 pub(crate) struct InProcess;
 
-impl Backend for InProcess {
+impl SandboxBackend for InProcess {
     fn name(&self) -> &'static str {
         "in-process"
     }
@@ -40,7 +41,7 @@ impl Sandbox for Place {
         &self.id
     }
 
-    fn take_listener(&self, _: Port) -> Option<TcpListener> {
+    fn take_listener(&self, _: SandboxPort) -> Option<TcpListener> {
         None
     }
 
@@ -48,7 +49,7 @@ impl Sandbox for Place {
         None
     }
 
-    fn exec(&self, _: ExecSpec) -> SandboxFuture<'_, Process> {
+    fn exec(&self, _: ExecSpec) -> SandboxFuture<'_, SandboxProcess> {
         Box::pin(async move {
             let (stdin, input) = tokio::io::duplex(PIPE_BYTES);
             let (output, stdout) = tokio::io::duplex(PIPE_BYTES);
@@ -62,9 +63,9 @@ impl Sandbox for Place {
             let exit = async move {
                 // The channel breaks when the task is ended: gone either way.
                 let _ = end.await;
-                Ok(Exit { code: Some(0), ..Exit::default() })
+                Ok(ProcessExit { code: Some(0), ..ProcessExit::default() })
             };
-            Ok(Process {
+            Ok(SandboxProcess {
                 stdin: Some(Box::new(stdin)),
                 stdout: Box::new(stdout),
                 stderr: Box::new(tokio::io::empty()),
@@ -75,7 +76,7 @@ impl Sandbox for Place {
         })
     }
 
-    fn files(&self) -> &dyn Files {
+    fn files(&self) -> &dyn WorkspaceFiles {
         &NoFiles
     }
 
@@ -83,7 +84,7 @@ impl Sandbox for Place {
         json!({"fs": {"state": "absent", "by": "in-process"}, "net": {"state": "absent", "by": "in-process"}})
     }
 
-    fn layers(&self) -> Option<Layers> {
+    fn layers(&self) -> Option<OverlayLayers> {
         None
     }
 
@@ -104,16 +105,16 @@ fn none<T>(path: &Path) -> FilesFuture<'_, T> {
     Box::pin(async move { Err(FilesError::NotFound(path.to_owned())) })
 }
 
-impl Files for NoFiles {
+impl WorkspaceFiles for NoFiles {
     fn stat<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, FileStat> {
         none(path)
     }
 
-    fn list<'a>(&'a self, path: &'a Path, _: usize) -> FilesFuture<'a, Listing> {
+    fn list<'a>(&'a self, path: &'a Path, _: usize) -> FilesFuture<'a, DirectoryListing> {
         none(path)
     }
 
-    fn read<'a>(&'a self, path: &'a Path, _: ByteRange) -> FilesFuture<'a, Content> {
+    fn read<'a>(&'a self, path: &'a Path, _: ByteRange) -> FilesFuture<'a, FileContent> {
         none(path)
     }
 
@@ -125,19 +126,19 @@ impl Files for NoFiles {
         none(path)
     }
 
-    fn rename<'a>(&'a self, from: &'a Path, _: &'a Path, _: Existing) -> FilesFuture<'a, ()> {
+    fn rename<'a>(&'a self, from: &'a Path, _: &'a Path, _: OnExisting) -> FilesFuture<'a, ()> {
         none(from)
     }
 
-    fn remove<'a>(&'a self, path: &'a Path, _: Depth) -> FilesFuture<'a, ()> {
+    fn remove<'a>(&'a self, path: &'a Path, _: RemovalDepth) -> FilesFuture<'a, ()> {
         none(path)
     }
 
-    fn pack<'a>(&'a self, path: &'a Path, _: ArchiveCap) -> FilesFuture<'a, ByteStream> {
+    fn pack<'a>(&'a self, path: &'a Path, _: ArchiveLimit) -> FilesFuture<'a, ByteStream> {
         none(path)
     }
 
-    fn unpack<'a>(&'a self, path: &'a Path, _: ByteStream, _: ArchiveCap) -> FilesFuture<'a, Unpacked> {
+    fn unpack<'a>(&'a self, path: &'a Path, _: ByteStream, _: ArchiveLimit) -> FilesFuture<'a, UnpackReport> {
         none(path)
     }
 }

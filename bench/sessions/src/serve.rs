@@ -4,11 +4,11 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gateway::Scripted;
-use policy::{Base, Ceiling, Preset};
-use sandbox::Backend;
-use server::{Auth, Listeners, ServerConfig};
-use session::{Accounts, Sessions, Setup, Timing, Upstreams, Variables};
+use gateway::ScriptedUpstream;
+use policy::{BaseLayer, CeilingLayer, Preset};
+use sandbox::SandboxBackend;
+use server::{AuthMode, ServerConfig, ServerListeners};
+use session::{BillingSettings, HostVariables, SessionTimeouts, Sessions, Setup, UpstreamRegistry};
 use store::DataDir;
 use tokio::io::AsyncReadExt;
 
@@ -24,8 +24,8 @@ async fn serve(directory: &Path) -> Result<(), String> {
     let sessions = open(directory)?;
     sessions.recover().await.map_err(|error| error.to_string())?;
     let data = DataDir::open(directory).map_err(|error| error.to_string())?;
-    let listeners = Listeners { tcp: vec![(Ipv4Addr::LOCALHOST, 0).into()], unix: None, tls: None };
-    let config = ServerConfig { audit: Some(data.audit_log()), ..ServerConfig::new(Auth::None) };
+    let listeners = ServerListeners { tcp: vec![(Ipv4Addr::LOCALHOST, 0).into()], unix: None, tls: None };
+    let config = ServerConfig { audit: Some(data.audit_log()), ..ServerConfig::new(AuthMode::None) };
     let bound = |addresses: &[std::net::SocketAddr]| {
         for address in addresses {
             println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
@@ -39,21 +39,21 @@ async fn serve(directory: &Path) -> Result<(), String> {
 }
 
 fn open(directory: &Path) -> Result<Sessions, String> {
-    let base = Base::read(&Preset::Balanced.source()).map_err(|error| error.to_string())?;
-    let ceiling = Ceiling::built_in().map_err(|error| error.to_string())?;
-    let backend: Arc<dyn Backend> = Arc::new(InProcess);
+    let base = BaseLayer::read(&Preset::Balanced.source()).map_err(|error| error.to_string())?;
+    let ceiling = CeilingLayer::built_in().map_err(|error| error.to_string())?;
+    let backend: Arc<dyn SandboxBackend> = Arc::new(InProcess);
     let setup = Setup {
         data_dir: directory.to_owned(),
         mock_program: Some(PathBuf::from("in-process")),
         backend,
-        upstream: Arc::new(Scripted::demo().map_err(|error| error.to_string())?),
+        upstream: Arc::new(ScriptedUpstream::demo().map_err(|error| error.to_string())?),
         policy: Arc::new(policy::effective(&ceiling, &base, &[])),
-        accounts: Accounts::default(),
+        accounts: BillingSettings::default(),
         egress: session::way_out(Vec::new()),
-        timing: Timing::default(),
+        timing: SessionTimeouts::default(),
         project: None,
-        upstreams: Upstreams::default(),
-        variables: Variables::default(),
+        upstreams: UpstreamRegistry::default(),
+        variables: HostVariables::default(),
     };
     setup.open().map_err(|error| error.to_string())
 }

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::launch::WORKSPACE;
 use crate::transcript::Transcript;
-use crate::{Dialogue, LaunchContext, Output, PermissionMode, Prompt};
+use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
 /// Where the agents differ.
 #[derive(Debug, Clone, Copy, Default)]
@@ -252,7 +252,7 @@ impl AcpDialogue {
 }
 
 impl Dialogue for AcpDialogue {
-    fn open(&mut self) -> Vec<Output> {
+    fn open(&mut self) -> Vec<DialogueOutput> {
         let request = InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(ClientCapabilities::new())
             .client_info(Implementation::new("viv", env!("CARGO_PKG_VERSION")));
@@ -260,7 +260,7 @@ impl Dialogue for AcpDialogue {
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         if let Some(reason) = self.broken.clone() {
             self.fail(&reason);
         } else {
@@ -270,25 +270,25 @@ impl Dialogue for AcpDialogue {
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.object(value);
         }
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.answer_permission(id, reply);
         self.transcript.take()
     }
 
-    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<Output> {
+    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         // Over this protocol none of the three offers its model a question: two have no such tool here, and the
         // third would wait for an answer that only its own server takes.
         Vec::new()
     }
 
-    fn interrupt(&mut self) -> Vec<Output> {
+    fn interrupt(&mut self) -> Vec<DialogueOutput> {
         if let Some(session) = self.session.as_ref().filter(|_| self.prompts.is_empty()) {
             let cancel = CancelNotification::new(session.clone());
             self.transcript.send(&wire::notification(ClientNotification::CancelNotification(cancel)));

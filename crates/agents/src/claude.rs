@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{HOME, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, Prompt};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt, SavedHome};
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "@anthropic-ai/claude-code",
     version: "2.1.325",
     integrity: "sha512-OUxCb0sx734zJh9zGTP9oF01gZ44DCGFaw7hgD4byepjRRGyvHzgUOwC7dlCgVIljV6CiEVDjq+anY3GUvKFQw==",
@@ -27,7 +27,7 @@ impl Agent for ClaudeAgent {
         "claude"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 
@@ -76,7 +76,7 @@ impl Agent for ClaudeAgent {
             // Bypass is refused to root elsewhere; here the sandbox is ours.
             ("IS_SANDBOX", Some("1")),
         ]);
-        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".claude"]))
+        PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".claude"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -16,9 +16,12 @@ use serde_json::{Value, json};
 use crate::known::CODEX;
 use crate::launch::{WORKSPACE, environment};
 use crate::transcript::Transcript;
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, Prompt};
+use crate::{
+    Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt,
+    SavedHome,
+};
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "@openai/codex",
     version: "0.166.0",
     integrity: "sha512-2Szlp1l1cz5TX1ccpX4Zok3DZrot9xeZe0km+6/1v8JmqxADwyJxKBJah4dBymkwtS25j/u6dipJusTOI97Z8Q==",
@@ -41,7 +44,7 @@ impl Agent for CodexAgent {
         "codex"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 
@@ -78,7 +81,7 @@ impl Agent for CodexAgent {
         arguments.extend(["--disable", "plugins"]);
         // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
         let env = environment(&[(TOKEN, Some(&context.token))]);
-        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".codex"]))
+        PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".codex"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
@@ -264,14 +267,14 @@ impl CodexDialogue {
 }
 
 impl Dialogue for CodexDialogue {
-    fn open(&mut self) -> Vec<Output> {
+    fn open(&mut self) -> Vec<DialogueOutput> {
         let client = json!({ "name": "viv", "title": "Vivarium", "version": env!("CARGO_PKG_VERSION") });
         let params = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
         self.request(Request::Initialize, "initialize", &params);
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.told_error = false;
         self.interrupting = false;
         self.stopping = false;
@@ -283,7 +286,7 @@ impl Dialogue for CodexDialogue {
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             let method = value["method"].as_str().unwrap_or_default();
             self.transcript.keep_strays(&CODEX, method, &value["params"], &value);
@@ -292,17 +295,17 @@ impl Dialogue for CodexDialogue {
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.answer_permission(id, reply);
         self.transcript.take()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         self.answer_question(id, answers);
         self.transcript.take()
     }
 
-    fn interrupt(&mut self) -> Vec<Output> {
+    fn interrupt(&mut self) -> Vec<DialogueOutput> {
         if self.prompts.is_empty() {
             self.interrupting = true;
             self.stopping = true;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::known::CONTROL;
 use crate::transcript::Transcript;
-use crate::{Dialogue, LaunchContext, Output, PermissionMode, Prompt};
+use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
 /// Where the two programs differ.
 #[derive(Debug, Clone, Copy)]
@@ -89,12 +89,12 @@ impl ControlDialogue {
 }
 
 impl Dialogue for ControlDialogue {
-    fn open(&mut self) -> Vec<Output> {
+    fn open(&mut self) -> Vec<DialogueOutput> {
         self.request(&json!({ "subtype": "initialize" }));
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.told_error = false;
         self.interrupting = false;
         let line = (self.flavor.prompt)(prompt, self.session.as_deref());
@@ -102,7 +102,7 @@ impl Dialogue for ControlDialogue {
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.transcript.keep_strays(&CONTROL, &output::kind(&value), &value, &value);
             self.object(value);
@@ -110,17 +110,17 @@ impl Dialogue for ControlDialogue {
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.answer_permission(id, reply);
         self.transcript.take()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         self.answer_question(id, answers);
         self.transcript.take()
     }
 
-    fn interrupt(&mut self) -> Vec<Output> {
+    fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.interrupting = true;
         self.request(&json!({ "subtype": "interrupt" }));
         self.transcript.take()

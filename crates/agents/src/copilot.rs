@@ -2,9 +2,9 @@
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "@github/copilot",
     version: "1.0.102",
     integrity: "sha512-mv6cTWMhMILxg5ZDgqJ6UsnpPuySCPWOPbZVaO8lL0dpmjY3VD9ZhJr6DFcG7fhUXZv6OmvLdcRCa5MJ6hBI+Q==",
@@ -30,7 +30,7 @@ impl Agent for CopilotAgent {
         "copilot"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 
@@ -57,7 +57,7 @@ impl Agent for CopilotAgent {
             ("COPILOT_HOME", Some(&format!("{HOME}/.copilot"))),
             ("XDG_CACHE_HOME", Some(&format!("{HOME}/.cache"))),
         ]);
-        PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".copilot"]))
+        PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".copilot"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

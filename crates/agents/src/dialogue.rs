@@ -1,6 +1,6 @@
 //! Both halves of a conversation with a running agent.
 
-use protocol::{Attachment, Draft, PermissionId, PermissionReply, QuestionId, TurnOutcome};
+use protocol::{Attachment, EventDraft, PermissionId, PermissionReply, QuestionId, TurnOutcome};
 
 /// One running agent's protocol: its lines to events, our answers to its lines.
 ///
@@ -11,17 +11,17 @@ use protocol::{Attachment, Draft, PermissionId, PermissionReply, QuestionId, Tur
 /// must then no longer answer it.
 pub trait Dialogue: Send {
     /// What to do before the first prompt.
-    fn open(&mut self) -> Vec<Output>;
+    fn open(&mut self) -> Vec<DialogueOutput>;
     /// Hands a prompt to the agent.
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output>;
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput>;
     /// Reads one line of the agent's stdout, without its newline.
-    fn line(&mut self, line: &[u8]) -> Vec<Output>;
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput>;
     /// Answers a permission the agent asked for. An id that is not pending does nothing.
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output>;
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput>;
     /// Answers a question, or rejects it with `None`. An id that is not pending does nothing.
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output>;
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput>;
     /// Asks the agent to stop the turn.
-    fn interrupt(&mut self) -> Vec<Output>;
+    fn interrupt(&mut self) -> Vec<DialogueOutput>;
 }
 
 /// What a person says.
@@ -32,12 +32,12 @@ pub struct Prompt {
     /// Files that go with them.
     pub attachments: Vec<Attachment>,
     /// Those of them that are pictures, for models that can look at them.
-    pub pictures: Vec<Picture>,
+    pub pictures: Vec<PromptImage>,
 }
 
 /// A picture that goes with a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct PromptImage {
     /// Where it is, as the person named it.
     pub path: String,
     /// Its media type.
@@ -61,9 +61,9 @@ impl Prompt {
 /// What a dialogue wants done.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every output is an event")]
-pub enum Output {
+pub enum DialogueOutput {
     /// Record this.
-    Event(Draft),
+    Event(EventDraft),
     /// Write this line to the agent's stdin; the newline is the writer's.
     Send(String),
     /// The agent named its own session.

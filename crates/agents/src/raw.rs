@@ -3,7 +3,7 @@
 //! A line that we cannot read is evidence: it is kept whole while it is small, and as its hash and its
 //! first bytes when it is not, so that no agent can fill the journal with one line.
 
-use protocol::{AgentUnparsed, Draft, EventBody};
+use protocol::{AgentUnparsed, EventBody, EventDraft};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -13,9 +13,9 @@ const KEPT_WHOLE: usize = 64 * 1024;
 const KEPT_HEAD: usize = 4 * 1024;
 
 /// `agent.unparsed` for a line of stdout.
-pub(crate) fn unparsed(line: &[u8], error: impl Into<String>) -> Draft {
+pub(crate) fn unparsed(line: &[u8], error: impl Into<String>) -> EventDraft {
     let body = AgentUnparsed { error: error.into(), location: "stdout".to_owned(), raw_hash: Some(sha256(line)) };
-    Draft::agent(EventBody::AgentUnparsed(body)).with_raw(bounded_bytes(line))
+    EventDraft::agent(EventBody::AgentUnparsed(body)).with_raw(bounded_bytes(line))
 }
 
 /// `value` itself, or its hash and beginning when it is too large to keep.

@@ -7,7 +7,7 @@ static AGENTS: &[&dyn Agent] =
     &[&MockAgent, &ClaudeAgent, &CodexAgent, &GeminiAgent, &OpencodeAgent, &CopilotAgent, &QwenAgent, &PiAgent];
 
 /// Agents that people ask for and that cannot be run like the others.
-pub static UNSUPPORTED: &[Unsupported] = &[Unsupported {
+pub static UNSUPPORTED: &[UnsupportedAgent] = &[UnsupportedAgent {
     id: "amp",
     reason: "its loop and its models run on its vendor's server; what is installed only executes tools, \
              so neither gateway nor budget would see a call",
@@ -15,7 +15,7 @@ pub static UNSUPPORTED: &[Unsupported] = &[Unsupported {
 
 /// An agent that we know and do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsupported {
+pub struct UnsupportedAgent {
     /// Its name.
     pub id: &'static str,
     /// Why, in a sentence.

@@ -6,20 +6,20 @@
 
 use std::collections::HashMap;
 
-use protocol::{ContentPart, Draft, EventBody, Item};
+use protocol::{ContentPart, EventBody, EventDraft, Item};
 use serde_json::Value;
 
-use crate::Output;
+use crate::DialogueOutput;
 
 /// One line an output, in order; what goes to the agent is left out.
-pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a Output>) -> Vec<String> {
+pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a DialogueOutput>) -> Vec<String> {
     let mut ids = Ids::default();
     let mut lines: Vec<String> = Vec::new();
     for output in outputs {
         let line = match output {
-            Output::Event(draft) => ids.describe(draft),
-            Output::TurnEnded(outcome) => format!("turn.ended {}", word(outcome)),
-            Output::NativeSession(_) | Output::Send(_) => continue,
+            DialogueOutput::Event(draft) => ids.describe(draft),
+            DialogueOutput::TurnEnded(outcome) => format!("turn.ended {}", word(outcome)),
+            DialogueOutput::NativeSession(_) | DialogueOutput::Send(_) => continue,
         };
         if !(line.starts_with("item.delta") && lines.last() == Some(&line)) {
             lines.push(line);
@@ -38,7 +38,7 @@ impl Ids {
         *self.0.entry(id.to_owned()).or_insert(next)
     }
 
-    fn describe(&mut self, draft: &Draft) -> String {
+    fn describe(&mut self, draft: &EventDraft) -> String {
         match &draft.body {
             EventBody::ItemStarted(event) => format!("item.started {}", self.item(&event.item)),
             EventBody::ItemCompleted(event) => format!("item.completed {}", self.item(&event.item)),
@@ -64,7 +64,7 @@ impl Ids {
     }
 }
 
-fn kind(draft: &Draft) -> String {
+fn kind(draft: &EventDraft) -> String {
     match serde_json::to_value(&draft.body) {
         Ok(Value::Object(body)) => body.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
         _ => String::new(),

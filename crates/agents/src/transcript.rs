@@ -12,14 +12,14 @@ mod speech;
 use std::collections::{BTreeSet, VecDeque};
 
 use protocol::{
-    ContentPart, Draft, ErrorData, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
+    ContentPart, ErrorData, EventBody, EventDraft, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
     TurnOutcome,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::known::Known;
-use crate::{Output, raw};
+use crate::{DialogueOutput, raw};
 
 pub(crate) use call::ToolOutcome;
 pub(crate) use speech::Speech;
@@ -39,7 +39,7 @@ pub(crate) struct Transcript {
     /// The items of calls that have ended, the oldest first.
     ended: VecDeque<(String, ItemId)>,
     speech: Vec<speech::OpenSpeech>,
-    output: Vec<Output>,
+    output: Vec<DialogueOutput>,
     /// Places of messages that hold more than anybody here knows, each told of once.
     odd: BTreeSet<String>,
 }
@@ -50,7 +50,7 @@ impl Transcript {
     }
 
     /// Everything written since the last time.
-    pub(crate) fn take(&mut self) -> Vec<Output> {
+    pub(crate) fn take(&mut self) -> Vec<DialogueOutput> {
         std::mem::take(&mut self.output)
     }
 
@@ -58,12 +58,12 @@ impl Transcript {
     pub(crate) fn send(&mut self, line: &impl Serialize) {
         // Our own lines are maps with string keys: they always serialize.
         if let Ok(text) = serde_json::to_string(line) {
-            self.output.push(Output::Send(text));
+            self.output.push(DialogueOutput::Send(text));
         }
     }
 
     pub(crate) fn native_session(&mut self, id: &str) {
-        self.output.push(Output::NativeSession(id.to_owned()));
+        self.output.push(DialogueOutput::NativeSession(id.to_owned()));
     }
 
     /// Ends the turn, and with it everything that the agent left open.
@@ -71,11 +71,11 @@ impl Transcript {
         self.finish_speech(if outcome == TurnOutcome::Completed { ItemStatus::Completed } else { ItemStatus::Failed });
         self.withdraw_all();
         self.abandon_calls();
-        self.output.push(Output::TurnEnded(outcome));
+        self.output.push(DialogueOutput::TurnEnded(outcome));
     }
 
     pub(crate) fn event(&mut self, body: EventBody) {
-        self.output.push(Output::Event(Draft::agent(body)));
+        self.output.push(DialogueOutput::Event(EventDraft::agent(body)));
     }
 
     /// The id of an item that the caller builds itself.
@@ -148,7 +148,7 @@ impl Transcript {
         self.started(&item);
         item.status = ItemStatus::Completed;
         let body = EventBody::ItemCompleted(ItemEvent { item });
-        self.output.push(Output::Event(Draft::agent(body).with_raw(value)));
+        self.output.push(DialogueOutput::Event(EventDraft::agent(body).with_raw(value)));
     }
 
     /// Keeps `said` whole where it holds more than was understood of it, once for each such place.
@@ -170,7 +170,7 @@ impl Transcript {
 
     /// Something that we could not read at all.
     pub(crate) fn unparsed(&mut self, line: &[u8], error: impl Into<String>) {
-        self.output.push(Output::Event(raw::unparsed(line, error)));
+        self.output.push(DialogueOutput::Event(raw::unparsed(line, error)));
     }
 
     /// Reads a line as a JSON object. What is not one is written down, blank lines are not.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use protocol::Code;
+use protocol::ProblemCode;
 
 use crate::config;
 use crate::failure::Failure;
@@ -11,11 +11,11 @@ use crate::failure::Failure;
 pub(crate) fn live(name: &str, arguments: &[String]) -> Result<ExitCode, Failure> {
     if name != "mock" {
         return Err(Failure::new(
-            Code::UnsupportedAgent,
+            ProblemCode::UnsupportedAgent,
             format!("`{name}` is not an agent that lives in this binary"),
         ));
     }
-    let settings = mock::Settings::parse(arguments.iter().cloned(), config::agent_variable)
-        .map_err(|error| Failure::of(Code::InvalidRequest, &error).help("viv run mock hello"))?;
+    let settings = mock::MockSettings::parse(arguments.iter().cloned(), config::agent_variable)
+        .map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error).help("viv run mock hello"))?;
     Ok(mock::main(settings, std::io::stdin(), std::io::stdout().lock()))
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hyper::Method;
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::Value;
 
 use crate::client::Client;
@@ -26,7 +26,7 @@ pub(crate) struct ApiArguments {
 
 /// Carries out `viv api`.
 pub(crate) async fn carry_out(arguments: ApiArguments, config: Config) -> Result<ExitCode, Failure> {
-    let wrong = |what: String| Failure::new(Code::InvalidRequest, what).help("viv api GET /openapi.json");
+    let wrong = |what: String| Failure::new(ProblemCode::InvalidRequest, what).help("viv api GET /openapi.json");
     let method: Method =
         arguments.method.to_uppercase().parse().map_err(|_| wrong(format!("`{}` is no method", arguments.method)))?;
     if !arguments.path.starts_with('/') || arguments.path.parse::<hyper::Uri>().is_err() {
@@ -43,11 +43,11 @@ fn read_body(text: &str) -> Result<Value, Failure> {
     let mut read = String::new();
     let text = if text == "-" {
         let stdin = std::io::stdin().read_to_string(&mut read);
-        stdin.map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
+        stdin.map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error))?;
         &read
     } else {
         text
     };
     serde_json::from_str(text)
-        .map_err(|error| Failure::new(Code::InvalidRequest, "the body is no JSON").because(&error))
+        .map_err(|error| Failure::new(ProblemCode::InvalidRequest, "the body is no JSON").because(&error))
 }

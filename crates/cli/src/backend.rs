@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use jail::Spawner;
-use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind, FirstThatWorks, JailBackend, SandboxError};
+use sandbox::{
+    ContainerBackend, ContainerSettings, EngineKind, FallbackBackend, JailBackend, SandboxBackend, SandboxError,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, SandboxSection};
@@ -32,7 +34,7 @@ pub(crate) struct PlaceArguments {
 }
 
 /// The backend for this process.
-pub(crate) fn choose(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn Backend>, Failure> {
+pub(crate) fn choose(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn SandboxBackend>, Failure> {
     match config.backend.or(config.file.sandbox.backend) {
         Some(name) => Ok(named(name, config, &config.file.sandbox, spawner)?),
         None => Ok(first_that_works(config, spawner)?),
@@ -45,7 +47,7 @@ pub(crate) fn named(
     config: &Config,
     section: &SandboxSection,
     spawner: &Arc<Spawner>,
-) -> Result<Arc<dyn Backend>, SandboxError> {
+) -> Result<Arc<dyn SandboxBackend>, SandboxError> {
     let kind = match name {
         BackendName::Jail => return Ok(Arc::new(JailBackend::new(Arc::clone(spawner))?)),
         BackendName::Podman => EngineKind::Podman,
@@ -77,9 +79,9 @@ pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSecti
 }
 
 /// The jail; where this machine does not let it be made, Podman, then Docker.
-fn first_that_works(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn Backend>, SandboxError> {
+fn first_that_works(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn SandboxBackend>, SandboxError> {
     let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| settings(kind, config, &config.file.sandbox));
-    Ok(Arc::new(FirstThatWorks::here(spawner, engines, &scratch(config))?))
+    Ok(Arc::new(FallbackBackend::here(spawner, engines, &scratch(config))?))
 }
 
 /// Sockets of engines that are there now.

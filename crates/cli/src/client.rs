@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use protocol::{
-    Code, CreateSession, Event, PermissionId, PermissionReply, Problem, QuestionId, SessionId, SessionInfo,
+    CreateSession, Event, PermissionId, PermissionReply, Problem, ProblemCode, QuestionId, SessionId, SessionInfo,
 };
 use serde_json::{Value, json};
 use store::{DataDir, OwnerId, SessionRecord};
@@ -40,7 +40,7 @@ impl Client {
     }
 
     pub(crate) async fn create(&self, id: &SessionId, request: &CreateSession) -> Result<SessionInfo, Failure> {
-        let body = serde_json::to_value(request).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let body = serde_json::to_value(request).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
         self.call(Method::POST, &format!("/v1/sessions/{id}"), Some(body)).await?;
         let info = self.call(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
         serde_json::from_slice(&info).map_err(|error| not_understood(&error))
@@ -88,7 +88,8 @@ impl Client {
 
     /// The server of `directory`, or what to do when there is none.
     pub(crate) async fn required(directory: &DataDir) -> Result<Self, Failure> {
-        let none = || Failure::new(Code::ServerNotRunning, "no server runs on this data directory").help("viv serve");
+        let none =
+            || Failure::new(ProblemCode::ServerNotRunning, "no server runs on this data directory").help("viv serve");
         Self::connect(directory).await.ok_or_else(none)
     }
 
@@ -183,7 +184,7 @@ impl Client {
         if let Some(kind) = kind {
             request = request.header("content-type", kind);
         }
-        let request = request.body(Full::new(body)).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let request = request.body(Full::new(body)).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
@@ -207,18 +208,18 @@ async fn told(response: Response<Incoming>) -> Failure {
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) => problem.into(),
-        Err(_) => Failure::new(Code::Internal, format!("the server answered {status}")),
+        Err(_) => Failure::new(ProblemCode::Internal, format!("the server answered {status}")),
     }
 }
 
 fn unreachable(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::ServerNotRunning, "the server of this data directory does not answer")
+    Failure::new(ProblemCode::ServerNotRunning, "the server of this data directory does not answer")
         .because(error)
         .help("viv serve")
 }
 
 fn not_understood(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::Internal, "the server's answer is not understood").because(error)
+    Failure::new(ProblemCode::Internal, "the server's answer is not understood").because(error)
 }
 
 /// Server-sent events of one session.

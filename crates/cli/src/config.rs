@@ -10,7 +10,7 @@ mod file;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use secret::Secret;
 
 use crate::backend::BackendName;
@@ -48,7 +48,7 @@ impl Config {
             None => data_home()?.join("viv"),
         };
         let data_dir = std::path::absolute(&data_dir).map_err(|error| {
-            Failure::new(Code::ConfigInvalid, "the data directory has no absolute path").because(&error)
+            Failure::new(ProblemCode::ConfigInvalid, "the data directory has no absolute path").because(&error)
         })?;
         let file = read_file(&data_dir.join("viv.toml"))?;
         let organisation_policy = PathBuf::from("/etc/viv/policy.yaml");
@@ -74,7 +74,7 @@ impl Config {
     /// A configuration error at a key of `viv.toml`.
     pub(crate) fn wrong(&self, key: &str, why: &str) -> Failure {
         let path = self.data_dir.join("viv.toml");
-        Failure::new(Code::ConfigInvalid, format!("`{key}` in `{}`: {why}", path.display()))
+        Failure::new(ProblemCode::ConfigInvalid, format!("`{key}` in `{}`: {why}", path.display()))
             .help(format!("edit {}", path.display()))
     }
 
@@ -181,7 +181,7 @@ fn data_home() -> Result<PathBuf, Failure> {
         .and_then(absolute)
         .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")))
         .ok_or_else(|| {
-            Failure::new(Code::ConfigInvalid, "there is no place to keep data: HOME is not set")
+            Failure::new(ProblemCode::ConfigInvalid, "there is no place to keep data: HOME is not set")
                 .help("viv --data-dir ./viv-data demo")
         })
 }
@@ -192,13 +192,13 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(ConfigFile::default()),
         Err(error) => {
             let what = format!("cannot read `{}`", path.display());
-            return Err(Failure::new(Code::ConfigInvalid, what).because(&error));
+            return Err(Failure::new(ProblemCode::ConfigInvalid, what).because(&error));
         }
     };
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let what = format!("`{}` line {line} is not a configuration", path.display());
         // The message alone: the error would also repeat the line, and a key may stand on it.
-        Failure::new(Code::ConfigInvalid, what).detail(error.message()).help(format!("edit {}", path.display()))
+        Failure::new(ProblemCode::ConfigInvalid, what).detail(error.message()).help(format!("edit {}", path.display()))
     })
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::{Code, CreateSession, TurnOutcome};
+use protocol::{CreateSession, ProblemCode, TurnOutcome};
 
 use crate::args::Permissions;
 use crate::config::{Config, ConfigFile};
@@ -61,7 +61,7 @@ pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) 
 fn prepare(workspace: &std::path::Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(workspace).and_then(|()| std::fs::write(workspace.join("README.md"), README));
     made.map_err(|error| {
-        Failure::new(Code::Internal, format!("cannot make the demo's workspace `{}`", workspace.display()))
+        Failure::new(ProblemCode::Internal, format!("cannot make the demo's workspace `{}`", workspace.display()))
             .because(&error)
     })
 }

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::policy::Effective;
-use jail::{Probe, Spawner, probe_kernel, probe_limits};
-use protocol::Code;
+use ::policy::EffectivePolicy;
+use jail::{FeatureProbe, Spawner, probe_kernel, probe_limits};
+use protocol::ProblemCode;
 use sandbox::{ExecSpec, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -138,7 +138,8 @@ pub(crate) fn carry_out(
     };
     findings.keep(config);
     if json {
-        let text = serde_json::to_string_pretty(&findings).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let text =
+            serde_json::to_string_pretty(&findings).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
         println!("{text}");
     } else {
         anstream::print!("{}{}", render(&findings.checks), render_keys(&findings.enforced));
@@ -146,7 +147,7 @@ pub(crate) fn carry_out(
             anstream::println!("found since this machine was started; `viv doctor --fresh` tries again");
         }
     }
-    Ok(ExitCode::from(if findings.failed() { Code::SandboxCreateError.exit() } else { 0 }))
+    Ok(ExitCode::from(if findings.failed() { ProblemCode::SandboxCreateError.exit() } else { 0 }))
 }
 
 /// One line a key of a policy: by what it is kept here.
@@ -199,7 +200,7 @@ fn data_directory(config: &Config) -> Check {
 }
 
 /// A feature that every sandbox needs.
-fn feature(probe: Probe) -> Check {
+fn feature(probe: FeatureProbe) -> Check {
     let help = match probe.name {
         "landlock" => "boot with lsm=landlock,… on the kernel command line",
         "overlayfs" => "modprobe overlay",
@@ -215,7 +216,7 @@ fn feature(probe: Probe) -> Check {
 }
 
 /// A limit that can be kept by less than a cgroup where the policy says so.
-fn limit(probe: Probe) -> Check {
+fn limit(probe: FeatureProbe) -> Check {
     let weaker = if probe.name == "cpu limit" { "none" } else { "rlimit" };
     match probe.outcome {
         Ok(found) => Check::ok(probe.name, found),
@@ -241,7 +242,7 @@ struct Proof {
 }
 
 /// Makes a sandbox as any other command would, and runs a command in it: the only proof that counts.
-async fn sandbox(config: &Config, policy: Arc<Effective>, spawner: &Arc<Spawner>) -> Proof {
+async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> Proof {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
     let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// The MCP servers of a JSON file: by name.
 pub(crate) fn mcp(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
     let wrong = |error: &dyn std::error::Error| {
-        Failure::new(Code::InvalidRequest, format!("`{}` holds no MCP servers", path.display()))
+        Failure::new(ProblemCode::InvalidRequest, format!("`{}` holds no MCP servers", path.display()))
             .because(error)
             .help("see docs/skills-and-mcp.md")
     };
@@ -33,7 +33,7 @@ pub(crate) fn skills(sources: &[String]) -> Result<Option<Value>, Failure> {
             Err(_) if source.split('/').count() == 2 => Ok(json!({"type": "github", "source": source})),
             Err(error) => {
                 let what = format!("skills `{source}` cannot be found");
-                Err(Failure::new(Code::InvalidRequest, what).because(&error).help("see docs/skills-and-mcp.md"))
+                Err(Failure::new(ProblemCode::InvalidRequest, what).because(&error).help("see docs/skills-and-mcp.md"))
             }
         }
     });

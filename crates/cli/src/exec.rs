@@ -14,11 +14,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::policy::{Effective, WorkspaceMode};
+use ::policy::{EffectivePolicy, WorkspaceMode};
 use jail::Spawner;
-use protocol::Code;
+use protocol::ProblemCode;
 use sandbox::{
-    Backend, DEPENDENCIES, ExecResult, ExecSpec, Exit, Filter, Outflow, Sandbox, SandboxError, SandboxSpec, Streams,
+    DEPENDENCIES, ExecResult, ExecSpec, OutputFilter, OutputSink, ProcessExit, Sandbox, SandboxBackend, SandboxError,
+    SandboxSpec, StandardStreams,
 };
 use serde_json::json;
 
@@ -52,7 +53,7 @@ pub(crate) fn carry_out(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::of(Code::Internal, &error).exit(VIV_FAILED))?;
+        .map_err(|error| Failure::of(ProblemCode::Internal, &error).exit(VIV_FAILED))?;
     let outcome = runtime.block_on(run(arguments, config, spawner, json));
     // A read of our own stdin may still block, and is not waited for; everything else that is left goes with the
     // process, at once.
@@ -125,12 +126,12 @@ fn check_output(terminal: bool, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let what = "`--tty` shows output, and `--json` keeps it: not both";
-    Err(Failure::new(Code::InvalidRequest, what).help("viv --json exec -- CMD"))
+    Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv --json exec -- CMD"))
 }
 
 /// The sandbox, or who told us to stop before it was there.
 async fn make(
-    backend: &dyn Backend,
+    backend: &dyn SandboxBackend,
     spec: SandboxSpec,
     signals: &mut Signals,
 ) -> Result<Result<Box<dyn Sandbox>, Stop>, SandboxError> {
@@ -152,7 +153,7 @@ fn facts(
     workspace: Option<PathBuf>,
     backend: &str,
     sandbox: &dyn Sandbox,
-    policy: &Arc<Effective>,
+    policy: &Arc<EffectivePolicy>,
 ) -> Result<Facts, Failure> {
     Ok(Facts {
         session: new_session_id()?,
@@ -183,7 +184,7 @@ fn not_started(error: &SandboxError) -> Failure {
         SandboxError::NotExecutable(_) => (NOT_EXECUTABLE, "viv exec -- ls -l /usr/bin"),
         _ => (VIV_FAILED, "viv doctor"),
     };
-    Failure::of(Code::RuntimeError, error).exit(exit).help(help)
+    Failure::of(ProblemCode::RuntimeError, error).exit(exit).help(help)
 }
 
 /// `DIR[:overlay|bind|ro]`: the directory, and the mode that was asked for.
@@ -196,22 +197,26 @@ fn workspace(given: Option<&str>, data: &Path) -> Result<(Option<PathBuf>, Optio
         _ => (given, None),
     };
     let directory = PathBuf::from(directory).canonicalize().map_err(|error| {
-        Failure::new(Code::InvalidRequest, format!("workspace `{directory}` cannot be opened"))
+        Failure::new(ProblemCode::InvalidRequest, format!("workspace `{directory}` cannot be opened"))
             .because(&error)
             .help("viv exec --workspace .:overlay -- ls")
     })?;
     if directory == Path::new("/") {
         let what = "the root of the host cannot be a workspace: a sandbox would be shown everything there is";
-        return Err(Failure::new(Code::InvalidRequest, what).help("viv exec --workspace . -- ls"));
+        return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv exec --workspace . -- ls"));
     }
     if data.canonicalize().is_ok_and(|data| directory.starts_with(data)) {
         let what = "the data directory cannot be a workspace: tokens, records and accounts of this host are kept there";
-        return Err(Failure::new(Code::DirectoryNotAllowed, what).help("viv exec --workspace ~/work -- ls"));
+        return Err(Failure::new(ProblemCode::DirectoryNotAllowed, what).help("viv exec --workspace ~/work -- ls"));
     }
     Ok((Some(directory), mode))
 }
 
-fn environment(arguments: &ExecArguments, way: &Way, policy: &Effective) -> Result<BTreeMap<String, String>, Failure> {
+fn environment(
+    arguments: &ExecArguments,
+    way: &Way,
+    policy: &EffectivePolicy,
+) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = sandbox::default_environment();
     way.tell(&mut env);
     sandbox::pass_variables(&mut env, &policy.env_pass(), host_variable);
@@ -221,7 +226,7 @@ fn environment(arguments: &ExecArguments, way: &Way, policy: &Effective) -> Resu
     }
     for pair in &arguments.env {
         let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-            Failure::new(Code::InvalidRequest, format!("`{pair}` is not NAME=VALUE"))
+            Failure::new(ProblemCode::InvalidRequest, format!("`{pair}` is not NAME=VALUE"))
                 .help("viv exec --env LANG=C -- env")
         })?;
         env.insert(name.to_owned(), value.to_owned());
@@ -242,15 +247,15 @@ async fn stream(
     }
     let outlet = || if terminal.is_some() { Outlet::for_screens() } else { Outlet::default() };
     let to_person = std::io::stdout().is_terminal().then(outlet);
-    let output = Outflow { to: Box::new(tokio::io::stdout()), filter: to_person.map(filter) };
+    let output = OutputSink { to: Box::new(tokio::io::stdout()), filter: to_person.map(filter) };
     let to_person = std::io::stderr().is_terminal().then(outlet);
-    let errors = Outflow { to: Box::new(tokio::io::stderr()), filter: to_person.map(filter) };
+    let errors = OutputSink { to: Box::new(tokio::io::stderr()), filter: to_person.map(filter) };
     let window = terminal.map(RawTerminal::window);
-    sandbox::attach(sandbox, spec, Streams { input, output, errors, window }).await
+    sandbox::attach(sandbox, spec, StandardStreams { input, output, errors, window }).await
 }
 
 /// What goes to a terminal may not command it.
-fn filter(mut outlet: Outlet) -> Filter {
+fn filter(mut outlet: Outlet) -> OutputFilter {
     Box::new(move |bytes: &[u8]| outlet.pass(bytes))
 }
 
@@ -262,7 +267,7 @@ fn exit_number(result: &ExecResult) -> u8 {
     if result.timed_out {
         return TIMED_OUT;
     }
-    let Exit { code, signal, .. } = result.exit;
+    let ProcessExit { code, signal, .. } = result.exit;
     let number = code.or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(i32::from(VIV_FAILED));
     u8::try_from(number & 0xff).unwrap_or(VIV_FAILED)
 }

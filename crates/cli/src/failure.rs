@@ -6,12 +6,12 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use protocol::{Code, Problem};
+use protocol::{Problem, ProblemCode};
 
 /// Something failed; `viv` ends.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    code: Code,
+    code: ProblemCode,
     what: String,
     causes: Vec<String>,
     detail: Option<String>,
@@ -25,13 +25,13 @@ const NOBODY_READS: u8 = 141;
 
 impl Failure {
     /// What failed, in words.
-    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ProblemCode, what: impl Into<String>) -> Self {
         Self { code, what: what.into(), causes: Vec::new(), detail: None, help: None, exit: None, quiet: false }
     }
 
     /// Output that could not be written. A reader that has gone away, as in `viv … | head`, needs no words.
     pub(crate) fn output(error: &std::io::Error) -> Self {
-        let failure = Self::new(Code::StreamError, "cannot write the output").because(error);
+        let failure = Self::new(ProblemCode::StreamError, "cannot write the output").because(error);
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { quiet: true, ..failure.exit(NOBODY_READS) };
         }
@@ -39,7 +39,7 @@ impl Failure {
     }
 
     /// An error with its own chain of causes.
-    pub(crate) fn of(code: Code, error: &dyn Error) -> Self {
+    pub(crate) fn of(code: ProblemCode, error: &dyn Error) -> Self {
         let mut failure = Self::new(code, error.to_string());
         if let Some(source) = error.source() {
             failure = failure.because(source);
@@ -73,7 +73,7 @@ impl Failure {
     }
 
     /// The same failure, known to have another cause.
-    pub(crate) fn recoded(mut self, code: Code, why: &str) -> Self {
+    pub(crate) fn recoded(mut self, code: ProblemCode, why: &str) -> Self {
         self.code = code;
         self.causes.push(why.to_owned());
         self
@@ -94,7 +94,7 @@ impl Failure {
     }
 
     /// The code that never changes.
-    pub(crate) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> ProblemCode {
         self.code
     }
 
@@ -197,7 +197,7 @@ impl From<sandbox::SandboxError> for Failure {
 
 impl From<jail::JailError> for Failure {
     fn from(error: jail::JailError) -> Self {
-        Self::of(Code::SandboxCreateError, &error)
+        Self::of(ProblemCode::SandboxCreateError, &error)
     }
 }
 
@@ -216,7 +216,11 @@ impl From<crate::policy::Failure> for Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        let code = Code::ALL.iter().copied().find(|code| code.as_str() == problem.code).unwrap_or(Code::Internal);
+        let code = ProblemCode::ALL
+            .iter()
+            .copied()
+            .find(|code| code.as_str() == problem.code)
+            .unwrap_or(ProblemCode::Internal);
         let failure = Self::new(code, problem.detail.unwrap_or(problem.title));
         match problem.hint {
             Some(hint) => failure.help(hint),

@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use ::policy::Effective;
+use ::policy::EffectivePolicy;
 use hyper::Method;
 use jail::Spawner;
-use protocol::{Code, CreateSession, Event, PermissionId, PermissionReply, QuestionId, SessionId, SessionInfo};
-use session::{Message, Options};
-use store::Tail;
+use protocol::{CreateSession, Event, PermissionId, PermissionReply, ProblemCode, QuestionId, SessionId, SessionInfo};
+use session::{SessionOptions, UserMessage};
+use store::JournalTail;
 
 use crate::client::{Client, EventStream};
 use crate::config::Config;
@@ -31,12 +31,12 @@ pub(crate) enum Front {
 pub(crate) struct Hosted {
     reachable: Reachable,
     /// Who pays.
-    options: Options,
+    options: SessionOptions,
 }
 
 impl Front {
     /// The server if one answers, else this process.
-    pub(crate) async fn open(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
+    pub(crate) async fn open(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Self, Failure> {
         // A server knows nothing of this person's `--env-file`, and has its own sandbox.
         if config.env_upstream.is_none()
             && config.backend.is_none()
@@ -48,9 +48,9 @@ impl Front {
     }
 
     /// This process, also where a server answers: its sessions are under its own policy, not under `policy`.
-    pub(crate) async fn here(config: &Config, policy: Arc<Effective>, spawner: Spawner) -> Result<Self, Failure> {
+    pub(crate) async fn here(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
-        let options = Options { policy: Some(policy.clone()), ..host::options(config) };
+        let options = SessionOptions { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
         Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options }))
     }
@@ -67,7 +67,7 @@ impl Front {
     pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
         match self {
             Self::Here(here) => {
-                here.reachable.sessions.send(id, Message::text(text)).await?;
+                here.reachable.sessions.send(id, UserMessage::text(text)).await?;
                 Ok(())
             }
             Self::There(client) => client.send(id, text).await,
@@ -77,7 +77,7 @@ impl Front {
     /// Its events, from the first.
     pub(crate) async fn follow(&self, id: &SessionId) -> Result<Follow, Failure> {
         Ok(match self {
-            Self::Here(here) => Follow::Here(Tail::new(Arc::clone(&here.reachable.sessions.journal(id)?), 0)),
+            Self::Here(here) => Follow::Here(JournalTail::new(Arc::clone(&here.reachable.sessions.journal(id)?), 0)),
             Self::There(client) => Follow::There(client.events(id).await?),
         })
     }
@@ -145,10 +145,10 @@ impl Front {
             Self::There(client) => {
                 let mut bytes = Vec::new();
                 let mut file = file;
-                file.read_to_end(&mut bytes).map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
+                file.read_to_end(&mut bytes).map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error))?;
                 let query = new_id.map(|id| format!("?as={id}")).unwrap_or_default();
                 let info = client.upload(&format!("/v1/import{query}"), bytes.into()).await?;
-                serde_json::from_value(info).map_err(|error| Failure::of(Code::Internal, &error))
+                serde_json::from_value(info).map_err(|error| Failure::of(ProblemCode::Internal, &error))
             }
         }
     }
@@ -164,7 +164,7 @@ impl Front {
 /// Events as they come.
 pub(crate) enum Follow {
     /// From the journal.
-    Here(Tail),
+    Here(JournalTail),
     /// From the server.
     There(EventStream),
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use protocol::Code;
+use protocol::ProblemCode;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -47,7 +47,7 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     // It waits for the ledger, which a thread of the runtime may do only when it says so.
     tokio::task::block_in_place(|| gateway.settle_unknown(&directory))?;
     let not_bound = |error: std::io::Error| {
-        Failure::new(Code::ProxyBindError, format!("cannot listen on {}", arguments.listen))
+        Failure::new(ProblemCode::ProxyBindError, format!("cannot listen on {}", arguments.listen))
             .because(&error)
             .help("viv gateway serve --listen 127.0.0.1:0")
     };

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::gateway::{Gateway, Keep, Limits, Redaction, Upstream};
-use ::policy::Effective;
+use ::gateway::{BodyRetention, Gateway, GatewayLimits, RedactionRules, Upstream};
+use ::policy::EffectivePolicy;
 use jail::{JailError, Spawner};
-use protocol::Code;
+use protocol::ProblemCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sandbox::Backend;
-use session::{Accounts, Options, Sessions, Setup, Timing, Variables};
+use sandbox::SandboxBackend;
+use session::{BillingSettings, HostVariables, SessionOptions, SessionTimeouts, Sessions, Setup};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -118,7 +118,7 @@ pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> R
         .max_blocking_threads(WAITING_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::of(Code::Internal, &error))?;
+        .map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
     let outcome = runtime.block_on(work);
     runtime.shutdown_timeout(LETTING_GO);
     outcome
@@ -132,7 +132,7 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
 /// Every session of the data directory, ready to be run in this process.
 pub(crate) async fn open_sessions(
     config: &Config,
-    policy: Arc<Effective>,
+    policy: Arc<EffectivePolicy>,
     spawner: Spawner,
 ) -> Result<Sessions, Failure> {
     open_sessions_in(config, policy, backend::choose(config, &Arc::new(spawner))?).await
@@ -141,8 +141,8 @@ pub(crate) async fn open_sessions(
 /// The same, in sandboxes of `backend`.
 pub(crate) async fn open_sessions_in(
     config: &Config,
-    policy: Arc<Effective>,
-    backend: Arc<dyn Backend>,
+    policy: Arc<EffectivePolicy>,
+    backend: Arc<dyn SandboxBackend>,
 ) -> Result<Sessions, Failure> {
     open(config, policy, backend, upstream::chosen(config)?).await
 }
@@ -150,7 +150,7 @@ pub(crate) async fn open_sessions_in(
 /// The same, with another model than the configured one.
 pub(crate) async fn open_sessions_behind(
     config: &Config,
-    policy: Arc<Effective>,
+    policy: Arc<EffectivePolicy>,
     spawner: Spawner,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
@@ -159,11 +159,11 @@ pub(crate) async fn open_sessions_behind(
 
 async fn open(
     config: &Config,
-    policy: Arc<Effective>,
-    backend: Arc<dyn Backend>,
+    policy: Arc<EffectivePolicy>,
+    backend: Arc<dyn SandboxBackend>,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
+    let program = std::env::current_exe().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
     let setup = Setup {
         data_dir: config.data_dir.clone(),
         mock_program: Some(program),
@@ -175,7 +175,7 @@ async fn open(
         timing: timing(config),
         project: Some(policy::project(config)),
         upstreams: upstream::nameable(config),
-        variables: Variables::new(config::host_variable),
+        variables: HostVariables::new(config::host_variable),
     };
     let sessions = setup.open()?;
     // What a host that was killed left behind is put in order by whoever comes next.
@@ -184,9 +184,9 @@ async fn open(
 }
 
 /// How long a session waits for what.
-fn timing(config: &Config) -> Timing {
-    let (usual, ask) = (Timing::default(), &config.file.ask);
-    Timing {
+fn timing(config: &Config) -> SessionTimeouts {
+    let (usual, ask) = (SessionTimeouts::default(), &config.file.ask);
+    SessionTimeouts {
         permission: ask.permission_timeout.unwrap_or(usual.permission),
         question: ask.question_timeout.unwrap_or(usual.question),
         ..usual
@@ -194,19 +194,19 @@ fn timing(config: &Config) -> Timing {
 }
 
 /// What a session may use of the gateway, and what is kept of its calls.
-pub(crate) fn limits(config: &Config) -> Result<Limits, Failure> {
+pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
     let section = &config.file.record;
     let keep = match section.content {
-        ContentWord::Full => Keep::Full,
-        ContentWord::Redacted => Keep::Redacted(redaction(config)?),
-        ContentWord::None => Keep::Nothing,
+        ContentWord::Full => BodyRetention::Full,
+        ContentWord::Redacted => BodyRetention::Redacted(redaction(config)?),
+        ContentWord::None => BodyRetention::Nothing,
     };
-    Ok(Limits { keep, compress: section.zstd, ..Limits::default() })
+    Ok(GatewayLimits { keep, compress: section.zstd, ..GatewayLimits::default() })
 }
 
 /// What is a secret in the body of a model call.
-pub(crate) fn redaction(config: &Config) -> Result<Redaction, Failure> {
-    let redaction = Redaction::new(&config.file.record.redact);
+pub(crate) fn redaction(config: &Config) -> Result<RedactionRules, Failure> {
+    let redaction = RedactionRules::new(&config.file.record.redact);
     redaction.map_err(|error| config.wrong("record.redact", &error.to_string()).because(&error.source))
 }
 
@@ -216,9 +216,9 @@ pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
 }
 
 /// How calls are counted in the data directory.
-fn accounts(config: &Config) -> Result<Accounts, Failure> {
+fn accounts(config: &Config) -> Result<BillingSettings, Failure> {
     let (prices, budgets) = (money::prices(config)?, money::budgets(&config.file.budgets));
-    Ok(Accounts { prices, budgets, durability: durability(config), limits: limits(config)? })
+    Ok(BillingSettings { prices, budgets, durability: durability(config), limits: limits(config)? })
 }
 
 fn durability(config: &Config) -> Durability {
@@ -235,12 +235,12 @@ pub(crate) fn ledger(config: &Config) -> Result<SqliteLedger, Failure> {
 }
 
 /// Who pays for sessions of this configuration.
-pub(crate) fn options(config: &Config) -> Options {
-    Options {
+pub(crate) fn options(config: &Config) -> SessionOptions {
+    SessionOptions {
         account: config.file.account.clone(),
         user: config.file.user.clone(),
         dependencies: config.file.dependencies.clone(),
-        ..Options::default()
+        ..SessionOptions::default()
     }
 }
 

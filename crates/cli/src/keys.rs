@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use gateway::SessionToken;
 use jiff::Timestamp;
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::json;
-use store::{KeyRecord, Keys, NewKey, SystemClock};
+use store::{KeyRecord, KeyStore, NewKey, SystemClock};
 use uuid::Uuid;
 
 use crate::args::parse_lifetime;
@@ -59,31 +59,31 @@ pub(crate) struct CreateArguments {
 
 /// Carries out `viv keys …`.
 pub(crate) fn carry_out(command: KeysCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let keys = Keys::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
+    let keys = KeyStore::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
     match command {
         KeysCommand::Create(arguments) => create(&keys, arguments, json)?,
         KeysCommand::Ls => list(&keys.list()?, json)?,
         KeysCommand::Revoke { id } => {
             if !keys.revoke(&id)? {
                 let what = format!("there is no key `{id}`");
-                return Err(Failure::new(Code::InvalidRequest, what).help("viv keys ls"));
+                return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv keys ls"));
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn create(keys: &Keys, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
+fn create(keys: &KeyStore, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
     if let Some(pattern) =
         arguments.models.iter().find(|pattern| pattern.is_empty() || pattern.contains(char::is_whitespace))
     {
-        return Err(Failure::new(Code::InvalidRequest, format!("`{pattern}` is no name of a model")));
+        return Err(Failure::new(ProblemCode::InvalidRequest, format!("`{pattern}` is no name of a model")));
     }
     // They stand in headers, tables and files that are read line by line.
     let names = [Some(&arguments.account), arguments.user.as_ref()];
     let is_none = |name: &&String| name.trim().is_empty() || name.contains(char::is_control);
     if let Some(name) = names.into_iter().flatten().find(is_none) {
-        return Err(Failure::new(Code::InvalidRequest, format!("`{}` is no name", name.escape_debug())));
+        return Err(Failure::new(ProblemCode::InvalidRequest, format!("`{}` is no name", name.escape_debug())));
     }
     let (token, text) = SessionToken::issue_as(KEY_PREFIX);
     let id = format!("key_{}", &Uuid::new_v4().simple().to_string()[..12]);

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gateway::{Price, Prices};
+use gateway::{ModelPrice, PriceTable};
 use serde_json::json;
 
 use crate::config::Config;
@@ -27,11 +27,11 @@ pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-fn source(prices: &Prices, model: &str) -> &'static str {
+fn source(prices: &PriceTable, model: &str) -> &'static str {
     if prices.is_named(model) { "viv.toml" } else { "built-in" }
 }
 
-fn row(prices: &Prices, model: &str, price: &Price) -> [String; 8] {
+fn row(prices: &PriceTable, model: &str, price: &ModelPrice) -> [String; 8] {
     let rates = price.rates();
     let a_million = |picos: i64| money::usd(picos.unsigned_abs().saturating_mul(1_000_000));
     [
@@ -46,7 +46,7 @@ fn row(prices: &Prices, model: &str, price: &Price) -> [String; 8] {
     ]
 }
 
-fn as_json(prices: &Prices, model: &str, price: &Price) -> serde_json::Value {
+fn as_json(prices: &PriceTable, model: &str, price: &ModelPrice) -> serde_json::Value {
     let rates = price.rates();
     json!({"model": model, "input": rates.input, "output": rates.output, "cache_read": rates.cache_read,
         "cache_write": rates.cache_write, "cache_write_1h": rates.cache_write_1h,

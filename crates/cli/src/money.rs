@@ -1,8 +1,8 @@
 //! Sums of money as people write and read them, kept as whole pico-dollars.
 
-use gateway::{Price, Prices, Rates};
-use protocol::Code;
-use store::{Limit, Most, Scope, Window};
+use gateway::{ModelPrice, PriceTable, TokenRates};
+use protocol::ProblemCode;
+use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 
 use crate::config::{BudgetsSection, Config, PriceSection};
 use crate::failure::Failure;
@@ -31,8 +31,8 @@ pub(crate) fn usd(picos: u64) -> String {
 }
 
 /// The built-in prices, with those of the configuration in their place.
-pub(crate) fn prices(config: &Config) -> Result<Prices, Failure> {
-    let mut prices = Prices::built_in().map_err(|error| Failure::of(Code::Internal, &error))?;
+pub(crate) fn prices(config: &Config) -> Result<PriceTable, Failure> {
+    let mut prices = PriceTable::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
     for (model, section) in &config.file.prices {
         let price = price(section).map_err(|key| {
             config.wrong(&format!("prices.\"{model}\".{key}"), "a price is a number of dollars, zero or more")
@@ -43,37 +43,37 @@ pub(crate) fn prices(config: &Config) -> Result<Prices, Failure> {
 }
 
 /// What all calls of the data directory must fit into.
-pub(crate) fn budgets(section: &BudgetsSection) -> Vec<Limit> {
+pub(crate) fn budgets(section: &BudgetsSection) -> Vec<UsageLimit> {
     let money = |name, scope, window, picos: Option<u64>| {
-        picos.map(|picos| Limit { name, scope, window, most: Most::Picos(picos) })
+        picos.map(|picos| UsageLimit { name, scope, window, most: LimitAmount::Picos(picos) })
     };
-    let requests = section.session_requests_per_minute.map(|requests| Limit {
+    let requests = section.session_requests_per_minute.map(|requests| UsageLimit {
         name: "budgets.session_requests_per_minute",
-        scope: Scope::Session,
-        window: Window::Minute,
-        most: Most::Requests(requests),
+        scope: LimitScope::Session,
+        window: LimitWindow::Minute,
+        most: LimitAmount::Requests(requests),
     });
     let limits = [
-        money("budgets.day_usd", Scope::Everything, Window::Day, section.day_usd),
-        money("budgets.account_usd", Scope::Account, Window::Ever, section.account_usd),
-        money("budgets.account_day_usd", Scope::Account, Window::Day, section.account_day_usd),
+        money("budgets.day_usd", LimitScope::Everything, LimitWindow::Day, section.day_usd),
+        money("budgets.account_usd", LimitScope::Account, LimitWindow::Ever, section.account_usd),
+        money("budgets.account_day_usd", LimitScope::Account, LimitWindow::Day, section.account_day_usd),
         requests,
     ];
     limits.into_iter().flatten().collect()
 }
 
 /// The price of a section, or the key that is wrong.
-fn price(section: &PriceSection) -> Result<Price, &'static str> {
+fn price(section: &PriceSection) -> Result<ModelPrice, &'static str> {
     let cache_write = section.cache_write.unwrap_or(section.input);
-    let rates = Rates {
+    let rates = TokenRates {
         input: a_token(section.input).ok_or("input")?,
         output: a_token(section.output).ok_or("output")?,
         cache_read: a_token(section.cache_read.unwrap_or(section.input)).ok_or("cache_read")?,
         cache_write: a_token(cache_write).ok_or("cache_write")?,
         cache_write_1h: a_token(section.cache_write_1h.unwrap_or(cache_write)).ok_or("cache_write_1h")?,
     };
-    let price = Price::flat(rates);
-    Ok(section.max_output_tokens.into_iter().fold(price, Price::with_max_output_tokens))
+    let price = ModelPrice::flat(rates);
+    Ok(section.max_output_tokens.into_iter().fold(price, ModelPrice::with_max_output_tokens))
 }
 
 /// Dollars a million tokens as pico-dollars a token.
@@ -114,7 +114,7 @@ mod tests {
             max_output_tokens: Some(9),
         };
         let price = price(&section).unwrap();
-        let expected = Rates {
+        let expected = TokenRates {
             input: 3_000_000,
             output: 15_000_000,
             cache_read: 300_000,

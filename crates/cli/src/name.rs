@@ -1,10 +1,10 @@
 //! Names of new sessions.
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 
 use crate::failure::Failure;
 
 /// An id that sorts by time.
 pub(crate) fn new_session_id() -> Result<SessionId, Failure> {
-    SessionId::new(uuid::Uuid::now_v7().to_string()).map_err(|error| Failure::of(Code::Internal, &error))
+    SessionId::new(uuid::Uuid::now_v7().to_string()).map_err(|error| Failure::of(ProblemCode::Internal, &error))
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use hyper::Method;
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -115,7 +115,7 @@ fn find<'a>(all: &'a [Waiting], reference: &str) -> Result<&'a Waiting, Failure>
         None => one.id() == reference,
     };
     let mut found = all.iter().filter(fits);
-    let failure = |what: String| Failure::new(Code::PermissionNotPending, what).help("viv perms ls");
+    let failure = |what: String| Failure::new(ProblemCode::PermissionNotPending, what).help("viv perms ls");
     let one = found.next().ok_or_else(|| failure(format!("nothing called `{reference}` waits for an answer")))?;
     match found.next() {
         None => Ok(one),
@@ -129,7 +129,7 @@ fn only<'a>(one: &'a Waiting, permission: bool, reference: &str) -> Result<&'a W
     }
     let (is, verb) = if permission { ("a question", "answer") } else { ("a permission", "allow") };
     let what = format!("`{reference}` is {is}");
-    Err(Failure::new(Code::InvalidRequest, what).help(format!("viv perms {verb} {reference}")))
+    Err(Failure::new(ProblemCode::InvalidRequest, what).help(format!("viv perms {verb} {reference}")))
 }
 
 fn list(all: &[Waiting], json: bool) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use server::{Auth, Listeners, ServeError, ServerConfig};
+use server::{AuthMode, ServeError, ServerConfig, ServerListeners};
 use session::Sessions;
 use store::DataDir;
 use tokio::task::JoinHandle;
@@ -21,9 +21,10 @@ impl Reachable {
     /// Answers for `sessions` from now on.
     pub(crate) fn open(sessions: Sessions, directory: &DataDir) -> Self {
         let closing = CancellationToken::new();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())), tls: None };
+        let listeners =
+            ServerListeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())), tls: None };
         // Nobody comes in by TCP, so no token opens anything.
-        let config = ServerConfig::new(Auth::Tokens(Vec::new()));
+        let config = ServerConfig::new(AuthMode::Tokens(Vec::new()));
         let shutdown = closing.clone().cancelled_owned();
         let serving = tokio::spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
         Self { sessions, closing, serving: Mutex::new(Some(serving)) }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use gateway::{Normal, Replay};
+use gateway::{ReplayUpstream, RequestNormalizer};
 use jail::Spawner;
-use protocol::{Code, Event, TurnOutcome};
-use session::{Recording, RerunError, Stage};
+use protocol::{Event, ProblemCode, TurnOutcome};
+use session::{ReplaySessionError, ReplaySetup, SessionRecording};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
@@ -55,8 +55,8 @@ pub(crate) async fn carry_out(
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let info = index.find(&arguments.session)?.info;
     let name = info.name.clone().unwrap_or_else(|| info.session_id.to_string());
-    let refused = |error: RerunError| refused(&name, error);
-    let recording = Recording::read(&directory, &info).map_err(refused)?;
+    let refused = |error: ReplaySessionError| refused(&name, error);
+    let recording = SessionRecording::read(&directory, &info).map_err(refused)?;
     let normal = upstream::normal(&config)?;
     let tape = Arc::new(load(&directory, &recording, &normal)?);
     install(&config, &recording)?;
@@ -65,7 +65,7 @@ pub(crate) async fn carry_out(
     // One that had no directory belonged to no project, wherever it is played again.
     let setting = if workspace.is_some() { setting.in_project(workspace) } else { setting };
     let policy = choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?;
-    let stage = Stage {
+    let stage = ReplaySetup {
         upstream: tape.clone(),
         policy: Arc::new(policy),
         directory: arguments.workspace.map(std::path::absolute).transpose().map_err(|error| Failure::output(&error))?,
@@ -91,7 +91,7 @@ pub(crate) async fn carry_out(
     let played = played?;
     audience.farewell(&name, played.left);
     if let Some(miss) = played.miss {
-        return Err(Failure::new(Code::ReplayMiss, "the agent asked for something that was not recorded")
+        return Err(Failure::new(ProblemCode::ReplayMiss, "the agent asked for something that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));
     }
@@ -105,11 +105,15 @@ pub(crate) async fn carry_out(
 }
 
 /// The recorded answers.
-fn load(directory: &DataDir, recording: &Recording, normal: &Normal) -> Result<Replay, Failure> {
-    Replay::of(directory, &recording.id, normal.clone()).map_err(|error| impossible(&error))
+fn load(
+    directory: &DataDir,
+    recording: &SessionRecording,
+    normal: &RequestNormalizer,
+) -> Result<ReplayUpstream, Failure> {
+    ReplayUpstream::of(directory, &recording.id, normal.clone()).map_err(|error| impossible(&error))
 }
 
-fn install(config: &Config, recording: &Recording) -> Result<(), Failure> {
+fn install(config: &Config, recording: &SessionRecording) -> Result<(), Failure> {
     let wanted = match &recording.agent_version {
         Some(version) => format!("{}@{version}", recording.agent),
         None => recording.agent.clone(),
@@ -118,18 +122,20 @@ fn install(config: &Config, recording: &Recording) -> Result<(), Failure> {
 }
 
 fn impossible(error: &dyn std::error::Error) -> Failure {
-    Failure::of(Code::ReplayImpossible, error).help("viv sessions ls")
+    Failure::of(ProblemCode::ReplayImpossible, error).help("viv sessions ls")
 }
 
-fn refused(name: &str, error: RerunError) -> Failure {
+fn refused(name: &str, error: ReplaySessionError) -> Failure {
     match error {
-        RerunError::Session(error) => error.into(),
-        RerunError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=balanced")),
-        RerunError::Workspace { ref differences, .. } => {
+        ReplaySessionError::Session(error) => error.into(),
+        ReplaySessionError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=balanced")),
+        ReplaySessionError::Workspace { ref differences, .. } => {
             let detail = differences.join("\n");
             impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))
         }
-        RerunError::NeverStarted(_) | RerunError::Tape(_) | RerunError::Rules(_) => impossible(&error),
+        ReplaySessionError::NeverStarted(_) | ReplaySessionError::Tape(_) | ReplaySessionError::Rules(_) => {
+            impossible(&error)
+        }
     }
 }
 
@@ -144,7 +150,7 @@ fn show_difference(lines: &[String], name: &str, json: bool) -> Result<ExitCode,
         crate::table::print(&(lines.join("\n") + "\n"))?;
     }
     let what = format!("the replay differs from what was recorded in {} lines", lines.len());
-    Err(Failure::new(Code::ReplayDiffers, what).help(format!("viv sessions events {name}")))
+    Err(Failure::new(ProblemCode::ReplayDiffers, what).help(format!("viv sessions events {name}")))
 }
 
 /// Whoever watches a replay.

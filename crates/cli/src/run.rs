@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{
-    Code, CreateSession, Event, EventBody, Permission, PermissionReply, Question, SessionEndReason, SessionEnded,
-    SessionId, SessionInfo, TurnOutcome,
+    CreateSession, Event, EventBody, Permission, PermissionReply, ProblemCode, Question, SessionEndReason,
+    SessionEnded, SessionId, SessionInfo, TurnOutcome,
 };
 
 use crate::agents::{self, Wanted};
@@ -40,9 +40,12 @@ pub(crate) async fn carry_out(
     let mut signals = Signals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = arguments.workspace.canonicalize().map_err(|error| {
-        Failure::new(Code::InvalidRequest, format!("workspace `{}` cannot be opened", arguments.workspace.display()))
-            .because(&error)
-            .help("viv run mock hello --workspace .")
+        Failure::new(
+            ProblemCode::InvalidRequest,
+            format!("workspace `{}` cannot be opened", arguments.workspace.display()),
+        )
+        .because(&error)
+        .help("viv run mock hello --workspace .")
     })?;
     let permissions = arguments.perms.unwrap_or(if on_terminal() { Permissions::Ask } else { Permissions::Deny });
     let wanted = Wanted::parse(&arguments.agent)?;
@@ -113,9 +116,9 @@ fn prompt(given: &str) -> Result<String, Failure> {
         return Ok(given.to_owned());
     }
     let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::new(Code::InvalidRequest, "cannot read the prompt from stdin").because(&error))?;
+    std::io::stdin().read_to_string(&mut text).map_err(|error| {
+        Failure::new(ProblemCode::InvalidRequest, "cannot read the prompt from stdin").because(&error)
+    })?;
     Ok(text)
 }
 

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::Spawner;
-use protocol::{Code, SessionId};
-use server::{Auth, Elsewhere, Installer, Listeners, Scope, ServeError, ServerConfig, Tls, Token, Vocabulary};
-use session::{Options, SessionError};
+use protocol::{ProblemCode, SessionId};
+use server::{
+    AccessToken, AgentInstaller, AuthMode, EventFilter, RemoteStop, ServeError, ServerConfig, ServerListeners,
+    TlsConfig, TokenScope,
+};
+use session::{SessionError, SessionOptions};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, Wanted};
@@ -43,11 +46,11 @@ pub(crate) async fn carry_out(
     let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
     let auth = if arguments.no_auth {
-        Auth::None
+        AuthMode::None
     } else {
-        Auth::Kept(vec![token(&token_file)?], Arc::new(tokens::open(&config)?))
+        AuthMode::Kept(vec![token(&token_file)?], Arc::new(tokens::open(&config)?))
     };
-    let mut listeners = Listeners::default();
+    let mut listeners = ServerListeners::default();
     listeners.tcp.push(arguments.listen);
     listeners.unix = Some(directory.socket());
     listeners.tls = tls;
@@ -65,12 +68,12 @@ pub(crate) async fn carry_out(
         let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
-        options: Options { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
+        options: SessionOptions { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
         tasker: Some(task::tasker(&config, &policy, &sessions)),
-        events: Vocabulary::named(&arguments.events).unwrap_or_default(),
+        events: EventFilter::named(&arguments.events).unwrap_or_default(),
         workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
@@ -90,18 +93,18 @@ async fn settle_down() {
 }
 
 /// Installs agents as `viv agents install` does.
-fn installer(config: &Config) -> Installer {
+fn installer(config: &Config) -> AgentInstaller {
     let config = config.clone();
-    Installer(Arc::new(move |name: &str, again: bool| {
+    AgentInstaller(Arc::new(move |name: &str, again: bool| {
         let wanted = Wanted::parse(name).map_err(|failure| failure.problem())?;
         agents::install(&config, &wanted, again).map_err(|failure| failure.problem())
     }))
 }
 
 /// Ends sessions of other processes as `viv sessions stop` does.
-fn elsewhere(directory: &DataDir) -> Elsewhere {
+fn elsewhere(directory: &DataDir) -> RemoteStop {
     let directory = directory.clone();
-    Elsewhere(Arc::new(move |id: SessionId| {
+    RemoteStop(Arc::new(move |id: SessionId| {
         let directory = directory.clone();
         let end = async move {
             let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
@@ -117,10 +120,10 @@ fn elsewhere(directory: &DataDir) -> Elsewhere {
 fn workspace_roots(arguments: &ServeArguments) -> Result<Arc<[PathBuf]>, Failure> {
     let root = |path: &PathBuf| match path.canonicalize() {
         Ok(root) if root.is_dir() => Ok(root),
-        Ok(_) => Err(Failure::new(Code::InvalidRequest, format!("`{}` is no directory", path.display()))),
+        Ok(_) => Err(Failure::new(ProblemCode::InvalidRequest, format!("`{}` is no directory", path.display()))),
         Err(error) => {
             let what = format!("the directory `{}` cannot be opened", path.display());
-            Err(Failure::new(Code::InvalidRequest, what).because(&error))
+            Err(Failure::new(ProblemCode::InvalidRequest, what).because(&error))
         }
     };
     let roots: Result<Vec<_>, _> = arguments.workspace_root.iter().map(root).collect();
@@ -131,31 +134,32 @@ fn not_bound(error: ServeError) -> Failure {
     let code = match &error {
         ServeError::Audit { path, .. } => {
             let look = format!("ls -l {}", path.display());
-            return Failure::of(Code::ConfigInvalid, &error).help(look);
+            return Failure::of(ProblemCode::ConfigInvalid, &error).help(look);
         }
-        ServeError::OpenToOthers(_) => Code::InvalidRequest,
-        ServeError::Tcp { .. } | ServeError::Unix { .. } => Code::ProxyBindError,
+        ServeError::OpenToOthers(_) => ProblemCode::InvalidRequest,
+        ServeError::Tcp { .. } | ServeError::Unix { .. } => ProblemCode::ProxyBindError,
     };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
 }
 
 /// What callers over TCP are greeted with, if anything.
-fn tls(arguments: &ServeArguments) -> Result<Option<Tls>, Failure> {
+fn tls(arguments: &ServeArguments) -> Result<Option<TlsConfig>, Failure> {
     let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
     let refused = |error| {
         let show = format!("openssl x509 -noout -subject -in {}", certificate.display());
-        Failure::of(Code::ConfigInvalid, &error).help(show)
+        Failure::of(ProblemCode::ConfigInvalid, &error).help(show)
     };
-    Tls::read(certificate, key).map(Some).map_err(refused)
+    TlsConfig::read(certificate, key).map(Some).map_err(refused)
 }
 
 /// The API's token: made on the first start, readable by its owner only.
-fn token(path: &Path) -> Result<Token, Failure> {
+fn token(path: &Path) -> Result<AccessToken, Failure> {
     let unusable = |error: &dyn std::error::Error| {
-        Failure::new(Code::ConfigInvalid, format!("cannot use the token file `{}`", path.display())).because(error)
+        Failure::new(ProblemCode::ConfigInvalid, format!("cannot use the token file `{}`", path.display()))
+            .because(error)
     };
     match std::fs::read_to_string(path) {
-        Ok(text) if !text.trim().is_empty() => return Ok(Token::new(text.trim(), [Scope::Admin])),
+        Ok(text) if !text.trim().is_empty() => return Ok(AccessToken::new(text.trim(), [TokenScope::Admin])),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unusable(&error)),
         _ => {}
     }
@@ -168,5 +172,5 @@ fn token(path: &Path) -> Result<Token, Failure> {
         .open(path)
         .map_err(|error| unusable(&error))?;
     writeln!(file, "{text}").map_err(|error| unusable(&error))?;
-    Ok(Token::new(&text, [Scope::Admin]))
+    Ok(AccessToken::new(&text, [TokenScope::Admin]))
 }

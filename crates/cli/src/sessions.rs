@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::{Code, Event, EventBody, PolicyEffective, SessionId, SessionInfo};
-use session::Imported;
+use protocol::{Event, EventBody, PolicyEffective, ProblemCode, SessionId, SessionInfo};
+use session::ImportedSession;
 use store::{DataDir, JournalReader, SessionIndex, SystemClock};
 
 use crate::args::LogsArguments;
@@ -137,7 +137,7 @@ impl<'a> Desk<'a> {
 
     fn discard(&self, reference: &str) -> Result<(), Failure> {
         let session = self.id(reference)?;
-        let discarded = match Imported::find(&self.directory, &session) {
+        let discarded = match ImportedSession::find(&self.directory, &session) {
             Some(imported) => imported.discard(),
             None => sandbox::discard(&self.directory.changes(&session)),
         };
@@ -159,7 +159,7 @@ pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<Ex
     }
     let effective = effective.ok_or_else(|| {
         let why = format!("session `{session}` never had a sandbox");
-        Failure::new(Code::InvalidRequest, why).help(format!("viv logs {session}"))
+        Failure::new(ProblemCode::InvalidRequest, why).help(format!("viv logs {session}"))
     })?;
     print(&crate::policy::explain::session(&effective, json))?;
     Ok(ExitCode::SUCCESS)

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
@@ -37,8 +37,9 @@ pub(crate) struct Signals {
 impl Signals {
     /// Takes the signals; from now on they do not end the process by themselves.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let take =
-            |kind| signal(kind).map_err(|error| Failure::new(Code::Internal, "cannot take signals").because(&error));
+        let take = |kind| {
+            signal(kind).map_err(|error| Failure::new(ProblemCode::Internal, "cannot take signals").because(&error))
+        };
         Ok(Self {
             interrupt: take(SignalKind::interrupt())?,
             terminate: take(SignalKind::terminate())?,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
-use protocol::Code;
+use protocol::ProblemCode;
 
 use crate::failure::Failure;
 
@@ -61,7 +61,7 @@ fn quoted(cell: &str) -> String {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match anstream::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Code::StreamError, "cannot write the output").because(&error))
+            Err(Failure::new(ProblemCode::StreamError, "cannot write the output").because(&error))
         }
         _ => Ok(()),
     }

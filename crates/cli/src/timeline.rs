@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use protocol::{
-    Connection, ContentPart, Event, EventBody, FileAction, Item, ItemId, ItemKind, ItemRole, ItemStatus, Permission,
-    PermissionStatus, Question, QuestionStatus, Usage,
+    ContentPart, EgressConnection, Event, EventBody, FileAction, Item, ItemId, ItemKind, ItemRole, ItemStatus,
+    Permission, PermissionStatus, Question, QuestionStatus, Usage,
 };
 
 use crate::outlet::Outlet;
@@ -255,8 +255,8 @@ fn answered(question: &Question) -> Line {
     }
 }
 
-fn denied(connection: &Connection) -> Line {
-    let Connection { host, port, rule, .. } = connection;
+fn denied(connection: &EgressConnection) -> Line {
+    let EgressConnection { host, port, rule, .. } = connection;
     Line::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use gateway::SessionToken;
 use jiff::Timestamp;
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::json;
-use server::Scope;
-use store::{NewToken, SystemClock, TokenRecord, Tokens};
+use server::TokenScope;
+use store::{NewToken, SystemClock, TokenRecord, TokenStore};
 use uuid::Uuid;
 
 use crate::args::parse_lifetime;
@@ -62,7 +62,7 @@ enum ScopeWord {
     Admin,
 }
 
-impl From<ScopeWord> for Scope {
+impl From<ScopeWord> for TokenScope {
     fn from(word: ScopeWord) -> Self {
         match word {
             ScopeWord::Read => Self::Read,
@@ -82,7 +82,7 @@ pub(crate) fn carry_out(command: TokensCommand, config: &Config, json: bool) -> 
         TokensCommand::Revoke { id } => {
             if !tokens.revoke(&id).map_err(|error| unreadable(&error))? {
                 let what = format!("there is no token `{id}`");
-                return Err(Failure::new(Code::TokenNotFound, what).help("viv tokens ls"));
+                return Err(Failure::new(ProblemCode::TokenNotFound, what).help("viv tokens ls"));
             }
         }
     }
@@ -90,18 +90,18 @@ pub(crate) fn carry_out(command: TokensCommand, config: &Config, json: bool) -> 
 }
 
 /// The tokens of the data directory.
-pub(crate) fn open(config: &Config) -> Result<Tokens, Failure> {
-    Tokens::open(&host::data_dir(config)?, Arc::new(SystemClock)).map_err(|error| unreadable(&error))
+pub(crate) fn open(config: &Config) -> Result<TokenStore, Failure> {
+    TokenStore::open(&host::data_dir(config)?, Arc::new(SystemClock)).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::Internal, "the tokens cannot be kept or read").because(error)
+    Failure::new(ProblemCode::Internal, "the tokens cannot be kept or read").because(error)
 }
 
-fn create(tokens: &Tokens, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
+fn create(tokens: &TokenStore, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
     let (token, text) = SessionToken::issue_as(TOKEN_PREFIX);
     let id = format!("tok_{}", &Uuid::new_v4().simple().to_string()[..12]);
-    let scopes = arguments.scopes.into_iter().map(|word| Scope::from(word).as_str().to_owned()).collect();
+    let scopes = arguments.scopes.into_iter().map(|word| TokenScope::from(word).as_str().to_owned()).collect();
     let ttl_ms = arguments.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
     let new = NewToken { id: id.clone(), digest: token.digest(), name: arguments.name, scopes, ttl_ms };
     tokens.create(&new).map_err(|error| unreadable(&error))?;

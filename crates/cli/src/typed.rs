@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use protocol::Code;
+use protocol::ProblemCode;
 
 use crate::args::{Arguments, Command, CommonArguments, ExecArguments};
 use crate::exec::VIV_FAILED;
@@ -72,7 +72,7 @@ fn failure(error: &clap::Error, command: &str) -> Failure {
     let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let detail = lines.collect::<Vec<_>>().join("\n");
-    let failure = Failure::new(Code::InvalidRequest, what).detail(detail).help(format!("{command} --help"));
+    let failure = Failure::new(ProblemCode::InvalidRequest, what).detail(detail).help(format!("{command} --help"));
     // The exit codes below 125 are those of what it runs.
     if command == "viv exec" { failure.exit(VIV_FAILED) } else { failure }
 }

@@ -7,9 +7,12 @@ mod notice;
 use std::path::Path;
 use std::sync::Arc;
 
-use gateway::{Normal, Replay, Script, Scripted, Timeouts, Upstream, Vendor, VendorConfig, VendorKind};
-use protocol::Code;
-use session::Upstreams;
+use gateway::{
+    ModelScript, ReplayUpstream, RequestNormalizer, ScriptedUpstream, Upstream, UpstreamTimeouts, VendorConfig,
+    VendorKind, VendorUpstream,
+};
+use protocol::ProblemCode;
+use session::UpstreamRegistry;
 use store::{SessionIndex, SystemClock};
 
 use crate::config::{Config, ContentWord, EnvUpstream, Kind, UpstreamSection};
@@ -30,10 +33,10 @@ pub(crate) fn chosen(config: &Config) -> Result<Arc<dyn Upstream>, Failure> {
 }
 
 /// Those that a session can name: the configured ones.
-pub(crate) fn nameable(config: &Config) -> Upstreams {
+pub(crate) fn nameable(config: &Config) -> UpstreamRegistry {
     let known = config.clone();
     let names = config.file.upstreams.keys().cloned().collect();
-    Upstreams::new(names, move |name| named(&known, name).map_err(|failure| failure.to_string()))
+    UpstreamRegistry::new(names, move |name| named(&known, name).map_err(|failure| failure.to_string()))
 }
 
 /// The upstream of this name.
@@ -62,12 +65,12 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
     let base_url = section.base_url.as_deref().or(address);
     let base_url =
         base_url.ok_or_else(|| config.wrong(&format!("upstreams.{name}.base_url"), "this kind needs an address"))?;
-    let usual = Timeouts::default();
+    let usual = UpstreamTimeouts::default();
     let vendor = VendorConfig {
         key: config.key(name, section)?,
         aliases: section.aliases.clone(),
         model: section.model.clone(),
-        timeouts: Timeouts {
+        timeouts: UpstreamTimeouts {
             connect: section.connect_timeout.unwrap_or(usual.connect),
             first_byte: section.first_byte_timeout.unwrap_or(usual.first_byte),
             idle: section.idle_timeout.unwrap_or(usual.idle),
@@ -80,9 +83,10 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
     if let Some(roots) = &section.roots {
         trust(config, name, roots, &mut vendor)?;
     }
-    let vendor = Vendor::new(vendor);
+    let vendor = VendorUpstream::new(vendor);
     Ok(Arc::new(vendor.map_err(|error| {
-        Failure::of(Code::ConfigInvalid, &error).help(format!("edit {}", config.data_dir.join("viv.toml").display()))
+        Failure::of(ProblemCode::ConfigInvalid, &error)
+            .help(format!("edit {}", config.data_dir.join("viv.toml").display()))
     })?))
 }
 
@@ -106,18 +110,19 @@ pub(crate) fn vendor(kind: Kind) -> Option<(VendorKind, Option<&'static str>)> {
 }
 
 /// A recorded session as an upstream: each of its answers once.
-fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<Replay, Failure> {
+fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<ReplayUpstream, Failure> {
     let key = format!("upstreams.{name}.session");
     let reference = section.session.as_deref().ok_or_else(|| config.wrong(&key, "kind `replay` needs a session"))?;
     let directory = host::data_dir(config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let session = index.find(reference)?.info.session_id;
-    Replay::of(&directory, &session, normal(config)?).map_err(|error| Failure::of(Code::ReplayImpossible, &error))
+    ReplayUpstream::of(&directory, &session, normal(config)?)
+        .map_err(|error| Failure::of(ProblemCode::ReplayImpossible, &error))
 }
 
 /// What is put aside when a request is looked up in a recording.
-pub(crate) fn normal(config: &Config) -> Result<Normal, Failure> {
-    let normal = Normal::new(&config.file.replay.ignore);
+pub(crate) fn normal(config: &Config) -> Result<RequestNormalizer, Failure> {
+    let normal = RequestNormalizer::new(&config.file.replay.ignore);
     let normal = normal.map_err(|error| config.wrong("replay.ignore", &error.to_string()).because(&error.source))?;
     Ok(match config.file.record.content {
         ContentWord::Redacted => normal.with_redaction(host::redaction(config)?),
@@ -125,14 +130,14 @@ pub(crate) fn normal(config: &Config) -> Result<Normal, Failure> {
     })
 }
 
-fn scripted(config: &Config, script: Option<&Path>) -> Result<Scripted, Failure> {
-    let invalid = |error: &gateway::ScriptError| {
-        Failure::of(Code::ConfigInvalid, error).help("see docs/scripted-model.md for the language of scripts")
+fn scripted(config: &Config, script: Option<&Path>) -> Result<ScriptedUpstream, Failure> {
+    let invalid = |error: &gateway::ModelScriptError| {
+        Failure::of(ProblemCode::ConfigInvalid, error).help("see docs/scripted-model.md for the language of scripts")
     };
-    let Some(path) = script else { return Scripted::demo().map_err(|error| invalid(&error)) };
+    let Some(path) = script else { return ScriptedUpstream::demo().map_err(|error| invalid(&error)) };
     let path = config.path(path);
     let text = std::fs::read_to_string(&path).map_err(|error| {
-        Failure::new(Code::ConfigInvalid, format!("cannot read the script `{}`", path.display())).because(&error)
+        Failure::new(ProblemCode::ConfigInvalid, format!("cannot read the script `{}`", path.display())).because(&error)
     })?;
-    Script::parse(&text).map(Scripted::new).map_err(|error| invalid(&error))
+    ModelScript::parse(&text).map(ScriptedUpstream::new).map_err(|error| invalid(&error))
 }

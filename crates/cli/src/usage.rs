@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json;
-use store::{By, Ledger, Since, UnknownCall, UsageRow};
+use store::{Ledger, SinceTime, UnknownCall, UsageGrouping, UsageRow};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -23,10 +23,10 @@ pub(crate) struct UsageArguments {
     command: Option<SettleCommand>,
     /// What to sum by
     #[arg(long, value_name = "WHAT", default_value = "session", value_parser = by)]
-    by: By,
+    by: UsageGrouping,
     /// Only what was used since then: 7d, 24h, 2026-11-15; everything when not given
-    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Since>())]
-    since: Option<Since>,
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<SinceTime>())]
+    since: Option<SinceTime>,
     /// List the calls nobody knows the end of, instead of sums
     #[arg(long, conflicts_with_all = ["by", "since"])]
     unknown: bool,
@@ -44,9 +44,9 @@ enum Format {
     Csv,
 }
 
-fn by(name: &str) -> Result<By, String> {
-    let all = || By::ALL.map(By::as_str).join(", ");
-    By::named(name).ok_or_else(|| format!("usage is not summed by `{name}`; there are {}", all()))
+fn by(name: &str) -> Result<UsageGrouping, String> {
+    let all = || UsageGrouping::ALL.map(UsageGrouping::as_str).join(", ");
+    UsageGrouping::named(name).ok_or_else(|| format!("usage is not summed by `{name}`; there are {}", all()))
 }
 
 /// Carries out `viv usage`.
@@ -99,14 +99,14 @@ fn list_unknown(calls: &[UnknownCall], format: Format, json: bool) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(by: By, rows: &[UsageRow]) -> Table<10> {
+fn table(by: UsageGrouping, rows: &[UsageRow]) -> Table<10> {
     let name = match by {
-        By::Session => "SESSION",
-        By::Account => "ACCOUNT",
-        By::User => "USER",
-        By::Agent => "AGENT",
-        By::Model => "MODEL",
-        By::Day => "DAY",
+        UsageGrouping::Session => "SESSION",
+        UsageGrouping::Account => "ACCOUNT",
+        UsageGrouping::User => "USER",
+        UsageGrouping::Agent => "AGENT",
+        UsageGrouping::Model => "MODEL",
+        UsageGrouping::Day => "DAY",
     };
     let head =
         [name, "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "USD", "HELD USD", "UNKNOWN"];

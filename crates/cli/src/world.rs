@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use egress::{Credential, Egress};
+use egress::{Egress, EgressCredential};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -17,14 +17,14 @@ pub(crate) fn egress(config: &Config) -> Result<Egress, Failure> {
     Ok(session::way_out(roots.unwrap_or_default()).with_credentials(find))
 }
 
-fn credential(config: &Config, name: &str) -> Result<Credential, Failure> {
+fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> {
     let at = format!("credentials.{name}");
     let section = config.file.credentials.get(name).ok_or_else(|| config.wrong(&at, "it is not there"))?;
     let found = config.credential(&at, section)?;
     let nowhere = || config.wrong(&at, "it says not where the credential is: key, key_file, key_command or key_env");
-    let mut credential = Credential::named(name, found.ok_or_else(nowhere)?);
+    let mut credential = EgressCredential::named(name, found.ok_or_else(nowhere)?);
     if let Some(variable) = &section.variable {
-        if !variable.is_empty() && !Credential::can_be_variable(variable) {
+        if !variable.is_empty() && !EgressCredential::can_be_variable(variable) {
             return Err(config.wrong(&at, &format!("no placeholder can be in a variable `{variable}`")));
         }
         credential.variable = Some(variable.clone()).filter(|variable| !variable.is_empty());

@@ -8,9 +8,9 @@ use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use egress::{Egress, Identity, Internet, Limits, LivePolicy, Outfit};
+use egress::{Egress, EgressIdentity, EgressLimits, Internet, LivePolicy, ProxyCredentials};
 use futures_util::future::BoxFuture;
-use policy::{Base, Ceiling, Source};
+use policy::{BaseLayer, CeilingLayer, PolicySource};
 use protocol::SessionId;
 use store::{FileJournal, SystemClock};
 use tokio::net::{TcpSocket, TcpStream};
@@ -41,15 +41,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let journal = arguments.next().ok_or("JOURNAL is missing")?;
     let session = SessionId::new("bench")?;
     let opened = FileJournal::open(journal, session.clone(), Arc::new(SystemClock))?;
-    let base = Base::read(&Source::new("bench", POLICY))?;
-    let identity = Identity {
+    let base = BaseLayer::read(&PolicySource::new("bench", POLICY))?;
+    let identity = EgressIdentity {
         session,
         journal: Arc::new(opened.journal),
         turn: Arc::new(|| None),
-        policy: LivePolicy::new(policy::effective(&Ceiling::built_in()?, &base, &[])),
-        outfit: Outfit::default(),
+        policy: LivePolicy::new(policy::effective(&CeilingLayer::built_in()?, &base, &[])),
+        outfit: ProxyCredentials::default(),
         names: None,
-        limits: Limits::default(),
+        limits: EgressLimits::default(),
     };
     // As many may wait as at a sandbox's listener, which this crate does not know.
     let socket = TcpSocket::new_v4()?;

@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     desk::{self, Desk},
     gate::Gate,
-    identity::Identity,
+    identity::EgressIdentity,
     internet::Internet,
     names::Names,
     recorder::Recorder,
@@ -26,16 +26,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Dropped, it stops at once: running connections are cut, and recorded as far as they came.
 #[derive(Debug)]
 #[must_use = "dropping it closes the session's way out"]
-pub struct Attachment {
+pub struct EgressAttachment {
     closing: CancellationToken,
     /// The task that accepts, which owns those that serve, and the one that records.
     tasks: TaskTracker,
 }
 
-impl Attachment {
+impl EgressAttachment {
     pub(crate) fn serve(
         listener: std::net::TcpListener,
-        identity: Identity,
+        identity: EgressIdentity,
         internet: Arc<dyn Internet>,
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
@@ -44,7 +44,7 @@ impl Attachment {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
         let gate = Gate::new(identity.policy, internet, identity.limits);
-        let Identity { session, turn, outfit, names, .. } = identity;
+        let EgressIdentity { session, turn, outfit, names, .. } = identity;
         let names = names.map(Names::new).transpose()?;
         let desk = Arc::new(Desk { session, turn, gate, recorder, outfit });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -65,7 +65,7 @@ impl Attachment {
     }
 }
 
-impl Drop for Attachment {
+impl Drop for EgressAttachment {
     fn drop(&mut self) {
         self.closing.cancel();
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use policy::{Endpoint, RuleRef};
-use protocol::{Connection, TurnId};
+use protocol::{EgressConnection, TurnId};
 
 use crate::{recorder::Recorder, refusal::Refusal};
 
@@ -46,7 +46,7 @@ impl Traffic {
 pub(crate) struct Attempt {
     recorder: Recorder,
     turn: Option<TurnId>,
-    connection: Connection,
+    connection: EgressConnection,
     started: Instant,
     traffic: Arc<Traffic>,
     state: State,
@@ -63,7 +63,7 @@ impl Attempt {
     /// Somebody asks for `host` and `port`, both as they were written.
     pub(crate) fn new(recorder: Recorder, turn: Option<TurnId>, (host, port): (&str, u16), method: &str) -> Self {
         let (host, method) = (first(host, HOST_CHARS), Some(first(method, METHOD_CHARS)));
-        let connection = Connection { host, port, method, ..Connection::default() };
+        let connection = EgressConnection { host, port, method, ..EgressConnection::default() };
         let (started, traffic) = (Instant::now(), Arc::default());
         Self { recorder, turn, connection, started, traffic, state: State::Undecided }
     }

@@ -33,7 +33,7 @@ const KEPT: usize = 256;
 
 /// Whom this host trusts.
 #[derive(Clone)]
-pub struct Trust {
+pub struct TrustStore {
     /// The roots, which are also trusted inside.
     pub roots: Vec<CertificateDer<'static>>,
     /// A TLS client that trusts them, and speaks HTTP/1.1.
@@ -42,7 +42,7 @@ pub struct Trust {
 
 /// Why no certificate could be made.
 #[derive(Debug, thiserror::Error)]
-pub enum AuthorityError {
+pub enum SessionCaError {
     /// A key or a certificate could not be made.
     #[error("a certificate cannot be made")]
     Certificate(#[from] rcgen::Error),
@@ -52,24 +52,24 @@ pub enum AuthorityError {
 }
 
 /// The authority of one session.
-pub struct Authority {
+pub struct SessionCa {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
     /// The key of every certificate that is not the authority's own.
     leaf_key: KeyPair,
     leaves: Mutex<HashMap<Host, Arc<ServerConfig>>>,
-    trust: Trust,
+    trust: TrustStore,
 }
 
-impl fmt::Debug for Authority {
+impl fmt::Debug for SessionCa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority").finish_non_exhaustive()
     }
 }
 
-impl Authority {
+impl SessionCa {
     /// A new authority that nobody trusts yet, and which trusts whom the host trusts.
-    pub fn new(trust: Trust) -> Result<Self, AuthorityError> {
+    pub fn new(trust: TrustStore) -> Result<Self, SessionCaError> {
         let key = KeyPair::generate()?;
         let mut params = named("Vivarium sandbox");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -90,7 +90,7 @@ impl Authority {
     }
 
     /// Answers a client as `host`.
-    pub(crate) fn acceptor(&self, host: &Host) -> Result<TlsAcceptor, AuthorityError> {
+    pub(crate) fn acceptor(&self, host: &Host) -> Result<TlsAcceptor, SessionCaError> {
         let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = leaves.get(host) {
             return Ok(config.clone().into());
@@ -103,7 +103,7 @@ impl Authority {
         Ok(config.into())
     }
 
-    fn leaf(&self, host: &Host) -> Result<ServerConfig, AuthorityError> {
+    fn leaf(&self, host: &Host) -> Result<ServerConfig, SessionCaError> {
         let name = match host {
             Host::Name(name) => name.clone(),
             Host::Address(address) => address.to_string(),

@@ -7,14 +7,14 @@ const TAKEN: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "T
 
 /// A credential that the proxy sets in headers.
 #[derive(Debug, Clone)]
-pub struct Credential {
+pub struct EgressCredential {
     /// What only the proxy has.
     pub secret: Secret,
     /// The variable inside that holds a placeholder of the same shape; none where no program looks for one.
     pub variable: Option<String>,
 }
 
-impl Credential {
+impl EgressCredential {
     /// The one that a policy calls `name`: its variable has that name in capitals.
     pub fn named(name: &str, secret: Secret) -> Self {
         let variable = name.to_ascii_uppercase().replace('-', "_");
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_variable_has_the_name_in_capitals_unless_programs_live_by_it() {
-        let variable = |name| Credential::named(name, Secret::new("key")).variable;
+        let variable = |name| EgressCredential::named(name, Secret::new("key")).variable;
         assert_eq!(variable("github-token").as_deref(), Some("GITHUB_TOKEN"));
         assert_eq!(variable("NPM_TOKEN").as_deref(), Some("NPM_TOKEN"));
         for name in ["path", "Home", "ld_preload", "7th"] {

@@ -13,13 +13,13 @@ use tokio_util::either::Either;
 
 use crate::{
     attempt::Attempt,
-    authority::Authority,
+    authority::SessionCa,
     client::Client,
     gate::{Gate, Question},
     glimpse::Glimpse,
     http::{self, ForwardError, Request, Scheme, Target},
     identity::TurnSource,
-    outfit::Outfit,
+    outfit::ProxyCredentials,
     pump::Cut,
     recorder::Recorder,
     refusal::Refusal,
@@ -40,7 +40,7 @@ pub(crate) struct Desk {
     pub(crate) turn: TurnSource,
     pub(crate) gate: Gate,
     pub(crate) recorder: Recorder,
-    pub(crate) outfit: Outfit,
+    pub(crate) outfit: ProxyCredentials,
 }
 
 /// A tunnel that may stand.
@@ -48,7 +48,7 @@ pub(crate) enum Tunnel {
     /// Its bytes are carried to this host.
     Carried(TcpStream, Endpoint),
     /// TLS is opened in it, and the requests are judged one by one.
-    Opened(Arc<Authority>, Endpoint, RuleRef),
+    Opened(Arc<SessionCa>, Endpoint, RuleRef),
 }
 
 /// How far an answer came.

@@ -9,7 +9,7 @@ use std::{
 use policy::{Action, Endpoint, Host, RuleRef};
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
-use crate::{http::Scheme, identity::Limits, internet::Internet, live::LivePolicy, refusal::Refusal};
+use crate::{http::Scheme, identity::EgressLimits, internet::Internet, live::LivePolicy, refusal::Refusal};
 
 /// Addresses of one name that are tried.
 const TRIES: usize = 4;
@@ -64,14 +64,14 @@ impl Question {
 /// Decides what one session may reach, and reaches it.
 pub(crate) struct Gate {
     pub(crate) policy: LivePolicy,
-    pub(crate) limits: Limits,
+    pub(crate) limits: EgressLimits,
     internet: Arc<dyn Internet>,
     /// A lookup holds a thread that all sessions share; one session gets a few of them.
     lookups: Semaphore,
 }
 
 impl Gate {
-    pub(crate) fn new(policy: LivePolicy, internet: Arc<dyn Internet>, limits: Limits) -> Self {
+    pub(crate) fn new(policy: LivePolicy, internet: Arc<dyn Internet>, limits: EgressLimits) -> Self {
         let lookups = Semaphore::new(limits.lookups);
         Self { policy, limits, internet, lookups }
     }

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use protocol::{SessionId, TurnId};
 use store::Journal;
 
-use crate::{live::LivePolicy, names::NameSockets, outfit::Outfit};
+use crate::{live::LivePolicy, names::DnsSockets, outfit::ProxyCredentials};
 
 /// Tells which turn is running; asked at the start of each attempt.
 pub type TurnSource = Arc<dyn Fn() -> Option<TurnId> + Send + Sync>;
 
 /// The session a listener belongs to. Nothing a client sends can change it.
-pub struct Identity {
+pub struct EgressIdentity {
     /// The session.
     pub session: SessionId,
     /// Where its attempts are recorded.
@@ -21,16 +21,16 @@ pub struct Identity {
     /// What it may reach, now.
     pub policy: LivePolicy,
     /// What it was given of the host.
-    pub outfit: Outfit,
+    pub outfit: ProxyCredentials,
     /// Where it asks for names, if it does.
-    pub names: Option<NameSockets>,
+    pub names: Option<DnsSockets>,
     /// What it may use of the proxy.
-    pub limits: Limits,
+    pub limits: EgressLimits,
 }
 
 /// What one session may use of the proxy, and how long it may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct EgressLimits {
     /// Connections open at a time; further ones wait.
     pub connections: usize,
     /// Names looked up at a time; further ones wait.
@@ -51,7 +51,7 @@ pub struct Limits {
     pub repeat_window: Duration,
 }
 
-impl Default for Limits {
+impl Default for EgressLimits {
     fn default() -> Self {
         Self {
             connections: 512,

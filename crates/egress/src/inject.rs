@@ -5,7 +5,7 @@
 //! encodes it first: so a credential is for a host that is trusted with it.
 
 use policy::Endpoint;
-use secret::Veil;
+use secret::Redactor;
 
 use crate::{
     desk::Desk,
@@ -19,7 +19,7 @@ pub(crate) struct Dressed<'a> {
     /// Headers that are set in place of the client's.
     pub(crate) headers: Vec<SetHeader>,
     /// Over the credentials in them.
-    pub(crate) veils: Vec<Veil>,
+    pub(crate) veils: Vec<Redactor>,
 }
 
 impl Desk {
@@ -37,7 +37,7 @@ impl Desk {
                     format!("the credential `{}` (net.inject) was not given to this session", injection.credential);
                 Refusal::built_in(rule, "begin a new session with this policy")
             })?;
-            dressed.veils.extend(Veil::over(secret));
+            dressed.veils.extend(Redactor::over(secret));
             dressed.headers.push((injection.header, Some(value)));
         }
         if dressed.headers.is_empty() {

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     attempt::Attempt,
-    authority::Authority,
+    authority::SessionCa,
     client::Client,
     desk::{Desk, refuse_tunnel},
     refusal::Refusal,
@@ -28,7 +28,7 @@ impl Desk {
     pub(crate) async fn serve_opened<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
         mut client: Client<R, W>,
-        (authority, endpoint, rule): (&Authority, &Endpoint, &RuleRef),
+        (authority, endpoint, rule): (&SessionCa, &Endpoint, &RuleRef),
         mut attempt: Attempt,
     ) -> io::Result<()> {
         match first_hello(&mut client.source, endpoint, &self.gate).await {

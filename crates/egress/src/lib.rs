@@ -36,18 +36,18 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use policy::Effective;
+use policy::EffectivePolicy;
 use totals::Counters;
 
-pub use attachment::Attachment;
-pub use authority::{Authority, AuthorityError, CERTIFICATES, Trust};
-pub use credential::Credential;
-pub use identity::{Identity, Limits, TurnSource};
+pub use attachment::EgressAttachment;
+pub use authority::{CERTIFICATES, SessionCa, SessionCaError, TrustStore};
+pub use credential::EgressCredential;
+pub use identity::{EgressIdentity, EgressLimits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live::LivePolicy;
-pub use names::NameSockets;
-pub use outfit::{CredentialSource, Outfit, OutfitError, TrustSource};
-pub use totals::Totals;
+pub use names::DnsSockets;
+pub use outfit::{CredentialSource, ProxyCredentials, ProxyCredentialsError, TrustSource};
+pub use totals::EgressTotals;
 
 /// The egress proxy of a host: serves the listeners of all its sessions.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub struct Egress {
     trust: Option<TrustSource>,
     credentials: Option<CredentialSource>,
     /// What `trust` found out, once.
-    trusted: Arc<OnceLock<Trust>>,
+    trusted: Arc<OnceLock<TrustStore>>,
 }
 
 impl Egress {
@@ -81,33 +81,33 @@ impl Egress {
     }
 
     /// What a new session is given: an authority where its policy has TLS opened, and the credentials it names.
-    pub fn outfit(&self, policy: &Effective) -> Result<Outfit, OutfitError> {
-        let mut outfit = Outfit::default();
+    pub fn outfit(&self, policy: &EffectivePolicy) -> Result<ProxyCredentials, ProxyCredentialsError> {
+        let mut outfit = ProxyCredentials::default();
         if !policy.net().intercept.is_empty() {
-            outfit.authority = Some(Arc::new(Authority::new(self.trust()?)?));
+            outfit.authority = Some(Arc::new(SessionCa::new(self.trust()?)?));
         }
         let none: CredentialSource = Arc::new(|_| Err("the proxy was given none".to_owned()));
         outfit.with_credentials(policy, self.credentials.as_ref().unwrap_or(&none))
     }
 
-    fn trust(&self) -> Result<Trust, OutfitError> {
+    fn trust(&self) -> Result<TrustStore, ProxyCredentialsError> {
         if let Some(trust) = self.trusted.get() {
             return Ok(trust.clone());
         }
         let unknown = || Err(io::Error::other("the proxy was not told whom to trust"));
-        let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(OutfitError::Trust)?;
+        let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(ProxyCredentialsError::Trust)?;
         Ok(self.trusted.get_or_init(|| trust).clone())
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.
     ///
     /// Must be called within a Tokio runtime. The listener may live in another network namespace.
-    pub fn attach(&self, listener: std::net::TcpListener, identity: Identity) -> io::Result<Attachment> {
-        Attachment::serve(listener, identity, self.internet.clone(), self.counters.clone())
+    pub fn attach(&self, listener: std::net::TcpListener, identity: EgressIdentity) -> io::Result<EgressAttachment> {
+        EgressAttachment::serve(listener, identity, self.internet.clone(), self.counters.clone())
     }
 
     /// What it did so far, over all sessions.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> EgressTotals {
         self.counters.read()
     }
 }

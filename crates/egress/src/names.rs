@@ -8,7 +8,7 @@ mod question;
 
 use std::{io, sync::Arc};
 
-use policy::NameService;
+use policy::DnsMode;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, UdpSocket},
@@ -29,7 +29,7 @@ const LONGEST: usize = 512;
 
 /// What is listened on for questions, inside a sandbox.
 #[derive(Debug)]
-pub struct NameSockets {
+pub struct DnsSockets {
     /// For datagrams.
     pub datagrams: std::net::UdpSocket,
     /// For streams.
@@ -43,7 +43,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(sockets: NameSockets) -> io::Result<Self> {
+    pub(crate) fn new(sockets: DnsSockets) -> io::Result<Self> {
         sockets.datagrams.set_nonblocking(true)?;
         sockets.streams.set_nonblocking(true)?;
         let (datagrams, streams) = (UdpSocket::from_std(sockets.datagrams)?, TcpListener::from_std(sockets.streams)?);
@@ -102,7 +102,7 @@ impl Desk {
             Err(answer) => return Some(answer.bytes(message, None)),
         };
         let policy = self.gate.policy.current();
-        if policy.name_service() == NameService::None {
+        if policy.name_service() == DnsMode::None {
             return Some(Answer::Refused.bytes(message, Some(&question)));
         }
         let decision = policy.decide_name(&question.name);

@@ -2,29 +2,29 @@
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
-use policy::{Effective, Injection};
+use policy::{EffectivePolicy, Injection};
 use secret::Secret;
 
 use crate::{
-    authority::{Authority, AuthorityError, CERTIFICATES, Trust},
-    credential::Credential,
+    authority::{CERTIFICATES, SessionCa, SessionCaError, TrustStore},
+    credential::EgressCredential,
     environment::{proxy_environment, trust_environment},
 };
 
 /// Finds out whom this host trusts; asked when TLS is opened for the first time.
-pub type TrustSource = Arc<dyn Fn() -> io::Result<Trust> + Send + Sync>;
+pub type TrustSource = Arc<dyn Fn() -> io::Result<TrustStore> + Send + Sync>;
 /// Finds a credential of the host by its name; the error says why there is none.
-pub type CredentialSource = Arc<dyn Fn(&str) -> Result<Credential, String> + Send + Sync>;
+pub type CredentialSource = Arc<dyn Fn(&str) -> Result<EgressCredential, String> + Send + Sync>;
 
 /// Why a session cannot be given what its policy asks for.
 #[derive(Debug, thiserror::Error)]
-pub enum OutfitError {
+pub enum ProxyCredentialsError {
     /// It is not known whom this host trusts.
     #[error("it cannot be found out which certificates this host trusts (net.intercept)")]
     Trust(#[source] io::Error),
     /// Its authority could not be made.
     #[error("the certificate authority of the session cannot be made (net.intercept)")]
-    Authority(#[from] AuthorityError),
+    Authority(#[from] SessionCaError),
     /// The host has no such credential.
     #[error("there is no credential `{name}` to inject (net.inject): {why}")]
     Credential {
@@ -37,21 +37,21 @@ pub enum OutfitError {
 
 /// The authority and the credentials of one session. The default is neither.
 #[derive(Debug, Clone, Default)]
-pub struct Outfit {
+pub struct ProxyCredentials {
     /// Whose certificates open its TLS; none: where the policy has it opened, nothing passes.
-    pub authority: Option<Arc<Authority>>,
-    pub(crate) credentials: BTreeMap<String, Credential>,
+    pub authority: Option<Arc<SessionCa>>,
+    pub(crate) credentials: BTreeMap<String, EgressCredential>,
 }
 
-impl Outfit {
+impl ProxyCredentials {
     /// With the credentials that `policy` names, each of which the host must have.
     pub(crate) fn with_credentials(
         mut self,
-        policy: &Effective,
+        policy: &EffectivePolicy,
         source: &CredentialSource,
-    ) -> Result<Self, OutfitError> {
+    ) -> Result<Self, ProxyCredentialsError> {
         for name in &policy.net().credentials {
-            let wrong = |why: &str| OutfitError::Credential { name: name.clone(), why: why.to_owned() };
+            let wrong = |why: &str| ProxyCredentialsError::Credential { name: name.clone(), why: why.to_owned() };
             let credential = source(name).map_err(|why| wrong(&why))?;
             let key = credential.secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
@@ -70,7 +70,7 @@ impl Outfit {
             variables.extend(trust_environment(CERTIFICATES));
         }
         environment.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        for (variable, placeholder) in self.credentials.values().filter_map(Credential::placeholder) {
+        for (variable, placeholder) in self.credentials.values().filter_map(EgressCredential::placeholder) {
             environment.entry(variable).or_insert(placeholder);
         }
     }

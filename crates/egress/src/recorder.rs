@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use protocol::{Connection, Draft, EventBody, TurnId};
+use protocol::{EgressConnection, EventBody, EventDraft, TurnId};
 use store::Journal;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -29,7 +29,7 @@ pub(crate) struct Recorder {
 
 struct Note {
     verdict: Verdict,
-    connection: Connection,
+    connection: EgressConnection,
     turn: Option<TurnId>,
     written: Option<oneshot::Sender<()>>,
 }
@@ -54,7 +54,7 @@ impl Recorder {
     }
 
     /// Records a denial; returns when it is written, so that whoever is told can find it.
-    pub(crate) async fn denied(&self, connection: Connection, turn: Option<TurnId>) {
+    pub(crate) async fn denied(&self, connection: EgressConnection, turn: Option<TurnId>) {
         self.counters.denied();
         let (written, done) = oneshot::channel();
         self.send(Note { verdict: Verdict::Denied, connection, turn, written: Some(written) });
@@ -63,7 +63,7 @@ impl Recorder {
     }
 
     /// Records a connection that is over.
-    pub(crate) fn allowed(&self, connection: Connection, turn: Option<TurnId>) {
+    pub(crate) fn allowed(&self, connection: EgressConnection, turn: Option<TurnId>) {
         self.counters.allowed(&connection);
         self.send(Note { verdict: Verdict::Allowed, connection, turn, written: None });
     }
@@ -86,8 +86,8 @@ struct Key {
 }
 
 impl Key {
-    fn of(connection: &Connection) -> Self {
-        let Connection { host, port, method, path, rule, .. } = connection.clone();
+    fn of(connection: &EgressConnection) -> Self {
+        let EgressConnection { host, port, method, path, rule, .. } = connection.clone();
         Self { host, port, method, path, rule }
     }
 }
@@ -96,7 +96,7 @@ impl Key {
 struct Repeats {
     since: Instant,
     count: u64,
-    last: Option<(Connection, Option<TurnId>)>,
+    last: Option<(EgressConnection, Option<TurnId>)>,
 }
 
 struct Scribe {
@@ -131,10 +131,10 @@ impl Scribe {
         }
     }
 
-    async fn take_denied(&mut self, mut connection: Connection, turn: Option<TurnId>) {
+    async fn take_denied(&mut self, mut connection: EgressConnection, turn: Option<TurnId>) {
         if self.repeats.len() >= DIFFERENT && !self.repeats.contains_key(&Key::of(&connection)) {
             let rule = format!("more than {DIFFERENT} different denials in a short time");
-            connection = Connection { host: OTHERS.to_owned(), rule, ..Connection::default() };
+            connection = EgressConnection { host: OTHERS.to_owned(), rule, ..EgressConnection::default() };
         }
         if let Some(repeats) = self.repeats.get_mut(&Key::of(&connection)) {
             repeats.count += 1;
@@ -161,7 +161,7 @@ impl Scribe {
 
     async fn write(&self, body: EventBody, turn: Option<TurnId>) {
         let journal = self.journal.clone();
-        let append = move || journal.append(Draft::daemon(body).in_turn(turn));
+        let append = move || journal.append(EventDraft::daemon(body).in_turn(turn));
         match tokio::task::spawn_blocking(append).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::error!(%error, "an attempt could not be recorded"),

@@ -1,7 +1,7 @@
 //! Why something did not leave, and how its client is told.
 
 use policy::{Decision, LayerName, RuleRef};
-use protocol::{Code, Problem};
+use protocol::{Problem, ProblemCode};
 
 /// Characters of the words after a status.
 const REASON_CHARS: usize = 200;
@@ -50,12 +50,12 @@ impl Refusal {
         }
     }
 
-    fn code(&self) -> Code {
+    fn code(&self) -> ProblemCode {
         match self {
-            Self::Denied { .. } => Code::PolicyDenied,
-            Self::Malformed(_) | Self::TooLarge => Code::InvalidRequest,
-            Self::Unreachable(_) => Code::UpstreamError,
-            Self::TooSlow | Self::NoAnswer(_) => Code::Timeout,
+            Self::Denied { .. } => ProblemCode::PolicyDenied,
+            Self::Malformed(_) | Self::TooLarge => ProblemCode::InvalidRequest,
+            Self::Unreachable(_) => ProblemCode::UpstreamError,
+            Self::TooSlow | Self::NoAnswer(_) => ProblemCode::Timeout,
         }
     }
 

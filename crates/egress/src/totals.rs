@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use protocol::Connection;
+use protocol::EgressConnection;
 
 /// What the proxy did since it started, over all sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct EgressTotals {
     /// Attempts that were denied, repeats included.
     pub denied: u64,
     /// Connections that were allowed and are over.
@@ -19,7 +19,7 @@ pub struct Totals {
     pub bytes_received: u64,
 }
 
-/// The counters behind [`Totals`].
+/// The counters behind [`EgressTotals`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     denied: AtomicU64,
@@ -34,7 +34,7 @@ impl Counters {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn allowed(&self, connection: &Connection) {
+    pub(crate) fn allowed(&self, connection: &EgressConnection) {
         let sent = connection.bytes_sent.unwrap_or(0);
         self.allowed.fetch_add(1, Ordering::Relaxed);
         self.failed.fetch_add(u64::from(connection.error.is_some()), Ordering::Relaxed);
@@ -42,8 +42,8 @@ impl Counters {
         self.received.fetch_add(connection.bytes.unwrap_or(0).saturating_sub(sent), Ordering::Relaxed);
     }
 
-    pub(crate) fn read(&self) -> Totals {
-        Totals {
+    pub(crate) fn read(&self) -> EgressTotals {
+        EgressTotals {
             denied: self.denied.load(Ordering::Relaxed),
             allowed: self.allowed.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),

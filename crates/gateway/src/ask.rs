@@ -5,7 +5,7 @@
 
 mod fields;
 
-use crate::{endpoint::Endpoint, price::Bound, reach::Reach, refusal::Refusal};
+use crate::{endpoint::ModelEndpoint, price::UsageBound, reach::Reach, refusal::Refusal};
 use fields::Fields;
 
 /// What a vendor adds to a prompt: its own words about tools, and marks between messages.
@@ -18,16 +18,20 @@ const LONGEST_PROMPT: u64 = 1 << 20;
 pub(crate) struct Ask {
     pub(crate) model: String,
     pub(crate) stream: bool,
-    pub(crate) bound: Bound,
+    pub(crate) bound: UsageBound,
 }
 
 impl Ask {
     /// Reads a call to `endpoint`.
-    pub(crate) fn read(endpoint: Endpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn read(endpoint: ModelEndpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
         let fields = Fields::read(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
         let bound = fields.bound(body.len());
-        if let Some((model, endpoint)) = Endpoint::in_gemini_path(path) {
-            return Ok(Self { model: model.to_owned(), stream: endpoint == Endpoint::StreamGenerateContent, bound });
+        if let Some((model, endpoint)) = ModelEndpoint::in_gemini_path(path) {
+            return Ok(Self {
+                model: model.to_owned(),
+                stream: endpoint == ModelEndpoint::StreamGenerateContent,
+                bound,
+            });
         }
         let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
         let model = fields.model.ok_or_else(|| Refusal::BodyInvalid("it names no `model`".to_owned()))?;
@@ -36,7 +40,7 @@ impl Ask {
 }
 
 impl Fields {
-    fn bound(&self, length: usize) -> Bound {
+    fn bound(&self, length: usize) -> UsageBound {
         let Reach { beyond, hour_cache } = self.reach;
         let bytes = (length as u64).saturating_add(ADDED_TOKENS);
         let generation = self.generation.as_ref();
@@ -49,7 +53,7 @@ impl Fields {
         // Which of them the upstream obeys is its own business: the largest bounds them all.
         let output_tokens = asked.into_iter().flatten().map(count).max();
         let answers = [self.n, generation.and_then(|generation| generation.candidates)];
-        Bound {
+        UsageBound {
             input_tokens: if beyond { bytes.max(LONGEST_PROMPT) } else { bytes },
             output_tokens,
             answers: answers.into_iter().flatten().map(count).max().unwrap_or(1).max(1),
@@ -69,7 +73,7 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> Option<Ask> {
-        Ask::read(Endpoint::Messages, "/v1/messages", body.as_bytes()).ok()
+        Ask::read(ModelEndpoint::Messages, "/v1/messages", body.as_bytes()).ok()
     }
 
     #[test]
@@ -100,8 +104,12 @@ mod tests {
     fn the_most_a_call_can_use_is_read_off_its_request() {
         let bound = |body: &str| read(body).unwrap().bound;
         let chat = r#"{"model":"m","max_tokens":10,"max_completion_tokens":1.5e1,"n":3}"#;
-        let expected =
-            Bound { input_tokens: chat.len() as u64 + 4_096, output_tokens: Some(15), answers: 3, hour_cache: false };
+        let expected = UsageBound {
+            input_tokens: chat.len() as u64 + 4_096,
+            output_tokens: Some(15),
+            answers: 3,
+            hour_cache: false,
+        };
         assert_eq!(bound(chat), expected);
         let gemini = bound(r#"{"model":"m","generationConfig":{"maxOutputTokens":7,"candidateCount":2}}"#);
         assert_eq!((gemini.output_tokens, gemini.answers), (Some(7), 2));

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    identity::{Identity, Limits, NotAdmitted},
+    identity::{AuthenticationError, GatewayIdentity, GatewayLimits},
     lanes::Lanes,
     service::{self, Desk},
     tasks::Tasks,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Knows whom a token belongs to. Must compare in a time that tells nothing about the token.
-pub type Admit = Arc<dyn Fn(&str) -> Result<Arc<Identity>, NotAdmitted> + Send + Sync>;
+pub type TokenLookup = Arc<dyn Fn(&str) -> Result<Arc<GatewayIdentity>, AuthenticationError> + Send + Sync>;
 
 /// How long a connection may idle, or take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
@@ -29,24 +29,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// Dropped, it stops at once: running calls are cut, and recorded as far as they came.
 #[must_use = "dropping it closes the session's way to its model"]
-pub struct Attachment {
+pub struct GatewayAttachment {
     tasks: Tasks,
     close_grace: Duration,
     /// They serve as long as there is something to serve.
     _lanes: Arc<Lanes>,
 }
 
-impl fmt::Debug for Attachment {
+impl fmt::Debug for GatewayAttachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attachment").field("close_grace", &self.close_grace).finish_non_exhaustive()
     }
 }
 
-impl Attachment {
+impl GatewayAttachment {
     pub(crate) fn serve(
         listener: std::net::TcpListener,
-        limits: Limits,
-        admit: Admit,
+        limits: GatewayLimits,
+        admit: TokenLookup,
         till: Till,
         lanes: Arc<Lanes>,
     ) -> io::Result<Self> {
@@ -74,7 +74,7 @@ impl Attachment {
     }
 }
 
-impl Drop for Attachment {
+impl Drop for GatewayAttachment {
     fn drop(&mut self) {
         self.tasks.closing.cancel();
         self.tasks.abort.cancel();

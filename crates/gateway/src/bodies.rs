@@ -18,7 +18,7 @@ pub trait BodyStore: Send + Sync {
     fn is_short(&self, kind: BodyKind, bytes: usize) -> bool;
 }
 
-impl BodyStore for store::Bodies {
+impl BodyStore for store::FileBodyStore {
     fn put(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         // What nobody else has need not be copied.
         let kept =
@@ -33,9 +33,9 @@ impl BodyStore for store::Bodies {
 
 /// Keeps bodies in memory, for tests and sessions that leave nothing behind.
 #[derive(Debug, Default)]
-pub struct MemoryBodies(Mutex<HashMap<String, Vec<u8>>>);
+pub struct MemoryBodyStore(Mutex<HashMap<String, Vec<u8>>>);
 
-impl MemoryBodies {
+impl MemoryBodyStore {
     /// The bytes behind a reference.
     pub fn get(&self, body: &BodyRef) -> Option<Vec<u8>> {
         match body {
@@ -47,7 +47,7 @@ impl MemoryBodies {
     }
 }
 
-impl BodyStore for MemoryBodies {
+impl BodyStore for MemoryBodyStore {
     fn put(&self, _: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         let sha256 = Digest::of(&bytes).to_string();
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

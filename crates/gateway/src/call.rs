@@ -11,26 +11,26 @@ use futures_util::future::BoxFuture;
 use http::{Response, header, request::Parts};
 use http_body_util::Either;
 use policy::Action;
-use protocol::{BudgetExceeded, CallId, Draft, ErrorData, EventBody};
+use protocol::{BudgetExceeded, CallId, ErrorData, EventBody, EventDraft};
 use uuid::Uuid;
 
 use crate::{
     ask::Ask,
-    endpoint::Endpoint,
+    endpoint::ModelEndpoint,
     headers,
-    identity::Identity,
+    identity::GatewayIdentity,
     query,
     record::{CallRecord, Ending, describe},
     refusal::{Refusal, ResponseBody},
     service::Desk,
     tee::{Allowance, Head, Tee},
-    upstream::{UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
 
 /// Makes the calls of one session.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) identity: Arc<GatewayIdentity>,
     pub(crate) desk: Arc<Desk>,
 }
 
@@ -38,7 +38,7 @@ impl Caller {
     /// Makes a call, which goes on when the client leaves.
     pub(crate) async fn call(
         &self,
-        endpoint: Endpoint,
+        endpoint: ModelEndpoint,
         parts: &Parts,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
@@ -73,12 +73,18 @@ impl Caller {
     }
 
     fn tell(&self, body: EventBody) {
-        if let Err(error) = self.identity.journal.append(Draft::daemon(body).in_turn(self.identity.turn.get())) {
+        if let Err(error) = self.identity.journal.append(EventDraft::daemon(body).in_turn(self.identity.turn.get())) {
             tracing::error!(%error, "cannot record why a call was refused");
         }
     }
 
-    fn request(&self, endpoint: Endpoint, parts: &Parts, body: Bytes, ask: &Ask) -> Result<UpstreamRequest, Refusal> {
+    fn request(
+        &self,
+        endpoint: ModelEndpoint,
+        parts: &Parts,
+        body: Bytes,
+        ask: &Ask,
+    ) -> Result<UpstreamRequest, Refusal> {
         let call = new_call()?;
         Ok(UpstreamRequest {
             endpoint,
@@ -126,8 +132,8 @@ impl Caller {
 
     async fn tee(
         &self,
-        endpoint: Endpoint,
-        answer: UpstreamAnswer,
+        endpoint: ModelEndpoint,
+        answer: UpstreamResponse,
         record: CallRecord,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let text = |name| answer.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderMap, header};
 use zstd::stream::raw::{DParameter, Decoder as Zstd, Operation};
 
-use crate::upstream::{Frames, UpstreamFailure};
+use crate::upstream::{ResponseStream, UpstreamFailure};
 
 /// So much comes out at a time.
 const PIECE_BYTES: usize = 16 << 10;
@@ -84,7 +84,7 @@ impl Coding {
     }
 
     /// The frames of a compressed answer, opened as they come.
-    pub(crate) fn unpack_frames(self, frames: Frames) -> Frames {
+    pub(crate) fn unpack_frames(self, frames: ResponseStream) -> ResponseStream {
         let opened = Opened { frames, packed: Bytes::new(), unpacker: Unpacker::new(self) };
         Box::pin(stream::unfold(Some(opened), |opened| async {
             let mut opened = opened?;
@@ -108,7 +108,7 @@ impl From<UnpackError> for UpstreamFailure {
 
 /// An answer that is opened as it comes.
 struct Opened {
-    frames: Frames,
+    frames: ResponseStream,
     /// What has come and is not opened yet.
     packed: Bytes,
     unpacker: Unpacker,

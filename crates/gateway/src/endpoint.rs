@@ -7,7 +7,7 @@ use protocol::{EventBody, ModelRequest, ModelResponse};
 
 /// Whose API a client speaks: decides the shape of errors, streams and usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dialect {
+pub enum ApiDialect {
     /// Anthropic Messages.
     Anthropic,
     /// `OpenAI`, chat completions or responses.
@@ -16,7 +16,7 @@ pub enum Dialect {
     Gemini,
 }
 
-impl Dialect {
+impl ApiDialect {
     /// What a caller most likely speaks, where the path does not say.
     pub(crate) fn guess(path: &str, headers: &HeaderMap) -> Self {
         if path.starts_with("/v1beta") || headers.contains_key("x-goog-api-key") {
@@ -52,7 +52,7 @@ impl Dialect {
 
 /// A call that reaches a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub enum ModelEndpoint {
     /// `POST /v1/messages`
     Messages,
     /// `POST /v1/messages/count_tokens`
@@ -67,13 +67,13 @@ pub enum Endpoint {
     StreamGenerateContent,
 }
 
-impl Endpoint {
+impl ModelEndpoint {
     /// Whose words it is in.
-    pub fn dialect(self) -> Dialect {
+    pub fn dialect(self) -> ApiDialect {
         match self {
-            Self::Messages | Self::CountTokens => Dialect::Anthropic,
-            Self::ChatCompletions | Self::Responses => Dialect::Openai,
-            Self::GenerateContent | Self::StreamGenerateContent => Dialect::Gemini,
+            Self::Messages | Self::CountTokens => ApiDialect::Anthropic,
+            Self::ChatCompletions | Self::Responses => ApiDialect::Openai,
+            Self::GenerateContent | Self::StreamGenerateContent => ApiDialect::Gemini,
         }
     }
 
@@ -84,7 +84,7 @@ impl Endpoint {
 
     /// Whether its path names the model.
     pub(crate) fn is_gemini(self) -> bool {
-        self.dialect() == Dialect::Gemini
+        self.dialect() == ApiDialect::Gemini
     }
 
     /// The model and the endpoint that a Gemini path names.
@@ -117,7 +117,7 @@ pub(crate) enum Route {
     /// `GET /v1/models/{model}`, `GET /v1beta/models/{model}`
     Model,
     /// A call to a model.
-    Call(Endpoint),
+    Call(ModelEndpoint),
     /// `GET /v1/responses`: a client asks for a WebSocket; it falls back to `POST` when told no.
     WebSocket,
     /// A path that exists, with a method it does not take.
@@ -132,12 +132,12 @@ impl Route {
         let (route, allowed) = match path {
             "/" | "/api/hello" => (Self::Hello, Method::HEAD),
             "/v1/models" | "/v1beta/models" => (Self::Models, Method::GET),
-            "/v1/messages" => (Self::Call(Endpoint::Messages), Method::POST),
-            "/v1/messages/count_tokens" => (Self::Call(Endpoint::CountTokens), Method::POST),
-            "/v1/chat/completions" => (Self::Call(Endpoint::ChatCompletions), Method::POST),
+            "/v1/messages" => (Self::Call(ModelEndpoint::Messages), Method::POST),
+            "/v1/messages/count_tokens" => (Self::Call(ModelEndpoint::CountTokens), Method::POST),
+            "/v1/chat/completions" => (Self::Call(ModelEndpoint::ChatCompletions), Method::POST),
             "/v1/responses" if *method == Method::GET => return Self::WebSocket,
-            "/v1/responses" => (Self::Call(Endpoint::Responses), Method::POST),
-            _ => match (Endpoint::in_gemini_path(path), in_models_path(path)) {
+            "/v1/responses" => (Self::Call(ModelEndpoint::Responses), Method::POST),
+            _ => match (ModelEndpoint::in_gemini_path(path), in_models_path(path)) {
                 (Some((_, endpoint)), _) => (Self::Call(endpoint), Method::POST),
                 (None, Some(_)) if *method == Method::GET => (Self::Model, Method::GET),
                 (None, _) => return Self::Unknown,
@@ -154,10 +154,10 @@ mod tests {
     #[test]
     fn a_gemini_path_names_model_and_endpoint() {
         let path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent";
-        assert_eq!(Endpoint::in_gemini_path(path), Some(("gemini-2.5-pro", Endpoint::StreamGenerateContent)));
+        assert_eq!(ModelEndpoint::in_gemini_path(path), Some(("gemini-2.5-pro", ModelEndpoint::StreamGenerateContent)));
         for path in ["/v1beta/models/a/b:generateContent", "/v1beta/models/:generateContent", "/v1beta/models/m:embed"]
         {
-            assert_eq!(Endpoint::in_gemini_path(path), None, "`{path}` was accepted");
+            assert_eq!(ModelEndpoint::in_gemini_path(path), None, "`{path}` was accepted");
         }
     }
 }

@@ -7,16 +7,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use policy::Effective;
+use policy::EffectivePolicy;
 use protocol::{BodyRef, SessionId, TurnId};
-use store::{BodyKind, Journal, Limit};
+use store::{BodyKind, Journal, UsageLimit};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-use crate::{bodies::BodyStore, keep::Keep, token::SessionToken, upstream::Upstream};
+use crate::{bodies::BodyStore, keep::BodyRetention, token::SessionToken, upstream::Upstream};
 
 /// Whoever a call belongs to. Nothing a client sends can change it.
 #[derive(Clone)]
-pub struct Identity {
+pub struct GatewayIdentity {
     /// The session.
     pub session: SessionId,
     /// The only token that is taken for it.
@@ -42,14 +42,14 @@ pub struct Identity {
     /// The model behind it.
     pub upstream: Arc<dyn Upstream>,
     /// Which models it may name; none: any.
-    pub policy: Option<Arc<Effective>>,
+    pub policy: Option<Arc<EffectivePolicy>>,
     /// What its calls must fit into, all of them.
-    pub budgets: Vec<Limit>,
+    pub budgets: Vec<UsageLimit>,
     /// What it may use of the gateway itself.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
 }
 
-impl Identity {
+impl GatewayIdentity {
     /// Keeps of a body of its calls what is to be kept of it.
     pub(crate) fn keep(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         self.limits.keep.put(&*self.bodies, kind, bytes)
@@ -58,7 +58,7 @@ impl Identity {
 
 /// Why whoever shows a token is not served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAdmitted {
+pub enum AuthenticationError {
     /// The listener is that of a session, and the token is not its own.
     #[error("this listener belongs to another session, or the token is missing")]
     OtherSession,
@@ -120,7 +120,7 @@ impl CurrentTurn {
 
 /// What one session may use of the gateway itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct GatewayLimits {
     /// Bytes of one request body.
     pub request_bytes: usize,
     /// Bytes of one answer; a longer one is cut.
@@ -132,12 +132,12 @@ pub struct Limits {
     /// How long running calls may take to end once the attachment is closed.
     pub close_grace: Duration,
     /// How much of the bodies of its calls is kept.
-    pub keep: Keep,
+    pub keep: BodyRetention,
     /// Whether what is kept is compressed.
     pub compress: bool,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             request_bytes: 32 << 20,
@@ -145,7 +145,7 @@ impl Default for Limits {
             connections: 256,
             drain: Duration::from_secs(120),
             close_grace: Duration::from_millis(500),
-            keep: Keep::Full,
+            keep: BodyRetention::Full,
             compress: false,
         }
     }

@@ -9,7 +9,7 @@ use protocol::BodyRef;
 use regex::bytes::Regex;
 use store::{BodyKind, Digest};
 
-use crate::{bodies::BodyStore, replay::NormalError};
+use crate::{bodies::BodyStore, replay::NormalizerError};
 
 /// Stands where a secret stood.
 const MARK: &[u8] = b"[redacted]";
@@ -29,17 +29,17 @@ const SECRETS: [&str; 9] = [
 
 /// How much of the bodies of model calls is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum BodyRetention {
     /// Every byte.
     #[default]
     Full,
     /// Everything but what a rule says is a secret.
-    Redacted(Redaction),
+    Redacted(RedactionRules),
     /// Length and hash alone.
     Nothing,
 }
 
-impl Keep {
+impl BodyRetention {
     /// Keeps of `bytes` in `store` what is to be kept.
     pub(crate) fn put(&self, store: &dyn BodyStore, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         match self {
@@ -52,17 +52,16 @@ impl Keep {
 
 /// Rules by which secrets are found.
 #[derive(Clone)]
-pub struct Redaction {
+pub struct RedactionRules {
     rules: Arc<[Regex]>,
 }
 
-impl Redaction {
+impl RedactionRules {
     /// The built-in rules, and `more`.
-    pub fn new(more: &[String]) -> Result<Self, NormalError> {
-        let rules = SECRETS
-            .into_iter()
-            .chain(more.iter().map(String::as_str))
-            .map(|pattern| Regex::new(pattern).map_err(|source| NormalError { pattern: pattern.to_owned(), source }));
+    pub fn new(more: &[String]) -> Result<Self, NormalizerError> {
+        let rules = SECRETS.into_iter().chain(more.iter().map(String::as_str)).map(|pattern| {
+            Regex::new(pattern).map_err(|source| NormalizerError { pattern: pattern.to_owned(), source })
+        });
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 
@@ -78,28 +77,28 @@ impl Redaction {
     }
 }
 
-impl fmt::Debug for Redaction {
+impl fmt::Debug for RedactionRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.rules.iter().map(Regex::as_str)).finish()
     }
 }
 
-impl PartialEq for Redaction {
+impl PartialEq for RedactionRules {
     fn eq(&self, other: &Self) -> bool {
         self.rules.iter().map(Regex::as_str).eq(other.rules.iter().map(Regex::as_str))
     }
 }
 
-impl Eq for Redaction {}
+impl Eq for RedactionRules {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bodies::MemoryBodies;
+    use crate::bodies::MemoryBodyStore;
 
     #[test]
     fn secrets_are_marked_and_the_rest_is_as_it_was() {
-        let redaction = Redaction::new(&["badge-[0-9]+".to_owned()]).unwrap();
+        let redaction = RedactionRules::new(&["badge-[0-9]+".to_owned()]).unwrap();
         let said = |text: &str| String::from_utf8(redaction.apply(text.as_bytes())).unwrap();
         for secret in [
             "sk-ant-api03-0123456789abcdef",
@@ -119,13 +118,13 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_is_named_and_nowhere() {
-        let bodies = MemoryBodies::default();
-        let full = Keep::Full.put(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
+        let bodies = MemoryBodyStore::default();
+        let full = BodyRetention::Full.put(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
         assert_eq!(bodies.get(&full).unwrap(), b"abc");
-        let nothing = Keep::Nothing.put(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
+        let nothing = BodyRetention::Nothing.put(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
         assert!(matches!(nothing, BodyRef::Named { bytes: 4, .. }), "{nothing:?}");
         assert_eq!(bodies.get(&nothing), None);
-        let redacted = Keep::Redacted(Redaction::new(&[]).unwrap())
+        let redacted = BodyRetention::Redacted(RedactionRules::new(&[]).unwrap())
             .put(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))
             .unwrap();
         assert_eq!(bodies.get(&redacted).unwrap(), MARK);

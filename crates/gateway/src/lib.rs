@@ -45,34 +45,34 @@ mod wire;
 
 use std::{fmt, io, sync::Arc};
 
-use store::{Ledger, Limit};
+use store::{Ledger, UsageLimit};
 
 use lanes::Lanes;
 use till::Till;
 
-pub use attachment::{Admit, Attachment};
-pub use bodies::{BodyStore, MemoryBodies};
-pub use endpoint::{Dialect, Endpoint};
-pub use identity::{CurrentTurn, Identity, Limits, NotAdmitted};
-pub use keep::{Keep, Redaction};
-pub use price::{Bound, Origin, Price, PriceTableError, Prices, Rates};
-pub use reconcile::Reconciled;
-pub use replay::{Normal, NormalError, Replay, ReplayError};
-pub use scripted::{DEMO_SCRIPT, Script, ScriptError, Scripted};
+pub use attachment::{GatewayAttachment, TokenLookup};
+pub use bodies::{BodyStore, MemoryBodyStore};
+pub use endpoint::{ApiDialect, ModelEndpoint};
+pub use identity::{AuthenticationError, CurrentTurn, GatewayIdentity, GatewayLimits};
+pub use keep::{BodyRetention, RedactionRules};
+pub use price::{ModelPrice, PriceSource, PriceTable, PriceTableError, TokenRates, UsageBound};
+pub use reconcile::ReconcileReport;
+pub use replay::{NormalizerError, ReplayError, ReplayUpstream, RequestNormalizer};
+pub use scripted::{DEMO_SCRIPT, ModelScript, ModelScriptError, ScriptedUpstream};
 pub use token::{SessionToken, TOKEN_PREFIX};
-pub use upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest};
-pub use vendor::{Vendor, VendorConfig, VendorError, VendorKind, roots_in};
-pub use wire::{Timeouts, system_roots, trust};
+pub use upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
+pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, roots_in};
+pub use wire::{UpstreamTimeouts, system_roots, trust};
 
 /// What the gateway of a host is made of.
 #[derive(Clone)]
 pub struct GatewayConfig {
     /// What models cost.
-    pub prices: Prices,
+    pub prices: PriceTable,
     /// Where calls are held and charged.
     pub ledger: Arc<dyn Ledger>,
     /// What all calls must fit into, beside the budgets of whoever makes them.
-    pub budgets: Vec<Limit>,
+    pub budgets: Vec<UsageLimit>,
 }
 
 /// The gateway of a host: serves the listeners of all its sessions.
@@ -102,18 +102,18 @@ impl Gateway {
     }
 
     /// What models cost.
-    pub fn prices(&self) -> &Prices {
+    pub fn prices(&self) -> &PriceTable {
         &self.till.prices
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.
     ///
     /// The listener may live in another network namespace.
-    pub fn attach(&self, listener: std::net::TcpListener, identity: Identity) -> io::Result<Attachment> {
+    pub fn attach(&self, listener: std::net::TcpListener, identity: GatewayIdentity) -> io::Result<GatewayAttachment> {
         let limits = identity.limits.clone();
         let identity = Arc::new(identity);
         let admit = move |token: &str| {
-            if identity.token.admits(token) { Ok(identity.clone()) } else { Err(NotAdmitted::OtherSession) }
+            if identity.token.admits(token) { Ok(identity.clone()) } else { Err(AuthenticationError::OtherSession) }
         };
         self.serve(listener, limits, Arc::new(admit))
     }
@@ -121,7 +121,12 @@ impl Gateway {
     /// Serves `listener` for everybody whom `admit` knows by a token, until the attachment is closed or dropped.
     ///
     /// `limits` are those of the listener; what an answer may take is said by each identity.
-    pub fn serve(&self, listener: std::net::TcpListener, limits: Limits, admit: Admit) -> io::Result<Attachment> {
-        Attachment::serve(listener, limits, admit, self.till.clone(), self.lanes.clone())
+    pub fn serve(
+        &self,
+        listener: std::net::TcpListener,
+        limits: GatewayLimits,
+        admit: TokenLookup,
+    ) -> io::Result<GatewayAttachment> {
+        GatewayAttachment::serve(listener, limits, admit, self.till.clone(), self.lanes.clone())
     }
 }

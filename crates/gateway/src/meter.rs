@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use protocol::Usage;
 
-use crate::{endpoint::Dialect, upstream::UpstreamFailure};
+use crate::{endpoint::ApiDialect, upstream::UpstreamFailure};
 
 pub(crate) use sse::SseReader;
 
@@ -37,14 +37,14 @@ pub(crate) struct Reading {
 
 /// Watches one answer.
 pub(crate) struct Meter {
-    dialect: Dialect,
+    dialect: ApiDialect,
     events: Option<SseReader>,
     reading: Reading,
 }
 
 impl Meter {
     /// Watches an answer in `dialect` that is an event stream, or one JSON document.
-    pub(crate) fn new(dialect: Dialect, stream: bool) -> Self {
+    pub(crate) fn new(dialect: ApiDialect, stream: bool) -> Self {
         Self { dialect, events: stream.then(|| SseReader::new(EVENT_BYTES)), reading: Reading::default() }
     }
 
@@ -70,19 +70,19 @@ impl Meter {
     }
 }
 
-fn read_event(dialect: Dialect, data: &[u8], reading: &mut Reading) {
+fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut Reading) {
     match dialect {
-        Dialect::Anthropic => anthropic::read_event(data, reading),
-        Dialect::Openai => openai::read_event(data, reading),
-        Dialect::Gemini => gemini::read_event(data, reading),
+        ApiDialect::Anthropic => anthropic::read_event(data, reading),
+        ApiDialect::Openai => openai::read_event(data, reading),
+        ApiDialect::Gemini => gemini::read_event(data, reading),
     }
 }
 
-fn read_document(dialect: Dialect, body: &[u8], reading: &mut Reading) {
+fn read_document(dialect: ApiDialect, body: &[u8], reading: &mut Reading) {
     match dialect {
-        Dialect::Anthropic => anthropic::read_document(body, reading),
-        Dialect::Openai => openai::read_document(body, reading),
-        Dialect::Gemini => gemini::read_document(body, reading),
+        ApiDialect::Anthropic => anthropic::read_document(body, reading),
+        ApiDialect::Openai => openai::read_document(body, reading),
+        ApiDialect::Gemini => gemini::read_document(body, reading),
     }
 }
 

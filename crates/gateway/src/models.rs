@@ -5,10 +5,10 @@
 use policy::Action;
 use serde_json::{Value, json};
 
-use crate::{endpoint::Dialect, identity::Identity, price::Prices};
+use crate::{endpoint::ApiDialect, identity::GatewayIdentity, price::PriceTable};
 
 /// The models that `identity` may name: those named for its upstream first, then its vendor's own.
-pub(crate) fn named_by(identity: &Identity, prices: &Prices) -> Vec<String> {
+pub(crate) fn named_by(identity: &GatewayIdentity, prices: &PriceTable) -> Vec<String> {
     let upstream = &identity.upstream;
     let mut names = upstream.models();
     if let Some(vendor) = upstream.vendor() {
@@ -28,25 +28,25 @@ fn is_in(names: &[String], model: &str) -> bool {
 }
 
 /// The list of models.
-pub(crate) fn list(dialect: Dialect, names: &[String]) -> Value {
+pub(crate) fn list(dialect: ApiDialect, names: &[String]) -> Value {
     let models: Vec<Value> = names.iter().map(|name| one(dialect, name)).collect();
     match dialect {
-        Dialect::Anthropic => {
+        ApiDialect::Anthropic => {
             json!({"data": models, "has_more": false, "first_id": names.first(), "last_id": names.last()})
         }
-        Dialect::Openai => json!({"object": "list", "data": models}),
-        Dialect::Gemini => json!({"models": models}),
+        ApiDialect::Openai => json!({"object": "list", "data": models}),
+        ApiDialect::Gemini => json!({"models": models}),
     }
 }
 
 /// One model.
-pub(crate) fn one(dialect: Dialect, name: &str) -> Value {
+pub(crate) fn one(dialect: ApiDialect, name: &str) -> Value {
     match dialect {
-        Dialect::Anthropic => {
+        ApiDialect::Anthropic => {
             json!({"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"})
         }
-        Dialect::Openai => json!({"id": name, "object": "model", "created": 0, "owned_by": "vivarium"}),
-        Dialect::Gemini => json!({"name": format!("models/{name}"), "displayName": name,
+        ApiDialect::Openai => json!({"id": name, "object": "model", "created": 0, "owned_by": "vivarium"}),
+        ApiDialect::Gemini => json!({"name": format!("models/{name}"), "displayName": name,
             "supportedGenerationMethods": ["generateContent", "streamGenerateContent"]}),
     }
 }

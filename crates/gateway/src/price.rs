@@ -15,7 +15,7 @@ pub use table::PriceTableError;
 
 /// Pico-dollars a token, for each kind of token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub struct Rates {
+pub struct TokenRates {
     /// A prompt token that no cache served.
     pub input: i64,
     /// A token the model wrote.
@@ -30,7 +30,7 @@ pub struct Rates {
 
 /// The most that a call can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
+pub struct UsageBound {
     /// Tokens of its prompt.
     pub input_tokens: u64,
     /// Tokens of one answer; none: as many as the model writes.
@@ -46,8 +46,8 @@ const LONGEST_ANSWER: u64 = 128_000;
 
 /// The price of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Price {
-    rates: Rates,
+pub struct ModelPrice {
+    rates: TokenRates,
     /// Rates of calls with longer prompts, shortest first.
     above: Vec<Tier>,
     max_output_tokens: Option<u64>,
@@ -58,19 +58,19 @@ pub struct Price {
 struct Tier {
     tokens: u64,
     #[serde(flatten)]
-    rates: Rates,
+    rates: TokenRates,
 }
 
-impl Price {
+impl ModelPrice {
     /// The price of what costs nothing.
     pub const FREE: Self = Self {
-        rates: Rates { input: 0, output: 0, cache_read: 0, cache_write: 0, cache_write_1h: 0 },
+        rates: TokenRates { input: 0, output: 0, cache_read: 0, cache_write: 0, cache_write_1h: 0 },
         above: Vec::new(),
         max_output_tokens: None,
     };
 
     /// The same rates for a prompt of any length.
-    pub fn flat(rates: Rates) -> Self {
+    pub fn flat(rates: TokenRates) -> Self {
         Self { rates, above: Vec::new(), max_output_tokens: None }
     }
 
@@ -82,7 +82,7 @@ impl Price {
     }
 
     /// What a token costs in a prompt of ordinary length.
-    pub fn rates(&self) -> Rates {
+    pub fn rates(&self) -> TokenRates {
         self.rates
     }
 
@@ -92,14 +92,14 @@ impl Price {
     }
 
     /// The most that a call within `bound` costs.
-    pub fn most_picos(&self, bound: &Bound) -> i64 {
+    pub fn most_picos(&self, bound: &UsageBound) -> i64 {
         let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(LONGEST_ANSWER);
         let output = output.saturating_mul(bound.answers);
         let reached = self.above.iter().filter(|tier| bound.input_tokens > tier.tokens).map(|tier| tier.rates);
-        let most = |rates: Rates| {
+        let most = |rates: TokenRates| {
             let input = rates.dearest_input(bound.hour_cache);
             let usage = Usage { input_tokens: bound.input_tokens, output_tokens: output, ..Usage::default() };
-            Rates { input, ..rates }.cost_picos(&usage)
+            TokenRates { input, ..rates }.cost_picos(&usage)
         };
         std::iter::once(self.rates).chain(reached).map(most).max().unwrap_or(0)
     }
@@ -114,7 +114,7 @@ impl Price {
     }
 }
 
-impl Rates {
+impl TokenRates {
     /// What a prompt token costs at most, whatever the cache does with it.
     fn dearest_input(self, hour_cache: bool) -> i64 {
         let hour = if hour_cache { self.cache_write_1h } else { 0 };
@@ -138,12 +138,12 @@ impl Rates {
 
 /// Prices by model name.
 #[derive(Debug, Clone, Default)]
-pub struct Prices {
-    by_model: BTreeMap<String, Price>,
+pub struct PriceTable {
+    by_model: BTreeMap<String, ModelPrice>,
     /// Identifies the table they come from, for the records.
     version: Arc<str>,
     /// Where the table comes from.
-    origin: Origin,
+    origin: PriceSource,
     /// Models whose price the configuration named.
     named: BTreeSet<String>,
     /// Whose models they are, as far as the table says.
@@ -152,14 +152,14 @@ pub struct Prices {
 
 /// Where a price table comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct PriceSource {
     /// The public list it was made from.
     pub source: String,
     /// The day it was taken.
     pub taken: String,
 }
 
-impl Prices {
+impl PriceTable {
     /// The table that is built in.
     pub fn built_in() -> Result<Self, PriceTableError> {
         table::parse(table::BUILT_IN)
@@ -167,7 +167,7 @@ impl Prices {
 
     /// Names the price of `model`, in place of any other.
     #[must_use]
-    pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
+    pub fn with(mut self, model: impl Into<String>, price: ModelPrice) -> Self {
         let model = model.into();
         // Two tables that differ in one price are two tables.
         self.version = table::next_version(&self.version, &model, &price).into();
@@ -189,17 +189,17 @@ impl Prices {
     }
 
     /// Where the table that is built in comes from.
-    pub fn origin(&self) -> &Origin {
+    pub fn origin(&self) -> &PriceSource {
         &self.origin
     }
 
     /// The price of `model`, if it has one.
-    pub fn of(&self, model: &str) -> Option<&Price> {
+    pub fn of(&self, model: &str) -> Option<&ModelPrice> {
         self.by_model.get(model)
     }
 
     /// Every model that has a price.
-    pub fn models(&self) -> impl Iterator<Item = (&str, &Price)> {
+    pub fn models(&self) -> impl Iterator<Item = (&str, &ModelPrice)> {
         self.by_model.iter().map(|(model, price)| (model.as_str(), price))
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    const RATES: Rates = Rates {
+    const RATES: TokenRates = TokenRates {
         input: 3_000_000,
         output: 15_000_000,
         cache_read: 300_000,
@@ -233,14 +233,18 @@ mod tests {
             cache_write_1h_tokens: 10_000,
         };
         let expected = 3_000_000 + 150_000_000 + 30_000_000 + 3_750_000_000 + 60_000_000_000;
-        assert_eq!(Price::flat(RATES).cost_picos(&usage), expected);
+        assert_eq!(ModelPrice::flat(RATES).cost_picos(&usage), expected);
     }
 
     #[test]
     fn a_long_prompt_moves_the_whole_call_into_its_tier() {
-        let dear = Rates { input: 10, output: 100, ..Rates::default() };
+        let dear = TokenRates { input: 10, output: 100, ..TokenRates::default() };
         let above = vec![Tier { tokens: 1_000, rates: dear }];
-        let price = Price { rates: Rates { input: 1, output: 10, ..Rates::default() }, above, max_output_tokens: None };
+        let price = ModelPrice {
+            rates: TokenRates { input: 1, output: 10, ..TokenRates::default() },
+            above,
+            max_output_tokens: None,
+        };
         let cost = |input_tokens| price.cost_picos(&Usage { input_tokens, output_tokens: 1, ..Usage::default() });
         assert_eq!((cost(1_000), cost(1_001)), (1_010, 10_110));
         // What the cache served is part of the prompt.
@@ -254,9 +258,9 @@ mod tests {
             cheap in prop::array::uniform5(0i64..1_000), dear in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
             counts in prop::array::uniform4(0u64..50), output_tokens in 0u64..50, room in 0u64..50,
         ) {
-            let rates = |of: [i64; 5]| Rates { input: of[0], output: of[1], cache_read: of[2], cache_write: of[3], cache_write_1h: of[4] };
+            let rates = |of: [i64; 5]| TokenRates { input: of[0], output: of[1], cache_read: of[2], cache_write: of[3], cache_write_1h: of[4] };
             let above = vec![Tier { tokens, rates: rates(dear) }];
-            let price = Price { rates: rates(cheap), above, max_output_tokens: None };
+            let price = ModelPrice { rates: rates(cheap), above, max_output_tokens: None };
             let usage = Usage {
                 input_tokens: counts[0],
                 output_tokens,
@@ -264,7 +268,7 @@ mod tests {
                 cache_write_tokens: counts[2],
                 cache_write_1h_tokens: counts[3],
             };
-            let bound = Bound {
+            let bound = UsageBound {
                 input_tokens: counts.iter().sum::<u64>() + room,
                 output_tokens: Some(output_tokens + room),
                 answers: 1,
@@ -276,12 +280,12 @@ mod tests {
 
     #[test]
     fn the_most_a_call_can_cost_is_never_less_than_what_it_costs() {
-        let dear = Rates { input: 10, output: 100, cache_write_1h: 40, ..Rates::default() };
-        let rates = Rates { input: 1, output: 10, cache_write: 2, ..Rates::default() };
+        let dear = TokenRates { input: 10, output: 100, cache_write_1h: 40, ..TokenRates::default() };
+        let rates = TokenRates { input: 1, output: 10, cache_write: 2, ..TokenRates::default() };
         let above = vec![Tier { tokens: 1_000, rates: dear }];
-        let price = Price { rates, above, max_output_tokens: Some(50) };
+        let price = ModelPrice { rates, above, max_output_tokens: Some(50) };
         let most = |input_tokens, output_tokens, hour_cache| {
-            price.most_picos(&Bound { input_tokens, output_tokens, answers: 2, hour_cache })
+            price.most_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })
         };
         assert_eq!(most(1_000, Some(5), false), 2_000 + 100);
         assert_eq!(most(1_001, None, false), 10_010 + 100 * 100);
@@ -291,16 +295,16 @@ mod tests {
 
     #[test]
     fn a_price_that_is_named_makes_another_table() {
-        let built_in = Prices::built_in().unwrap();
-        let named = built_in.clone().with("m", Price::flat(RATES));
+        let built_in = PriceTable::built_in().unwrap();
+        let named = built_in.clone().with("m", ModelPrice::flat(RATES));
         assert_ne!(named.version(), built_in.version());
-        assert_eq!(named.version(), built_in.with("m", Price::flat(RATES)).version());
+        assert_eq!(named.version(), built_in.with("m", ModelPrice::flat(RATES)).version());
         assert!(named.is_named("m") && !named.is_named("gpt-5"));
     }
 
     #[test]
     fn an_absurd_count_does_not_wrap_around() {
         let usage = Usage { output_tokens: u64::MAX, input_tokens: u64::MAX, cache_read_tokens: 1, ..Usage::default() };
-        assert_eq!(Price::flat(Rates { output: i64::MAX, ..RATES }).cost_picos(&usage), i64::MAX);
+        assert_eq!(ModelPrice::flat(TokenRates { output: i64::MAX, ..RATES }).cost_picos(&usage), i64::MAX);
     }
 }

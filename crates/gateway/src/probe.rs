@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::{
     ask::Ask,
     conceal::UsageFilter,
-    endpoint::{Dialect, Endpoint},
+    endpoint::{ApiDialect, ModelEndpoint},
     meter::{Meter, SseReader},
     translate::Translation,
-    upstream::{UpstreamAnswer, UpstreamRequest},
+    upstream::{UpstreamRequest, UpstreamResponse},
     vendor::VendorKind,
 };
 
@@ -51,7 +51,7 @@ pub fn sse(data: &[u8]) {
 
 /// Usage is read off any answer, and the same however the bytes are cut.
 pub fn usage(data: &[u8]) {
-    for dialect in [Dialect::Anthropic, Dialect::Openai, Dialect::Gemini] {
+    for dialect in [ApiDialect::Anthropic, ApiDialect::Openai, ApiDialect::Gemini] {
         for is_stream in [false, true] {
             let read = |size: usize| {
                 let mut meter = Meter::new(dialect, is_stream);
@@ -64,7 +64,7 @@ pub fn usage(data: &[u8]) {
 
 /// What a request asks for is read, or it is refused.
 pub fn request(data: &[u8]) {
-    for endpoint in [Endpoint::Messages, Endpoint::ChatCompletions, Endpoint::Responses] {
+    for endpoint in [ModelEndpoint::Messages, ModelEndpoint::ChatCompletions, ModelEndpoint::Responses] {
         let _ = Ask::read(endpoint, "/v1/messages", data);
     }
     let body = Bytes::copy_from_slice(data);
@@ -77,27 +77,27 @@ pub fn request(data: &[u8]) {
 
 /// A Messages client before a chat upstream gets a valid stream, or an error.
 pub fn messages_to_chat(data: &[u8]) {
-    if let Some(text) = translate(Endpoint::Messages, VendorKind::OpenaiCompatible, data) {
+    if let Some(text) = translate(ModelEndpoint::Messages, VendorKind::OpenaiCompatible, data) {
         check_blocks(&text);
     }
 }
 
 /// A chat client before an Anthropic upstream gets events of JSON, or an error.
 pub fn chat_to_messages(data: &[u8]) {
-    if let Some(text) = translate(Endpoint::ChatCompletions, VendorKind::Anthropic, data) {
+    if let Some(text) = translate(ModelEndpoint::ChatCompletions, VendorKind::Anthropic, data) {
         events(&text);
     }
 }
 
 /// A responses client before a chat upstream gets events of JSON, or an error.
 pub fn responses_to_chat(data: &[u8]) {
-    if let Some(text) = translate(Endpoint::Responses, VendorKind::OpenaiCompatible, data) {
+    if let Some(text) = translate(ModelEndpoint::Responses, VendorKind::OpenaiCompatible, data) {
         events(&text);
     }
 }
 
 /// What a client gets as a stream; none: an error instead.
-fn translate(endpoint: Endpoint, kind: VendorKind, data: &[u8]) -> Option<Vec<u8>> {
+fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<Vec<u8>> {
     let (asked, answer) = match data.iter().position(|byte| *byte == 0) {
         Some(at) => (&data[..at], &data[at + 1..]),
         None => (data, &[][..]),
@@ -110,7 +110,7 @@ fn translate(endpoint: Endpoint, kind: VendorKind, data: &[u8]) -> Option<Vec<u8
         let content = if is_stream { "text/event-stream" } else { "application/json" };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content));
         let pieces: Vec<_> = answer.chunks(11).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-        let answer = UpstreamAnswer {
+        let answer = UpstreamResponse {
             status: StatusCode::OK,
             headers,
             frames: Box::pin(stream::iter(pieces)),
@@ -127,7 +127,7 @@ fn translate(endpoint: Endpoint, kind: VendorKind, data: &[u8]) -> Option<Vec<u8
     None
 }
 
-fn upstream_request(endpoint: Endpoint, body: &[u8]) -> Option<UpstreamRequest> {
+fn upstream_request(endpoint: ModelEndpoint, body: &[u8]) -> Option<UpstreamRequest> {
     Some(UpstreamRequest {
         endpoint,
         method: Method::POST,

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use protocol::{CallId, EventBody, LlmCall, SessionId, UpstreamError, Usage};
-use store::{Charge, DataDir, JournalError, JournalReader, LedgerError, UnknownCall};
+use store::{CallCharge, DataDir, JournalError, JournalReader, LedgerError, UnknownCall};
 
 use crate::{
     Gateway,
     outcome::{End, Outcome},
-    price::Prices,
+    price::PriceTable,
     record::describe,
 };
 
@@ -21,7 +21,7 @@ const PAGE: usize = 1_000;
 
 /// What became of the calls that were looked up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reconciled {
+pub struct ReconcileReport {
     /// Charged as the journal says.
     pub settled: u64,
     /// Found to have cost nothing.
@@ -44,12 +44,12 @@ impl Gateway {
     /// Closes every unknown call whose end its journal in `directory` knows. Waits for the disk.
     ///
     /// A journal that cannot be read is told in the log and costs nobody else's calls their look.
-    pub fn settle_unknown(&self, directory: &DataDir) -> Result<Reconciled, LedgerError> {
+    pub fn settle_unknown(&self, directory: &DataDir) -> Result<ReconcileReport, LedgerError> {
         let mut by_session: BTreeMap<SessionId, Vec<UnknownCall>> = BTreeMap::new();
         for unknown in self.ledger().unknowns()? {
             by_session.entry(unknown.session.clone()).or_default().push(unknown);
         }
-        let mut reconciled = Reconciled::default();
+        let mut reconciled = ReconcileReport::default();
         for (session, calls) in by_session {
             match read(directory, &session, &calls) {
                 Ok(traces) => self.close(&calls, &traces, &mut reconciled)?,
@@ -66,13 +66,13 @@ impl Gateway {
         &self,
         calls: &[UnknownCall],
         traces: &HashMap<&CallId, Trace>,
-        reconciled: &mut Reconciled,
+        reconciled: &mut ReconcileReport,
     ) -> Result<(), LedgerError> {
         for unknown in calls {
             let outcome = traces.get(&unknown.call).and_then(|trace| trace.outcome(unknown, self.prices()));
             match outcome {
                 Some((Outcome::Settled(usage), picos)) => {
-                    self.ledger().settle(unknown.call.clone(), Charge { usage, picos }).wait()?;
+                    self.ledger().settle(unknown.call.clone(), CallCharge { usage, picos }).wait()?;
                     reconciled.settled += 1;
                 }
                 Some((Outcome::Failed(reason), _)) => {
@@ -88,7 +88,7 @@ impl Gateway {
 
 impl Trace {
     /// What the journal knows of the end, and what it cost.
-    fn outcome(&self, unknown: &UnknownCall, prices: &Prices) -> Option<(Outcome, u64)> {
+    fn outcome(&self, unknown: &UnknownCall, prices: &PriceTable) -> Option<(Outcome, u64)> {
         if !self.requested && unknown.since_boot {
             return Some((Outcome::Failed("the host died before it was sent".to_owned()), 0));
         }
@@ -103,7 +103,7 @@ impl Trace {
     }
 
     /// What the journal says it cost, or what the prices it was held with say; none: they have changed since.
-    fn cost_picos(&self, unknown: &UnknownCall, usage: &Usage, prices: &Prices) -> Option<i64> {
+    fn cost_picos(&self, unknown: &UnknownCall, usage: &Usage, prices: &PriceTable) -> Option<i64> {
         if let Some(end) = &self.end {
             return Some(end.cost_picos);
         }

@@ -10,15 +10,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use protocol::{BodyRef, CallId, Draft, EventBody, LlmCall, ModelRequest, ModelResponse, UpstreamError};
-use store::{BodyKind, JournalError, LedgerError, Reply, Step};
+use protocol::{BodyRef, CallId, EventBody, EventDraft, LlmCall, ModelRequest, ModelResponse, UpstreamError};
+use store::{BodyKind, JournalError, LedgerError, LedgerOperation, LedgerReply};
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
     ask::Ask,
-    endpoint::Endpoint,
-    identity::{Identity, Part},
+    endpoint::ModelEndpoint,
+    identity::{GatewayIdentity, Part},
     meter::Reading,
     outcome::{End, Outcome},
     refusal::Refusal,
@@ -60,11 +60,11 @@ pub(crate) struct Answer {
 }
 
 struct OpenCall {
-    identity: Arc<Identity>,
+    identity: Arc<GatewayIdentity>,
     hold: Hold,
     call: CallId,
     part: Option<Part>,
-    endpoint: Endpoint,
+    endpoint: ModelEndpoint,
     model: String,
     started: Instant,
     /// Its seat on its lane; and its attachment does not end before its calls are on record.
@@ -74,10 +74,10 @@ struct OpenCall {
 impl CallRecord {
     /// Holds a call by `step`, and records the request. Returns when both are written: only then may the call be sent.
     pub(crate) async fn open(
-        identity: Arc<Identity>,
+        identity: Arc<GatewayIdentity>,
         tasks: Tasks,
         hold: Hold,
-        step: Step,
+        step: LedgerOperation,
         ask: Ask,
         request: &UpstreamRequest,
     ) -> Result<Self, Refusal> {
@@ -164,7 +164,13 @@ struct Done {
 }
 
 impl OpenCall {
-    async fn begin(&self, tasks: &Tasks, step: Step, stream: bool, request: &UpstreamRequest) -> Result<(), Refused> {
+    async fn begin(
+        &self,
+        tasks: &Tasks,
+        step: LedgerOperation,
+        stream: bool,
+        request: &UpstreamRequest,
+    ) -> Result<(), Refused> {
         let path = format!("{} {}", request.method, request.path_and_query);
         let record = |body: io::Result<BodyRef>| {
             let body = body.map_err(|error| {
@@ -206,13 +212,13 @@ impl OpenCall {
         self.closing(records, &outcome, done)
     }
 
-    fn closing(self, records: Vec<Draft>, outcome: &Outcome, done: Done) -> Closing {
+    fn closing(self, records: Vec<EventDraft>, outcome: &Outcome, done: Done) -> Closing {
         let (record, step) = (self.record(records), self.hold.last_step(outcome));
         Closing { record, step, then: Box::new(move |written, reply| self.closed(written, reply, done)) }
     }
 
     /// It was written, as far as it could be. The disk is waited for after that.
-    fn closed(self, written: Written, reply: Reply, done: Done) {
+    fn closed(self, written: Written, reply: LedgerReply, done: Done) {
         if let Err(error) = written {
             self.tell_unwritten(&error);
         }
@@ -266,7 +272,7 @@ impl OpenCall {
     }
 
     /// What is recorded when the call is over; `body` is what was kept of its answer.
-    fn last_records(&self, ending: Ending, body: Option<BodyRef>, outcome: &Outcome) -> Vec<Draft> {
+    fn last_records(&self, ending: Ending, body: Option<BodyRef>, outcome: &Outcome) -> Vec<EventDraft> {
         let Ending { status, answer, failure, duration, .. } = ending;
         let mut records = Vec::with_capacity(3);
         if let Some(message) = failure {
@@ -329,13 +335,13 @@ impl OpenCall {
         kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
     }
 
-    fn record(&self, drafts: Vec<Draft>) -> Record {
+    fn record(&self, drafts: Vec<EventDraft>) -> Record {
         Record { journal: self.identity.journal.clone(), drafts }
     }
 
-    fn draft(&self, body: EventBody) -> Draft {
+    fn draft(&self, body: EventBody) -> EventDraft {
         let turn_id = self.part.as_ref().map(|part| part.turn.clone());
-        Draft { turn_id, ..Draft::daemon(body) }
+        EventDraft { turn_id, ..EventDraft::daemon(body) }
     }
 }
 

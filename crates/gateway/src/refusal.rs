@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use policy::RuleRef;
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::{Value, json};
-use store::{JournalError, LedgerError, Most, Window};
+use store::{JournalError, LedgerError, LimitAmount, LimitWindow};
 
-use crate::{endpoint::Dialect, identity::NotAdmitted, tee::Tee, upstream::UpstreamFailure};
+use crate::{endpoint::ApiDialect, identity::AuthenticationError, tee::Tee, upstream::UpstreamFailure};
 
 /// What a session's listener answers with: words of ours, or an upstream's bytes.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
@@ -22,7 +22,7 @@ pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(transparent)]
-    NotAdmitted(NotAdmitted),
+    NotAdmitted(AuthenticationError),
     #[error("the model gateway has no `{method} {path}`")]
     RouteNotFound { method: Method, path: String },
     #[error("the model gateway does not take `{method}` on `{path}`")]
@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
     #[error("the request body cannot be read: {0}")]
     BodyInvalid(String),
     #[error("{}", spent(.0))]
-    BudgetSpent(store::Refusal),
+    BudgetSpent(store::LimitExceeded),
     #[error("the call could cost {}, more than any one call may", dollars(*.0))]
     TooDear(u64),
     #[error("the policy does not allow the model `{model}`: `{}` in {}", .rule.text, .rule.location())]
@@ -86,7 +86,7 @@ impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             // A request that is not in a recording never will be: of all statuses, agents give up soonest at this one.
-            Self::NotAdmitted(NotAdmitted::OtherSession | NotAdmitted::KeyInvalid)
+            Self::NotAdmitted(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid)
             | Self::SessionEnded
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
@@ -104,9 +104,9 @@ impl Refusal {
                 | UpstreamFailure::Unsendable(_),
             ) => StatusCode::BAD_REQUEST,
             // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
-            Self::BudgetSpent(refusal) if refusal.limit.window == Window::Minute => StatusCode::TOO_MANY_REQUESTS,
+            Self::BudgetSpent(refusal) if refusal.limit.window == LimitWindow::Minute => StatusCode::TOO_MANY_REQUESTS,
             Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,
-            Self::NotAdmitted(NotAdmitted::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
+            Self::NotAdmitted(AuthenticationError::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
@@ -119,22 +119,24 @@ impl Refusal {
     }
 
     /// What a program may know about it, where a code of ours says more than the status.
-    pub(crate) fn code(&self) -> Option<Code> {
+    pub(crate) fn code(&self) -> Option<ProblemCode> {
         match self {
-            Self::BudgetSpent(_) | Self::TooDear(_) => Some(Code::BudgetExceeded),
-            Self::ModelDenied { .. } => Some(Code::PolicyDenied),
-            Self::PriceUnknown(_) => Some(Code::PriceUnknown),
-            Self::NotAdmitted(NotAdmitted::OtherSession | NotAdmitted::KeyInvalid) => Some(Code::TokenInvalid),
-            Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(Code::ReplayMiss),
+            Self::BudgetSpent(_) | Self::TooDear(_) => Some(ProblemCode::BudgetExceeded),
+            Self::ModelDenied { .. } => Some(ProblemCode::PolicyDenied),
+            Self::PriceUnknown(_) => Some(ProblemCode::PriceUnknown),
+            Self::NotAdmitted(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
+                Some(ProblemCode::TokenInvalid)
+            }
+            Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(ProblemCode::ReplayMiss),
             _ => None,
         }
     }
 
     /// The answer, in the caller's shape.
-    pub(crate) fn respond(&self, dialect: Dialect) -> Response<ResponseBody> {
+    pub(crate) fn respond(&self, dialect: ApiDialect) -> Response<ResponseBody> {
         tracing::debug!(status = self.status().as_u16(), "refused: {self}");
         let mut body = error_body(dialect, self.status(), &self.to_string());
-        if let (Some(code), Dialect::Openai) = (self.code(), dialect) {
+        if let (Some(code), ApiDialect::Openai) = (self.code(), dialect) {
             body["error"]["code"] = code.as_str().into();
         }
         let mut response = whole(self.status(), &body);
@@ -149,11 +151,11 @@ impl Refusal {
 }
 
 /// Which limit is used up, in words a person can act on.
-fn spent(refusal: &store::Refusal) -> String {
-    let store::Refusal { limit, spent, held, asked } = refusal;
+fn spent(refusal: &store::LimitExceeded) -> String {
+    let store::LimitExceeded { limit, spent, held, asked } = refusal;
     let name = &limit.name;
     match limit.most {
-        Most::Picos(most) => {
+        LimitAmount::Picos(most) => {
             let left = most.saturating_sub(spent.saturating_add(*held));
             let (most, spent, held, asked) = (dollars(most), dollars(*spent), dollars(*held), dollars(*asked));
             let what = if left == 0 { "the budget is used up" } else { "this call does not fit into the budget" };
@@ -162,7 +164,7 @@ fn spent(refusal: &store::Refusal) -> String {
                 dollars(left)
             )
         }
-        Most::Requests(most) => format!("the model requests are used up: `{name}` allows {most}"),
+        LimitAmount::Requests(most) => format!("the model requests are used up: `{name}` allows {most}"),
     }
 }
 
@@ -183,24 +185,24 @@ pub(crate) fn whole(status: StatusCode, body: &Value) -> Response<ResponseBody> 
 }
 
 /// An error as the vendor of `dialect` would put it.
-pub(crate) fn error_body(dialect: Dialect, status: StatusCode, message: &str) -> Value {
+pub(crate) fn error_body(dialect: ApiDialect, status: StatusCode, message: &str) -> Value {
     match dialect {
-        Dialect::Anthropic => {
+        ApiDialect::Anthropic => {
             json!({"type": "error", "error": {"type": anthropic_type(status), "message": message}})
         }
-        Dialect::Openai => {
+        ApiDialect::Openai => {
             json!({"error": {"message": message, "type": openai_type(status), "param": null, "code": null}})
         }
-        Dialect::Gemini => {
+        ApiDialect::Gemini => {
             json!({"error": {"code": status.as_u16(), "message": message, "status": gemini_status(status)}})
         }
     }
 }
 
 /// An error in the middle of an event stream. Starts with a blank line: the event before may be unfinished.
-pub(crate) fn error_event(dialect: Dialect, message: &str) -> Bytes {
+pub(crate) fn error_event(dialect: ApiDialect, message: &str) -> Bytes {
     let body = error_body(dialect, StatusCode::BAD_GATEWAY, message);
-    let name = if dialect == Dialect::Anthropic { "event: error\n" } else { "" };
+    let name = if dialect == ApiDialect::Anthropic { "event: error\n" } else { "" };
     Bytes::from(format!("\n\n{name}data: {body}\n\n"))
 }
 
@@ -244,7 +246,7 @@ fn gemini_status(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use store::{Limit, Scope};
+    use store::{LimitScope, UsageLimit};
 
     use super::*;
 
@@ -252,19 +254,24 @@ mod tests {
     fn an_error_has_the_shape_of_its_vendor() {
         let body = |dialect| error_body(dialect, StatusCode::FORBIDDEN, "no");
         let error = json!({"type": "permission_error", "message": "no"});
-        assert_eq!(body(Dialect::Anthropic), json!({"type": "error", "error": error}));
+        assert_eq!(body(ApiDialect::Anthropic), json!({"type": "error", "error": error}));
         let error = json!({"message": "no", "type": "permission_error", "param": null, "code": null});
-        assert_eq!(body(Dialect::Openai), json!({"error": error}));
+        assert_eq!(body(ApiDialect::Openai), json!({"error": error}));
         let error = json!({"code": 403, "message": "no", "status": "PERMISSION_DENIED"});
-        assert_eq!(body(Dialect::Gemini), json!({"error": error}));
+        assert_eq!(body(ApiDialect::Gemini), json!({"error": error}));
     }
 
     #[test]
     fn a_budget_says_whether_nothing_is_left_or_too_little() {
-        let limit = |most| Limit { name: "b", scope: Scope::Key, window: Window::Ever, most };
+        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, most };
         let dollar = 1_000_000_000_000;
         let told = |spent_picos, held| {
-            spent(&store::Refusal { limit: limit(Most::Picos(dollar)), spent: spent_picos, held, asked: 2 * dollar })
+            spent(&store::LimitExceeded {
+                limit: limit(LimitAmount::Picos(dollar)),
+                spent: spent_picos,
+                held,
+                asked: 2 * dollar,
+            })
         };
         assert_eq!(
             told(150_000_000, 0),
@@ -283,7 +290,7 @@ mod tests {
 
     #[test]
     fn an_error_event_ends_whatever_was_open() {
-        let event = error_event(Dialect::Anthropic, "cut");
+        let event = error_event(ApiDialect::Anthropic, "cut");
         assert!(event.starts_with(b"\n\nevent: error\ndata: {") && event.ends_with(b"}\n\n"));
     }
 }

@@ -23,15 +23,15 @@ use protocol::SessionId;
 use store::{BodyError, DataDir, Digest, JournalError};
 
 use crate::{
-    endpoint::Endpoint,
+    endpoint::ModelEndpoint,
     refusal::error_body,
     splice,
-    upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
 use nearest::Outline;
 use tape::{End, Take};
 
-pub use normal::{Normal, NormalError};
+pub use normal::{NormalizerError, RequestNormalizer};
 
 /// Why a session cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +57,9 @@ pub enum ReplayError {
 }
 
 /// An upstream that answers from a recorded session.
-pub struct Replay {
+pub struct ReplayUpstream {
     session: SessionId,
-    normal: Normal,
+    normal: RequestNormalizer,
     takes: Vec<Kept>,
     /// Takes that were not asked for yet, by what was asked.
     waiting: Mutex<HashMap<Digest, VecDeque<usize>>>,
@@ -71,11 +71,11 @@ struct Kept {
     outline: Outline,
 }
 
-impl Replay {
+impl ReplayUpstream {
     /// The calls of `session`, as they were recorded in `directory`.
     ///
     /// Where secrets were left out of the record, `normal` must leave out the same.
-    pub fn of(directory: &DataDir, session: &SessionId, normal: Normal) -> Result<Self, ReplayError> {
+    pub fn of(directory: &DataDir, session: &SessionId, normal: RequestNormalizer) -> Result<Self, ReplayError> {
         let mut takes = Vec::new();
         let mut waiting: HashMap<Digest, VecDeque<usize>> = HashMap::new();
         for take in tape::read(directory, session)? {
@@ -118,7 +118,7 @@ impl Replay {
     }
 }
 
-impl Upstream for Replay {
+impl Upstream for ReplayUpstream {
     fn name(&self) -> &'static str {
         "replay"
     }
@@ -134,14 +134,14 @@ impl Upstream for Replay {
         true
     }
 
-    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>> {
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         async move {
             let take = self.find(&request)?;
             match &take.end {
                 End::Answer { status, body, stream, broken } => {
                     let hide_usage = *stream && hides_usage(&request);
                     let frames = play(body, *stream, *broken);
-                    Ok(UpstreamAnswer { hide_usage, ..answer(*status, *stream, frames) })
+                    Ok(UpstreamResponse { hide_usage, ..answer(*status, *stream, frames) })
                 }
                 End::Failed { status, message } => {
                     let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -166,7 +166,7 @@ pub(crate) enum Break {
 }
 
 /// The bytes of an answer: those of a stream event by event, as a vendor sends them.
-fn play(body: &Bytes, is_stream: bool, broken: Option<Break>) -> Frames {
+fn play(body: &Bytes, is_stream: bool, broken: Option<Break>) -> ResponseStream {
     let frames = if is_stream { events(body) } else { vec![body.clone()] };
     let frames = stream::iter(frames.into_iter().map(Ok));
     match broken {
@@ -188,16 +188,16 @@ fn events(body: &Bytes) -> Vec<Bytes> {
     events
 }
 
-fn answer(status: u16, is_stream: bool, frames: Frames) -> UpstreamAnswer {
+fn answer(status: u16, is_stream: bool, frames: ResponseStream) -> UpstreamResponse {
     let kind = if is_stream { "text/event-stream" } else { "application/json" };
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-    UpstreamAnswer { status, headers, frames, hide_usage: false }
+    UpstreamResponse { status, headers, frames, hide_usage: false }
 }
 
 /// Whether the recorded stream tells usage that this client did not ask for.
 fn hides_usage(request: &UpstreamRequest) -> bool {
-    request.endpoint == Endpoint::ChatCompletions
+    request.endpoint == ModelEndpoint::ChatCompletions
         && splice::ask_for_usage(&request.body).is_ok_and(|asked| asked.is_some())
 }

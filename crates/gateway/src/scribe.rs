@@ -17,8 +17,8 @@ use std::{
     task::Poll,
 };
 
-use protocol::Draft;
-use store::{Journal, JournalError, Ledger, LedgerError, Reply, Step};
+use protocol::EventDraft;
+use store::{Journal, JournalError, Ledger, LedgerError, LedgerOperation, LedgerReply};
 use tokio::sync::{Notify, oneshot};
 
 use sheets::{Sheets, Writer};
@@ -45,7 +45,7 @@ impl Drop for Seat {
 /// Something to be recorded.
 pub(crate) struct Record {
     pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) drafts: Vec<EventDraft>,
 }
 
 /// Why a call did not begin.
@@ -61,9 +61,9 @@ pub(crate) enum NotOpened {
 pub(crate) struct Closing {
     pub(crate) record: Record,
     /// Ends it in the ledger.
-    pub(crate) step: Step,
+    pub(crate) step: LedgerOperation,
     /// Told what became of both.
-    pub(crate) then: Box<dyn FnOnce(Written, Reply) + Send>,
+    pub(crate) then: Box<dyn FnOnce(Written, LedgerReply) + Send>,
 }
 
 /// Works out what is to be written of a call that is over: not before its answer is on its way.
@@ -75,7 +75,7 @@ pub(crate) type Written = Result<(), Arc<JournalError>>;
 /// What is to be written.
 #[derive(Default)]
 struct Desk {
-    opening: Vec<(Step, Option<Record>, oneshot::Sender<Opened>)>,
+    opening: Vec<(LedgerOperation, Option<Record>, oneshot::Sender<Opened>)>,
     records: Vec<(Record, oneshot::Sender<Written>)>,
     ended: Vec<Ended>,
     settling: Vec<Settling>,
@@ -86,14 +86,14 @@ enum Opened {
     /// As far as it could.
     Done(Result<(), NotOpened>),
     /// It is held once the ledger says so; its record is still to be written.
-    Held(Reply, Option<Record>),
+    Held(LedgerReply, Option<Record>),
 }
 
 /// A call that is over and recorded.
 struct Settling {
-    step: Step,
+    step: LedgerOperation,
     written: Written,
-    then: Box<dyn FnOnce(Written, Reply) + Send>,
+    then: Box<dyn FnOnce(Written, LedgerReply) + Send>,
 }
 
 impl Scribe {
@@ -114,7 +114,7 @@ impl Scribe {
 
     /// Takes the first step of a call in the ledger, and then records it. Answers when the one is as durable as the
     /// ledger was asked to be, and the other written.
-    pub(crate) async fn open(&self, step: Step, record: Option<Record>) -> Result<(), NotOpened> {
+    pub(crate) async fn open(&self, step: LedgerOperation, record: Option<Record>) -> Result<(), NotOpened> {
         let opened = if self.serves_one() {
             let reply = self.ledger.take(vec![step]).pop().ok_or(NotOpened::Refused(LedgerError::Stopped))?;
             Opened::Held(reply, record)
@@ -221,7 +221,11 @@ impl Desk {
 }
 
 /// Moves the step out of each of `items`.
-fn take_steps<T, R>(steps: &mut Vec<Step>, items: Vec<T>, split: impl Fn(T) -> (Step, R)) -> Vec<R> {
+fn take_steps<T, R>(
+    steps: &mut Vec<LedgerOperation>,
+    items: Vec<T>,
+    split: impl Fn(T) -> (LedgerOperation, R),
+) -> Vec<R> {
     let rest = items.into_iter().map(|item| {
         let (step, rest) = split(item);
         steps.push(step);

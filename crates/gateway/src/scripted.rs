@@ -18,9 +18,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
-    endpoint::Endpoint,
+    endpoint::ModelEndpoint,
     splice,
-    upstream::{Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    upstream::{Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
 use conversation::Conversation;
 use document::{Failure, Rule, When};
@@ -28,38 +28,38 @@ use emit::Emission;
 use pattern::{Captures, Pattern};
 use reply::Reply;
 
-pub use document::{Script, ScriptError};
+pub use document::{ModelScript, ModelScriptError};
 
 /// The script of `viv demo`, and of every session that names no other model.
 pub const DEMO_SCRIPT: &str = include_str!("../scripts/demo.yaml");
 
 /// An upstream that plays a script.
 #[derive(Debug)]
-pub struct Scripted {
-    script: Script,
+pub struct ScriptedUpstream {
+    script: ModelScript,
     /// How often each rule has answered.
     answered: Vec<AtomicU64>,
 }
 
-impl Scripted {
+impl ScriptedUpstream {
     /// Plays `script`, from its beginning.
-    pub fn new(script: Script) -> Self {
+    pub fn new(script: ModelScript) -> Self {
         let answered = script.rules.iter().map(|_| AtomicU64::new(0)).collect();
         Self { script, answered }
     }
 
     /// Plays the script that is built in.
-    pub fn demo() -> Result<Self, ScriptError> {
-        Script::parse(DEMO_SCRIPT).map(Self::new)
+    pub fn demo() -> Result<Self, ModelScriptError> {
+        ModelScript::parse(DEMO_SCRIPT).map(Self::new)
     }
 
-    fn answer(&self, request: &UpstreamRequest) -> UpstreamAnswer {
+    fn answer(&self, request: &UpstreamRequest) -> UpstreamResponse {
         let refuse = |status, message: String| fail(request, &Failure { status, kind: None, message });
         let conversation = match Conversation::read(request) {
             Ok(conversation) => conversation,
             Err(error) => return refuse(400, format!("the request makes no sense: {error}")),
         };
-        if request.endpoint == Endpoint::CountTokens {
+        if request.endpoint == ModelEndpoint::CountTokens {
             return json_answer(StatusCode::OK, &json!({"input_tokens": reply::count_input(&conversation)}));
         }
         let Some((rule, captures)) = self.choose(&conversation) else {
@@ -87,7 +87,7 @@ impl Scripted {
     }
 }
 
-impl Upstream for Scripted {
+impl Upstream for ScriptedUpstream {
     fn name(&self) -> &'static str {
         "scripted"
     }
@@ -100,7 +100,7 @@ impl Upstream for Scripted {
         true
     }
 
-    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>> {
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         async move { Ok(self.answer(&request)) }.boxed()
     }
 }
@@ -133,14 +133,15 @@ impl When {
     }
 }
 
-fn render(request: &UpstreamRequest, reply: &Reply) -> UpstreamAnswer {
+fn render(request: &UpstreamRequest, reply: &Reply) -> UpstreamResponse {
     let mut voice = voice::of(request.endpoint);
     // Gemini streams a list of documents where events are not asked for.
-    let is_list = request.endpoint == Endpoint::StreamGenerateContent && !request.path_and_query.contains("alt=sse");
+    let is_list =
+        request.endpoint == ModelEndpoint::StreamGenerateContent && !request.path_and_query.contains("alt=sse");
     if request.stream && !is_list {
-        let hide_usage = request.endpoint == Endpoint::ChatCompletions && !asks_for_usage(&request.body);
+        let hide_usage = request.endpoint == ModelEndpoint::ChatCompletions && !asks_for_usage(&request.body);
         let events = voice::stream(&mut *voice, reply);
-        return UpstreamAnswer { hide_usage, ..answer(StatusCode::OK, "text/event-stream", events) };
+        return UpstreamResponse { hide_usage, ..answer(StatusCode::OK, "text/event-stream", events) };
     }
     let document = voice.document(reply);
     let document = if is_list { json!([document]) } else { document };
@@ -151,17 +152,17 @@ fn asks_for_usage(body: &Bytes) -> bool {
     splice::ask_for_usage(body).is_ok_and(|asked| asked.is_none())
 }
 
-fn fail(request: &UpstreamRequest, failure: &Failure) -> UpstreamAnswer {
+fn fail(request: &UpstreamRequest, failure: &Failure) -> UpstreamResponse {
     let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     json_answer(status, &voice::of(request.endpoint).error(failure))
 }
 
-fn json_answer(status: StatusCode, body: &Value) -> UpstreamAnswer {
+fn json_answer(status: StatusCode, body: &Value) -> UpstreamResponse {
     answer(status, "application/json", vec![Emission::Bytes(body.to_string().into())])
 }
 
-fn answer(status: StatusCode, kind: &'static str, emissions: Vec<Emission>) -> UpstreamAnswer {
+fn answer(status: StatusCode, kind: &'static str, emissions: Vec<Emission>) -> UpstreamResponse {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    UpstreamAnswer { status, headers, frames: emit::play(emissions), hide_usage: false }
+    UpstreamResponse { status, headers, frames: emit::play(emissions), hide_usage: false }
 }

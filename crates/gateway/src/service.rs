@@ -9,12 +9,12 @@ use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
 use crate::{
-    attachment::Admit,
+    attachment::TokenLookup,
     call::Caller,
     coding::{Coding, UnpackError},
-    endpoint::{Dialect, Route, in_models_path},
+    endpoint::{ApiDialect, Route, in_models_path},
     headers,
-    identity::{Limits, NotAdmitted},
+    identity::{AuthenticationError, GatewayLimits},
     models,
     query::percent_decoded,
     refusal::{Refusal, ResponseBody, whole},
@@ -25,9 +25,9 @@ use crate::{
 /// What every connection of a listener is served with, on its lane.
 #[derive(Clone)]
 pub(crate) struct Desk {
-    pub(crate) admit: Admit,
+    pub(crate) admit: TokenLookup,
     pub(crate) till: Till,
-    pub(crate) limits: Limits,
+    pub(crate) limits: GatewayLimits,
     pub(crate) tasks: Tasks,
 }
 
@@ -43,7 +43,7 @@ impl Desk {
                 Err(why) => _ = refused.get_or_insert(why),
             }
         }
-        Err(Refusal::NotAdmitted(refused.unwrap_or(NotAdmitted::OtherSession)))
+        Err(Refusal::NotAdmitted(refused.unwrap_or(AuthenticationError::OtherSession)))
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn serve(desk: Arc<Desk>, request: Request<Incoming>) -> Result
     let route = Route::of(request.method(), request.uri().path());
     let dialect = match route {
         Route::Call(endpoint) => endpoint.dialect(),
-        _ => Dialect::guess(request.uri().path(), request.headers()),
+        _ => ApiDialect::guess(request.uri().path(), request.headers()),
     };
     Ok(answer(&desk, route, dialect, request).await.unwrap_or_else(|refusal| refusal.respond(dialect)))
 }
@@ -60,7 +60,7 @@ pub(crate) async fn serve(desk: Arc<Desk>, request: Request<Incoming>) -> Result
 async fn answer(
     desk: &Arc<Desk>,
     route: Route,
-    dialect: Dialect,
+    dialect: ApiDialect,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Refusal> {
     // A sign of life tells nothing, and clients ask for it before they have a token to show.

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use store::Step;
+use store::LedgerOperation;
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
 use crate::{
-    identity::Identity,
+    identity::GatewayIdentity,
     lanes::Lane,
     scribe::{Ended, NotOpened, Record, Seat, Written},
     syncs::Syncs,
@@ -68,7 +68,7 @@ impl Tasks {
     }
 
     /// Takes the first step of a call, and then records it.
-    pub(crate) async fn open(&self, step: Step, record: Option<Record>) -> Result<(), NotOpened> {
+    pub(crate) async fn open(&self, step: LedgerOperation, record: Option<Record>) -> Result<(), NotOpened> {
         self.lane.scribe.open(step, record).await
     }
 
@@ -88,7 +88,7 @@ impl Tasks {
     }
 
     /// Has the journal of `identity` written to the disk, a moment after this returns.
-    pub(crate) fn sync(&self, identity: &Arc<Identity>) {
+    pub(crate) fn sync(&self, identity: &Arc<GatewayIdentity>) {
         if !self.syncs.ask(&identity.session) {
             return;
         }

@@ -20,12 +20,12 @@ use tokio::sync::oneshot;
 
 use crate::{
     conceal::UsageFilter,
-    endpoint::Dialect,
+    endpoint::ApiDialect,
     meter::Meter,
     record::{Answer, CallRecord, Ending, describe},
     refusal::error_event,
     tasks::Tasks,
-    upstream::{Frames, UpstreamFailure},
+    upstream::{ResponseStream, UpstreamFailure},
 };
 
 /// An answer that has been coming for so long is marked in the ledger. Most are over before, and cost one wait for
@@ -41,7 +41,7 @@ const WHOLE_BYTES: usize = 4 << 20;
 
 /// What there is to know about an answer before its first byte.
 pub(crate) struct Head {
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: ApiDialect,
     pub(crate) status: StatusCode,
     pub(crate) stream: bool,
     /// Bytes to come, where the upstream said so.
@@ -86,7 +86,7 @@ struct Rest {
 
 /// An answer whose bytes are still coming.
 struct Passage {
-    frames: Peekable<Frames>,
+    frames: Peekable<ResponseStream>,
     head: Head,
     allowance: Allowance,
     meter: Meter,
@@ -103,7 +103,13 @@ struct Passage {
 }
 
 impl Tee {
-    pub(crate) fn new(head: Head, frames: Frames, allowance: Allowance, record: CallRecord, tasks: Tasks) -> Self {
+    pub(crate) fn new(
+        head: Head,
+        frames: ResponseStream,
+        allowance: Allowance,
+        record: CallRecord,
+        tasks: Tasks,
+    ) -> Self {
         let meter = Meter::new(head.dialect, head.stream);
         let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
         // What is taken out on the way would make the length a lie.

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 
 use protocol::{CallId, Usage};
-use store::{Charge, Ledger, Limit, Progress, Source, Step};
+use store::{CallCharge, CallProgress, CallSource, Ledger, LedgerOperation, UsageLimit};
 
 use crate::{
     ask::Ask,
-    endpoint::Endpoint,
-    identity::Identity,
+    endpoint::ModelEndpoint,
+    identity::GatewayIdentity,
     outcome::Outcome,
-    price::{Price, Prices},
+    price::{ModelPrice, PriceTable},
     refusal::Refusal,
 };
 
@@ -27,17 +27,17 @@ const FREE: &str = "free";
 /// Pays for calls.
 #[derive(Clone)]
 pub(crate) struct Till {
-    pub(crate) prices: Arc<Prices>,
+    pub(crate) prices: Arc<PriceTable>,
     pub(crate) ledger: Arc<dyn Ledger>,
     /// Of the host; each identity brings its own.
-    pub(crate) budgets: Arc<[Limit]>,
+    pub(crate) budgets: Arc<[UsageLimit]>,
 }
 
 /// A call that is held, at a price that no later change touches.
 pub(crate) struct Hold {
     ledger: Arc<dyn Ledger>,
     call: CallId,
-    price: Price,
+    price: ModelPrice,
     free: bool,
 }
 
@@ -46,18 +46,18 @@ impl Till {
     /// call be sent.
     pub(crate) fn hold(
         &self,
-        identity: &Identity,
-        endpoint: Endpoint,
+        identity: &GatewayIdentity,
+        endpoint: ModelEndpoint,
         ask: &Ask,
         call: &CallId,
-    ) -> Result<(Hold, Step), Refusal> {
+    ) -> Result<(Hold, LedgerOperation), Refusal> {
         let model = identity.upstream.resolve(&ask.model);
         let free = identity.upstream.is_free() || !endpoint.is_charged();
-        let price = if free { Price::FREE } else { self.price(&model)? };
+        let price = if free { ModelPrice::FREE } else { self.price(&model)? };
         let picos = u64::try_from(price.most_picos(&ask.bound)).unwrap_or(0);
-        let hold = store::Hold {
+        let hold = store::CallHold {
             call: call.clone(),
-            source: Source { system: SYSTEM.into(), run: identity.run.clone(), attempt: identity.attempt },
+            source: CallSource { system: SYSTEM.into(), run: identity.run.clone(), attempt: identity.attempt },
             session: identity.session.clone(),
             account: identity.account.clone(),
             user: identity.user.clone(),
@@ -71,11 +71,11 @@ impl Till {
             sent: true,
             fresh: true,
         };
-        let step = Step::Hold(Box::new(hold));
+        let step = LedgerOperation::Hold(Box::new(hold));
         Ok((Hold { ledger: self.ledger.clone(), call: call.clone(), price, free }, step))
     }
 
-    fn price(&self, model: &str) -> Result<Price, Refusal> {
+    fn price(&self, model: &str) -> Result<ModelPrice, Refusal> {
         self.prices.of(model).cloned().ok_or_else(|| Refusal::PriceUnknown(model.to_owned()))
     }
 }
@@ -93,19 +93,19 @@ impl Hold {
 
     /// Notes that the answer has begun. Nobody waits for it: it only tells a reader where a call is.
     pub(crate) fn streaming(&self) {
-        drop(self.ledger.advance(self.call.clone(), Progress::Streaming));
+        drop(self.ledger.advance(self.call.clone(), CallProgress::Streaming));
     }
 
     /// The step that ends the call in the ledger.
-    pub(crate) fn last_step(&self, outcome: &Outcome) -> Step {
+    pub(crate) fn last_step(&self, outcome: &Outcome) -> LedgerOperation {
         let call = self.call.clone();
         match outcome {
             Outcome::Settled(usage) => {
                 let picos = u64::try_from(self.cost_picos(usage)).unwrap_or(0);
-                Step::Settle(call, Charge { usage: *usage, picos })
+                LedgerOperation::Settle(call, CallCharge { usage: *usage, picos })
             }
-            Outcome::Failed(reason) => Step::Fail(call, reason.clone()),
-            Outcome::Lost => Step::Advance(call, Progress::Lost),
+            Outcome::Failed(reason) => LedgerOperation::Fail(call, reason.clone()),
+            Outcome::Lost => LedgerOperation::Advance(call, CallProgress::Lost),
         }
     }
 

@@ -23,8 +23,8 @@ use http::{HeaderMap, HeaderValue, header};
 use serde_json::Value;
 
 use crate::{
-    endpoint::Endpoint,
-    upstream::{UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    endpoint::ModelEndpoint,
+    upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse},
     vendor::VendorKind,
 };
 
@@ -53,11 +53,11 @@ pub(crate) struct Asked {
 
 impl Translation {
     /// The translation that lets `kind` take a call to `endpoint`.
-    pub(crate) fn between(endpoint: Endpoint, kind: VendorKind) -> Option<Self> {
+    pub(crate) fn between(endpoint: ModelEndpoint, kind: VendorKind) -> Option<Self> {
         match (endpoint, kind) {
-            (Endpoint::Messages, VendorKind::Openai | VendorKind::OpenaiCompatible) => Some(Self::MessagesToChat),
-            (Endpoint::ChatCompletions, VendorKind::Anthropic) => Some(Self::ChatToMessages),
-            (Endpoint::Responses, VendorKind::OpenaiCompatible) => Some(Self::ResponsesToChat),
+            (ModelEndpoint::Messages, VendorKind::Openai | VendorKind::OpenaiCompatible) => Some(Self::MessagesToChat),
+            (ModelEndpoint::ChatCompletions, VendorKind::Anthropic) => Some(Self::ChatToMessages),
+            (ModelEndpoint::Responses, VendorKind::OpenaiCompatible) => Some(Self::ResponsesToChat),
             _ => None,
         }
     }
@@ -69,8 +69,8 @@ impl Translation {
         let (body, custom_tools) = self.body(kind, &request.body).map_err(UpstreamFailure::Untranslatable)?;
         request.body = Bytes::from(body.to_string());
         let (endpoint, path) = match self {
-            Self::MessagesToChat | Self::ResponsesToChat => (Endpoint::ChatCompletions, "/v1/chat/completions"),
-            Self::ChatToMessages => (Endpoint::Messages, "/v1/messages"),
+            Self::MessagesToChat | Self::ResponsesToChat => (ModelEndpoint::ChatCompletions, "/v1/chat/completions"),
+            Self::ChatToMessages => (ModelEndpoint::Messages, "/v1/messages"),
         };
         request.endpoint = endpoint;
         path.clone_into(&mut request.path_and_query);
@@ -104,10 +104,10 @@ impl Translation {
 
 impl Asked {
     /// Puts an answer into the client's words, as it comes.
-    pub(crate) async fn answer(self, answer: UpstreamAnswer) -> Result<UpstreamAnswer, UpstreamFailure> {
+    pub(crate) async fn answer(self, answer: UpstreamResponse) -> Result<UpstreamResponse, UpstreamFailure> {
         let hide_usage = self.translation == Translation::ChatToMessages && !self.wants_usage;
         let answer = answer::translate(self, answer).await?;
-        Ok(UpstreamAnswer { hide_usage, ..answer })
+        Ok(UpstreamResponse { hide_usage, ..answer })
     }
 }
 

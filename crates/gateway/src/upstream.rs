@@ -7,7 +7,7 @@ use futures_util::{Stream, future::BoxFuture};
 use http::{HeaderMap, Method, StatusCode};
 use protocol::{CallId, SessionId};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::ModelEndpoint;
 
 /// A model's side, as the gateway sees it.
 ///
@@ -32,7 +32,7 @@ pub trait Upstream: Send + Sync {
         false
     }
     /// Sends one call.
-    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>>;
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
 }
 
 impl fmt::Debug for dyn Upstream {
@@ -45,7 +45,7 @@ impl fmt::Debug for dyn Upstream {
 #[derive(Debug, Clone)]
 pub struct UpstreamRequest {
     /// What is called.
-    pub endpoint: Endpoint,
+    pub endpoint: ModelEndpoint,
     /// The method, as it came.
     pub method: Method,
     /// Path and query, as they came.
@@ -73,16 +73,16 @@ pub struct UpstreamRequest {
 }
 
 /// The bytes of an answer, as they come.
-pub type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamFailure>> + Send>>;
+pub type ResponseStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamFailure>> + Send>>;
 
 /// The head of an answer, and its bytes to come.
-pub struct UpstreamAnswer {
+pub struct UpstreamResponse {
     /// HTTP status.
     pub status: StatusCode,
     /// Headers, all of them; the gateway chooses which the agent may see.
     pub headers: HeaderMap,
     /// The body.
-    pub frames: Frames,
+    pub frames: ResponseStream,
     /// Whether the event with the usage was asked for by us alone, and is not for the agent.
     pub hide_usage: bool,
 }

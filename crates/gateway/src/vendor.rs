@@ -15,21 +15,21 @@ use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
 
-use secret::{Secret, Veil};
+use secret::{Redactor, Secret};
 
 use crate::{
     coding::Coding,
-    endpoint::Endpoint,
+    endpoint::ModelEndpoint,
     splice,
     translate::{Translation, estimate_tokens},
-    upstream::{Frames, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest},
+    upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse},
     wire::{Answer, Client, Connector, Origin, RequestHead},
 };
 
 pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
 
 /// An upstream over HTTP.
-pub struct Vendor {
+pub struct VendorUpstream {
     config: VendorConfig,
     host: String,
     base_path: String,
@@ -38,7 +38,7 @@ pub struct Vendor {
     client: Client,
 }
 
-impl Vendor {
+impl VendorUpstream {
     /// Sets an upstream up; nothing is connected before the first call.
     pub fn new(config: VendorConfig) -> Result<Self, VendorError> {
         let address: Uri = config.base_url.parse().map_err(|_| VendorError::Address(config.base_url.clone()))?;
@@ -55,12 +55,12 @@ impl Vendor {
         })
     }
 
-    async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
+    async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
         self.rename_model(&mut request)?;
         if self.config.kind.takes(request.endpoint) {
             return self.exchange(&mut request).await;
         }
-        if request.endpoint == Endpoint::CountTokens {
+        if request.endpoint == ModelEndpoint::CountTokens {
             return Ok(counted(request.body.len()));
         }
         let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone() };
@@ -70,7 +70,7 @@ impl Vendor {
     }
 
     /// Sends a request in the upstream's own words.
-    async fn exchange(&self, request: &mut UpstreamRequest) -> Result<UpstreamAnswer, UpstreamFailure> {
+    async fn exchange(&self, request: &mut UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
         let hide_usage = ask_for_usage(request)?;
         self.add_headers(request)?;
         let path_and_query = join(&self.base_path, &request.path_and_query);
@@ -83,7 +83,7 @@ impl Vendor {
         let Answer { status, mut headers, frames } = self.client.send(head, &request.body).await?;
         let frames = unpack(status, &mut headers, frames)?;
         let (headers, frames) = self.cover(headers, frames);
-        Ok(UpstreamAnswer { status, headers, frames, hide_usage: hide_usage && status.is_success() })
+        Ok(UpstreamResponse { status, headers, frames, hide_usage: hide_usage && status.is_success() })
     }
 
     fn rename_model(&self, request: &mut UpstreamRequest) -> Result<(), UpstreamFailure> {
@@ -125,7 +125,7 @@ impl Vendor {
     }
 
     /// The answer with the key covered, should the server repeat it.
-    fn cover(&self, mut headers: HeaderMap, frames: Frames) -> (HeaderMap, Frames) {
+    fn cover(&self, mut headers: HeaderMap, frames: ResponseStream) -> (HeaderMap, ResponseStream) {
         let Some(Cover { veil, lowered }) = &self.cover else { return (headers, frames) };
         let in_name = |name: &HeaderName| name.as_str().len() >= lowered.len() && name.as_str().contains(lowered);
         let repeats = |name: &HeaderName, value: &HeaderValue| veil.covers(value.as_bytes()) || in_name(name);
@@ -140,21 +140,21 @@ impl Vendor {
 
 /// What keeps the key out of answers.
 struct Cover {
-    veil: Veil,
+    veil: Redactor,
     /// The key in lower case, as it would stand in the name of a header.
     lowered: String,
 }
 
 impl Cover {
     fn over(key: &Secret) -> Option<Self> {
-        Some(Self { veil: Veil::over(key)?, lowered: key.expose().to_ascii_lowercase() })
+        Some(Self { veil: Redactor::over(key)?, lowered: key.expose().to_ascii_lowercase() })
     }
 }
 
 /// The bytes of an answer behind a veil.
 struct Covered {
-    frames: Frames,
-    veil: Veil,
+    frames: ResponseStream,
+    veil: Redactor,
     over: bool,
 }
 
@@ -183,7 +183,7 @@ impl Stream for Covered {
     }
 }
 
-impl Upstream for Vendor {
+impl Upstream for VendorUpstream {
     fn name(&self) -> &str {
         &self.config.name
     }
@@ -202,7 +202,7 @@ impl Upstream for Vendor {
         alias.cloned().unwrap_or_else(|| model.to_owned())
     }
 
-    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>> {
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         self.call(request).boxed()
     }
 }
@@ -225,7 +225,7 @@ fn credentials(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
 
 /// Asks for the usage of a chat stream where the client did not; says whether it must be hidden again.
 fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure> {
-    if request.endpoint != Endpoint::ChatCompletions || !request.stream {
+    if request.endpoint != ModelEndpoint::ChatCompletions || !request.stream {
         return Ok(false);
     }
     let asked: Option<Bytes> = splice::ask_for_usage(&request.body).map_err(not_json)?;
@@ -235,7 +235,11 @@ fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure>
 }
 
 /// The body in plain bytes, however it came; the headers say so from then on.
-fn unpack(status: StatusCode, headers: &mut HeaderMap, frames: Frames) -> Result<Frames, UpstreamFailure> {
+fn unpack(
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    frames: ResponseStream,
+) -> Result<ResponseStream, UpstreamFailure> {
     let frames = match Coding::of(headers) {
         Ok(None) => frames,
         Ok(Some(coding)) => {
@@ -254,12 +258,12 @@ fn unpack(status: StatusCode, headers: &mut HeaderMap, frames: Frames) -> Result
 }
 
 /// A count of tokens for a client whose upstream cannot count: our own estimate.
-fn counted(bytes: usize) -> UpstreamAnswer {
+fn counted(bytes: usize) -> UpstreamResponse {
     let body = Bytes::from(json!({"input_tokens": estimate_tokens(bytes)}).to_string());
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let frames = Box::pin(stream::once(async { Ok(body) }));
-    UpstreamAnswer { status: StatusCode::OK, headers, frames, hide_usage: false }
+    UpstreamResponse { status: StatusCode::OK, headers, frames, hide_usage: false }
 }
 
 /// A base path and the path of a request; a segment that ends the one and begins the other stands once.
@@ -290,7 +294,7 @@ mod tests {
     fn an_address_that_is_none_is_refused() {
         for address in ["", "api.example.com", "ftp://example.com", "http://"] {
             let config = VendorConfig::new("v", VendorKind::Anthropic, address);
-            assert!(matches!(Vendor::new(config), Err(VendorError::Address(_))), "`{address}` was accepted");
+            assert!(matches!(VendorUpstream::new(config), Err(VendorError::Address(_))), "`{address}` was accepted");
         }
     }
 }

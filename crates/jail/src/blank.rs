@@ -10,11 +10,11 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{During, Failure, Step};
+use crate::error::{During, Failure, SetupStep};
 use crate::host_user::HostUser;
 use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::mark::Mark;
-use crate::plan::{INSIDE_GID, INSIDE_UID, Plan};
+use crate::plan::{INSIDE_GID, INSIDE_UID, JailPlan};
 use crate::seccomp::Filters;
 use crate::setup::{self, Finished, Given};
 use crate::source::Sources;
@@ -29,10 +29,10 @@ impl HostUser {
     /// Maps the one user and group inside to ours.
     pub(crate) fn map(self, pid: Pid) -> Result<(), Failure> {
         if !self.privileged {
-            write_proc(pid, "setgroups", "deny").during(Step::MapIds, "setgroups")?;
+            write_proc(pid, "setgroups", "deny").during(SetupStep::MapIds, "setgroups")?;
         }
-        write_proc(pid, "uid_map", &format!("{INSIDE_UID} {} 1", self.uid)).during(Step::MapIds, "uid_map")?;
-        write_proc(pid, "gid_map", &format!("{INSIDE_GID} {} 1", self.gid)).during(Step::MapIds, "gid_map")
+        write_proc(pid, "uid_map", &format!("{INSIDE_UID} {} 1", self.uid)).during(SetupStep::MapIds, "uid_map")?;
+        write_proc(pid, "gid_map", &format!("{INSIDE_GID} {} 1", self.gid)).during(SetupStep::MapIds, "gid_map")
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn write_proc(pid: Pid, file: &str, content: &str) -> io::Result<()> 
 /// follow in messages of their own, as many as it takes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Furnishing {
-    plan: Plan,
+    plan: JailPlan,
     tasks: usize,
     /// How many mounts follow; without root there are none, and they are opened inside.
     mounts: Option<usize>,
@@ -68,9 +68,10 @@ impl Blank {
         filters: &Filters,
         into: Option<BorrowedFd<'_>>,
     ) -> Result<Self, Failure> {
-        let (go, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).during(Step::CloneNamespaces, "")?;
-        let (door, inside) = wire::pair().during(Step::CloneNamespaces, "")?;
-        match sys::clone_process(NAMESPACES.cast_unsigned().into(), into).during(Step::CloneNamespaces, "")? {
+        let (go, tell) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).during(SetupStep::CloneNamespaces, "")?;
+        let (door, inside) = wire::pair().during(SetupStep::CloneNamespaces, "")?;
+        match sys::clone_process(NAMESPACES.cast_unsigned().into(), into).during(SetupStep::CloneNamespaces, "")? {
             Side::Child => {
                 drop((tell, door));
                 sys::exit_now(live(go, inside, ids.privileged, stay, filters))
@@ -81,7 +82,7 @@ impl Blank {
                     set_aside(pid);
                 }
                 ids.map(pid)?;
-                rustix::io::write(&tell, b"g").during(Step::MapIds, "go")?;
+                rustix::io::write(&tell, b"g").during(SetupStep::MapIds, "go")?;
                 Ok(this)
             }
         }
@@ -90,7 +91,7 @@ impl Blank {
     /// Says what it is for. It reports on `control` from now on; its pidfd and number are the host's.
     pub(crate) fn furnish(
         self,
-        plan: &Plan,
+        plan: &JailPlan,
         control: &OwnedFd,
         tasks: &[OwnedFd],
         sources: Option<&Sources>,
@@ -98,9 +99,9 @@ impl Blank {
         let mounts: Option<Vec<_>> = sources.map(|sources| sources.mounts().collect());
         let furnishing = Furnishing { plan: plan.clone(), tasks: tasks.len(), mounts: mounts.as_ref().map(Vec::len) };
         let first: Vec<_> = std::iter::once(control).chain(tasks).map(AsFd::as_fd).collect();
-        wire::send(&self.door, &furnishing, &first).during(Step::CloneNamespaces, "plan")?;
+        wire::send(&self.door, &furnishing, &first).during(SetupStep::CloneNamespaces, "plan")?;
         for some in mounts.unwrap_or_default().chunks(wire::MAX_FDS) {
-            wire::send(&self.door, &(), some).during(Step::CloneNamespaces, "mounts")?;
+            wire::send(&self.door, &(), some).during(SetupStep::CloneNamespaces, "mounts")?;
         }
         Ok((self.pidfd, self.pid.as_raw_nonzero().get()))
     }
@@ -158,7 +159,7 @@ fn set_aside(pid: Pid) {
 }
 
 /// A plan with the host's socket, the cgroups to join and the mounts root has opened.
-type Order = (Plan, OwnedFd, Vec<OwnedFd>, Option<Sources>);
+type Order = (JailPlan, OwnedFd, Vec<OwnedFd>, Option<Sources>);
 
 /// `None` when none will come.
 fn wait_for_plan(door: &OwnedFd) -> io::Result<Option<Order>> {

@@ -16,7 +16,7 @@ use crate::{cgroup_watch, kernel_text};
 
 /// What can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Controller {
+pub enum CgroupController {
     /// Bytes of memory, swap included.
     Memory,
     /// Number of processes and threads.
@@ -25,7 +25,7 @@ pub enum Controller {
     Cpu,
 }
 
-impl Controller {
+impl CgroupController {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
@@ -38,7 +38,7 @@ impl Controller {
     }
 }
 
-impl fmt::Display for Controller {
+impl fmt::Display for CgroupController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -46,14 +46,14 @@ impl fmt::Display for Controller {
 
 /// Which version of cgroups a controller is bound to here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hierarchy {
+pub enum CgroupVersion {
     /// A tree of its own.
     V1,
     /// The unified tree.
     V2,
 }
 
-impl fmt::Display for Hierarchy {
+impl fmt::Display for CgroupVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::V1 => "cgroup version 1",
@@ -74,19 +74,19 @@ pub struct CgroupLimits {
 }
 
 impl CgroupLimits {
-    fn of(&self, controller: Controller) -> Option<u64> {
+    fn of(&self, controller: CgroupController) -> Option<u64> {
         match controller {
-            Controller::Memory => self.memory_bytes,
-            Controller::Pids => self.pids,
-            Controller::Cpu => self.cpu_millis,
+            CgroupController::Memory => self.memory_bytes,
+            CgroupController::Pids => self.pids,
+            CgroupController::Cpu => self.cpu_millis,
         }
     }
 }
 
 /// Where this machine keeps the controllers, and whether we may use them.
 #[derive(Debug)]
-pub struct Limiter {
-    places: Vec<(Controller, Hierarchy, PathBuf)>,
+pub struct CgroupRoot {
+    places: Vec<(CgroupController, CgroupVersion, PathBuf)>,
     /// Names our groups, so that those of a host that died can be told.
     owner: String,
     next: AtomicU64,
@@ -94,14 +94,14 @@ pub struct Limiter {
     tried: Mutex<Option<Cgroup>>,
 }
 
-impl Limiter {
+impl CgroupRoot {
     /// Looks where each controller is, tries it, and sweeps what hosts that died have left behind.
     pub fn probe() -> io::Result<Self> {
         let mounts = kernel_text::read("/proc/self/mountinfo")?;
         let own = kernel_text::read("/proc/self/cgroup")?;
         let owner = format!("{}-{}", std::process::id(), start_time(std::process::id()).unwrap_or_default());
         let (name, mut group, mut places) = (format!("{owner}-0"), Cgroup::default(), Vec::new());
-        for controller in Controller::ALL {
+        for controller in CgroupController::ALL {
             let Some((hierarchy, base)) = place(controller, &mounts, &own) else { continue };
             let base = base.join("viv");
             // What cannot be had here is refused by whoever asks for it, by its name.
@@ -120,13 +120,13 @@ impl Limiter {
     }
 
     /// By which version a controller is enforced here, if it can be.
-    pub fn hierarchy(&self, controller: Controller) -> Option<Hierarchy> {
+    pub fn hierarchy(&self, controller: CgroupController) -> Option<CgroupVersion> {
         self.places.iter().find(|(found, ..)| *found == controller).map(|(_, hierarchy, _)| *hierarchy)
     }
 
     /// Makes a group with `limits`. Every limit that is asked for is set, or it fails.
     pub fn create(&self, limits: &CgroupLimits) -> io::Result<Cgroup> {
-        if let Some(missing) = Controller::ALL
+        if let Some(missing) = CgroupController::ALL
             .into_iter()
             .find(|controller| limits.of(*controller).is_some() && self.hierarchy(*controller).is_none())
         {
@@ -152,20 +152,20 @@ struct Settings {
 }
 
 impl Settings {
-    fn for_hierarchy(self, hierarchy: Hierarchy) -> Vec<(&'static str, String)> {
+    fn for_hierarchy(self, hierarchy: CgroupVersion) -> Vec<(&'static str, String)> {
         match hierarchy {
-            Hierarchy::V1 => self.v1,
-            Hierarchy::V2 => self.v2,
+            CgroupVersion::V1 => self.v1,
+            CgroupVersion::V2 => self.v2,
         }
     }
 }
 
 /// What is written where; a limit that nobody asked for is none.
-fn settings(controller: Controller, limits: &CgroupLimits) -> Settings {
+fn settings(controller: CgroupController, limits: &CgroupLimits) -> Settings {
     const PERIOD_MICROS: u64 = 100_000;
     let word = |none: &str| limits.of(controller).map_or(none.to_owned(), |limit| limit.to_string());
     match controller {
-        Controller::Memory => Settings {
+        CgroupController::Memory => Settings {
             v1: vec![
                 ("memory.limit_in_bytes", word("-1")),
                 // Memory and swap together: no swap beside. Absent where swap accounting is off.
@@ -177,8 +177,8 @@ fn settings(controller: Controller, limits: &CgroupLimits) -> Settings {
                 ("memory.oom.group", "0".to_owned()),
             ],
         },
-        Controller::Pids => Settings { v1: vec![("pids.max", word("max"))], v2: vec![("pids.max", word("max"))] },
-        Controller::Cpu => {
+        CgroupController::Pids => Settings { v1: vec![("pids.max", word("max"))], v2: vec![("pids.max", word("max"))] },
+        CgroupController::Cpu => {
             let quota = limits.cpu_millis.map(|millis| (millis * PERIOD_MICROS / 1000).max(1000).to_string());
             let (v1, v2) = (quota.clone().unwrap_or("-1".to_owned()), quota.unwrap_or("max".to_owned()));
             Settings {
@@ -209,7 +209,7 @@ pub(crate) struct Entrance {
 /// The group of one sandbox; removed when it is dropped, which must be after the sandbox is dead.
 #[derive(Debug, Default)]
 pub struct Cgroup {
-    directories: Vec<(Hierarchy, PathBuf)>,
+    directories: Vec<(CgroupVersion, PathBuf)>,
     v2: Option<PathBuf>,
 }
 
@@ -217,8 +217,8 @@ impl Cgroup {
     /// Sets one controller's limit in `directory`, which is made unless it is there already.
     fn add(
         &mut self,
-        controller: Controller,
-        hierarchy: Hierarchy,
+        controller: CgroupController,
+        hierarchy: CgroupVersion,
         directory: PathBuf,
         limits: &CgroupLimits,
     ) -> io::Result<()> {
@@ -229,14 +229,14 @@ impl Cgroup {
         for (file, value) in settings(controller, limits).for_hierarchy(hierarchy) {
             write_setting(&directory.join(file), &value)?;
         }
-        if hierarchy == Hierarchy::V2 {
+        if hierarchy == CgroupVersion::V2 {
             self.v2 = Some(directory);
         }
         Ok(())
     }
 
     /// Whether the kernel has `controller`'s limit as it was set.
-    pub(crate) fn read_back(&self, controller: Controller, limits: &CgroupLimits) -> io::Result<()> {
+    pub(crate) fn read_back(&self, controller: CgroupController, limits: &CgroupLimits) -> io::Result<()> {
         let differs = || io::Error::other(format!("the {controller} limit reads otherwise than it was set"));
         let mut read = 0;
         for (hierarchy, directory) in &self.directories {
@@ -255,7 +255,7 @@ impl Cgroup {
 
     /// Opens what a process joins it by.
     pub(crate) fn entrance(&self) -> io::Result<Entrance> {
-        let v1 = self.directories.iter().filter(|(hierarchy, _)| *hierarchy == Hierarchy::V1);
+        let v1 = self.directories.iter().filter(|(hierarchy, _)| *hierarchy == CgroupVersion::V1);
         let open = |path: &Path| fs::OpenOptions::new().write(true).open(path.join("tasks")).map(OwnedFd::from);
         let tasks = v1.map(|(_, path)| open(path)).collect::<io::Result<_>>()?;
         let v2 = self.v2.as_ref().map(|path| fs::File::open(path).map(OwnedFd::from)).transpose()?;
@@ -275,7 +275,7 @@ impl Cgroup {
     /// Most memory used at once.
     pub fn peak_bytes(&self) -> Option<u64> {
         ["memory.peak", "memory.max_usage_in_bytes"].iter().find_map(|file| {
-            let read = |(_, path): &(Hierarchy, PathBuf)| fs::read_to_string(path.join(file)).ok();
+            let read = |(_, path): &(CgroupVersion, PathBuf)| fs::read_to_string(path.join(file)).ok();
             self.directories.iter().find_map(read)?.trim().parse().ok()
         })
     }
@@ -299,7 +299,7 @@ impl Drop for Cgroup {
 }
 
 /// Where a controller's own group of this process is.
-fn place(controller: Controller, mounts: &str, own: &str) -> Option<(Hierarchy, PathBuf)> {
+fn place(controller: CgroupController, mounts: &str, own: &str) -> Option<(CgroupVersion, PathBuf)> {
     let name = controller.name();
     for line in mounts.lines() {
         let (mount, kind) = line.split_once(" - ")?;
@@ -312,13 +312,13 @@ fn place(controller: Controller, mounts: &str, own: &str) -> Option<(Hierarchy, 
                 let controllers = parts.nth(1)?;
                 controllers.split(',').any(|found| found == name).then(|| parts.next()).flatten()
             })?;
-            return Some((Hierarchy::V1, Path::new(point).join(relative.trim_start_matches('/'))));
+            return Some((CgroupVersion::V1, Path::new(point).join(relative.trim_start_matches('/'))));
         }
         if filesystem == "cgroup2" {
             let root = Path::new(point);
             let available = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
             if available.split_whitespace().any(|found| found == name) {
-                return Some((Hierarchy::V2, v2_parent(root, own)));
+                return Some((CgroupVersion::V2, v2_parent(root, own)));
             }
         }
     }
@@ -336,12 +336,12 @@ fn v2_parent(root: &Path, own: &str) -> PathBuf {
 }
 
 /// Makes the directory our groups are in.
-fn open_base(controller: Controller, hierarchy: Hierarchy, base: &Path) -> io::Result<()> {
+fn open_base(controller: CgroupController, hierarchy: CgroupVersion, base: &Path) -> io::Result<()> {
     match fs::create_dir(base) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,
     }
-    if hierarchy == Hierarchy::V2 {
+    if hierarchy == CgroupVersion::V2 {
         let enable = format!("+{controller}");
         for directory in [base.parent().unwrap_or(base), base] {
             fs::write(directory.join("cgroup.subtree_control"), &enable)?;
@@ -383,18 +383,18 @@ mod tests {
     #[test]
     fn a_v1_controller_is_found_under_the_group_this_process_is_in() {
         let own = "4:memory:/host/inner\n1:cpu,cpuacct:/\n0::/\n";
-        let memory = place(Controller::Memory, HYBRID, own);
-        assert_eq!(memory, Some((Hierarchy::V1, "/sys/fs/cgroup/memory/host/inner".into())));
-        assert_eq!(place(Controller::Cpu, HYBRID, own), Some((Hierarchy::V1, "/sys/fs/cgroup/cpu/".into())));
-        assert_eq!(place(Controller::Pids, HYBRID, own), None);
+        let memory = place(CgroupController::Memory, HYBRID, own);
+        assert_eq!(memory, Some((CgroupVersion::V1, "/sys/fs/cgroup/memory/host/inner".into())));
+        assert_eq!(place(CgroupController::Cpu, HYBRID, own), Some((CgroupVersion::V1, "/sys/fs/cgroup/cpu/".into())));
+        assert_eq!(place(CgroupController::Pids, HYBRID, own), None);
     }
 
     #[test]
     fn half_a_processor_is_half_a_period() {
         let limits = CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() };
-        let half = settings(Controller::Cpu, &limits);
+        let half = settings(CgroupController::Cpu, &limits);
         assert_eq!(half.v2, [("cpu.max", "50000 100000".to_owned())]);
-        let whole = settings(Controller::Cpu, &CgroupLimits::default());
+        let whole = settings(CgroupController::Cpu, &CgroupLimits::default());
         assert_eq!(whole.v2, [("cpu.max", "max 100000".to_owned())]);
     }
 }

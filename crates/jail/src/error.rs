@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A step of the set-up, by what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "`Display` says what each step does")]
-pub enum Step {
+pub enum SetupStep {
     EnterEngine,
     OpenSource,
     IdMapWorkspace,
@@ -38,7 +38,7 @@ pub enum Step {
     Report,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SetupStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::EnterEngine => "enter the namespaces of the engine",
@@ -75,7 +75,7 @@ impl fmt::Display for Step {
 /// A step that failed inside the new process, as it travels to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    pub(crate) step: Step,
+    pub(crate) step: SetupStep,
     /// What it was about: a path, a name.
     pub(crate) subject: String,
     pub(crate) errno: i32,
@@ -83,11 +83,11 @@ pub(crate) struct Failure {
 
 /// Adds the step and its subject to what the kernel said.
 pub(crate) trait During<T> {
-    fn during(self, step: Step, subject: impl fmt::Display) -> Result<T, Failure>;
+    fn during(self, step: SetupStep, subject: impl fmt::Display) -> Result<T, Failure>;
 }
 
 impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
-    fn during(self, step: Step, subject: impl fmt::Display) -> Result<T, Failure> {
+    fn during(self, step: SetupStep, subject: impl fmt::Display) -> Result<T, Failure> {
         self.map_err(|error| Failure {
             step,
             subject: subject.to_string(),
@@ -103,7 +103,7 @@ pub enum JailError {
     #[error("cannot {step}{}", subject_suffix(.subject))]
     Setup {
         /// The step.
-        step: Step,
+        step: SetupStep,
         /// What it was about.
         subject: String,
         /// What the kernel said.

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Resource};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{During, Failure, Step};
+use crate::error::{During, Failure, SetupStep};
 use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::mark::Mark;
 use crate::plan::{EGRESS_PORT, MODEL_PORT, ProcessLimits, WORKSPACE};
@@ -47,9 +47,9 @@ pub struct GuestOrder {
 
 /// Where the init of one sandbox calls: once, and nobody after it.
 #[derive(Debug)]
-pub struct Door;
+pub struct GuestSocket;
 
-impl Door {
+impl GuestSocket {
     /// The name of the socket in its directory.
     pub const SOCKET: &str = "control";
     /// The name of the socket to which the port of models is carried, where it cannot be passed out.
@@ -104,26 +104,26 @@ pub fn serve_guest(socket: &Path) -> i32 {
 /// Opens what the host is to have, and passes it out.
 fn pass_out(control: &OwnedFd, filters: &Filters) -> Result<(), Failure> {
     let place = |path: &str| open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
-    let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
-    let workspace = place(WORKSPACE).during(Step::MountWorkspace, WORKSPACE)?;
-    let terminals = place("/dev/pts").during(Step::MountDevices, "pts")?;
+    let models = listen(MODEL_PORT).during(SetupStep::BindListeners, MODEL_PORT)?;
+    let egress = listen(EGRESS_PORT).during(SetupStep::BindListeners, EGRESS_PORT)?;
+    let workspace = place(WORKSPACE).during(SetupStep::MountWorkspace, WORKSPACE)?;
+    let terminals = place("/dev/pts").during(SetupStep::MountDevices, "pts")?;
     close_in(filters)?;
     let fds = [models.as_fd(), egress.as_fd(), workspace.as_fd(), terminals.as_fd()];
-    wire::send(control, &InitReport::Ready, &fds).during(Step::Report, "descriptors")?;
+    wire::send(control, &InitReport::Ready, &fds).during(SetupStep::Report, "descriptors")?;
     drop((models, egress, workspace, terminals));
-    sys::close_all_but(control.as_fd()).during(Step::Report, "other descriptors")
+    sys::close_all_but(control.as_fd()).during(SetupStep::Report, "other descriptors")
 }
 
 /// Nothing can be passed out: what comes to the ports is carried to the sockets beside `socket`.
 fn carry_out(control: &OwnedFd, filters: &Filters, socket: &Path) -> Result<(), Failure> {
-    sys::close_all_but(control.as_fd()).during(Step::Report, "other descriptors")?;
+    sys::close_all_but(control.as_fd()).during(SetupStep::Report, "other descriptors")?;
     close_in(filters)?;
     // Children are told of to the one thread that starts them.
     sys::block_signals(true);
     let door = socket.parent().unwrap_or(socket);
-    relay::start(door).during(Step::BindListeners, MODEL_PORT)?;
-    wire::send(control, &InitReport::Ready, &[]).during(Step::Report, "ready")
+    relay::start(door).during(SetupStep::BindListeners, MODEL_PORT)?;
+    wire::send(control, &InitReport::Ready, &[]).during(SetupStep::Report, "ready")
 }
 
 fn call(socket: &Path) -> io::Result<OwnedFd> {
@@ -134,11 +134,11 @@ fn call(socket: &Path) -> io::Result<OwnedFd> {
 
 /// What everything inside is under from here on.
 fn close_in(filters: &Filters) -> Result<(), Failure> {
-    silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
+    silence_standard_streams().during(SetupStep::DropCapabilities, "standard streams")?;
     // One and not zero: a host's handler of core dumps is given those of zero too, and runs as the host's root.
-    sys::lower_limit(Resource::Core, 1).during(Step::DropCapabilities, "core dumps")?;
+    sys::lower_limit(Resource::Core, 1).during(SetupStep::DropCapabilities, "core dumps")?;
     // The host looks whether everything is as planned. Init hides itself before the first command runs.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(Step::Report, "dumpable")?;
-    rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
-    filters.install().during(Step::Seccomp, "")
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(SetupStep::Report, "dumpable")?;
+    rustix::thread::set_no_new_privs(true).during(SetupStep::NoNewPrivileges, "")?;
+    filters.install().during(SetupStep::Seccomp, "")
 }

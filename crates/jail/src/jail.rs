@@ -14,7 +14,7 @@ use crate::cgroup::{Cgroup, Entrance};
 use crate::error::JailError;
 use crate::guest::GuestOrder;
 use crate::init::{InitReport, InitRequest};
-use crate::plan::{ExecPlan, Plan};
+use crate::plan::{ExecPlan, JailPlan};
 use crate::spawner::{CloneRequest, Spawner};
 use crate::{verify, wire};
 
@@ -28,7 +28,7 @@ pub struct Jail {
 
 /// A sandbox that has just been made, with what it passed out.
 #[derive(Debug)]
-pub struct Made {
+pub struct NewJail {
     /// The sandbox.
     pub jail: Jail,
     /// Accepts what connects to the model port inside.
@@ -47,7 +47,7 @@ pub struct Made {
 
 /// What stands in for what a sandbox with a kernel of its own cannot pass out.
 #[derive(Debug)]
-pub struct Substitutes {
+pub struct GuestChannels {
     /// The process that is its kernel: everything inside ends with it.
     pub kernel: i32,
     /// Where the port of models is carried to.
@@ -60,7 +60,7 @@ pub struct Substitutes {
 
 /// News of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
+pub enum ExecEvent {
     /// It runs.
     Started {
         /// The command.
@@ -92,7 +92,7 @@ impl Jail {
     /// Makes a sandbox; returns when its first command could start. Blocks for some milliseconds.
     ///
     /// With `group`, its limits hold from the first instruction on. What came out is checked from outside.
-    pub fn make(spawner: &Spawner, plan: &Plan, group: Option<&Cgroup>) -> Result<Made, JailError> {
+    pub fn make(spawner: &Spawner, plan: &JailPlan, group: Option<&Cgroup>) -> Result<NewJail, JailError> {
         let (control, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
         let entrance = match group {
             Some(group) => group.entrance().map_err(|error| JailError::Spawner("limit", error))?,
@@ -111,7 +111,7 @@ impl Jail {
     /// Takes over a sandbox that an engine has made around our init, which has just called on `control`.
     ///
     /// What came out is checked from outside as far as an engine's sandboxes are alike.
-    pub fn adopt(control: OwnedFd, order: &GuestOrder) -> Result<Made, JailError> {
+    pub fn adopt(control: OwnedFd, order: &GuestOrder) -> Result<NewJail, JailError> {
         let hear = |error: io::Error| JailError::Spawner("hear", error);
         let peer = rustix::net::sockopt::socket_peercred(&control).map_err(|error| hear(error.into()))?;
         let pidfd = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).map_err(|error| hear(error.into()))?;
@@ -123,7 +123,7 @@ impl Jail {
     }
 
     /// The same, of a sandbox with a kernel of its own.
-    pub fn adopt_apart(control: OwnedFd, order: &GuestOrder, stand_in: Substitutes) -> Result<Made, JailError> {
+    pub fn adopt_apart(control: OwnedFd, order: &GuestOrder, stand_in: GuestChannels) -> Result<NewJail, JailError> {
         let gone = |error: rustix::io::Errno| JailError::Spawner("hear", error.into());
         let kernel = rustix::process::Pid::from_raw(stand_in.kernel).ok_or(JailError::Ended)?;
         let pidfd = rustix::process::pidfd_open(kernel, PidfdFlags::empty()).map_err(gone)?;
@@ -135,12 +135,12 @@ impl Jail {
             _ => return Err(JailError::Ended),
         }
         verify::check_kernel(jail.pid).map_err(JailError::NotAsPlanned)?;
-        let Substitutes { models, egress, workspace, .. } = stand_in;
-        Ok(Made { jail, models, egress, names: None, workspace, terminals: None, upper: None })
+        let GuestChannels { models, egress, workspace, .. } = stand_in;
+        Ok(NewJail { jail, models, egress, names: None, workspace, terminals: None, upper: None })
     }
 
     /// Waits for the end of the set-up.
-    fn made(self) -> Result<Made, JailError> {
+    fn made(self) -> Result<NewJail, JailError> {
         let jail = self;
         let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
         match report {
@@ -154,7 +154,7 @@ impl Jail {
                 let workspace = fds.remove(2);
                 let egress = TcpListener::from(fds.remove(1));
                 let models = TcpListener::from(fds.remove(0));
-                Ok(Made { jail, models, egress, names, workspace, terminals, upper })
+                Ok(NewJail { jail, models, egress, names, workspace, terminals, upper })
             }
             Some((InitReport::Failed(failure), _)) => Err(failure.into()),
             _ => Err(JailError::Ended),
@@ -187,13 +187,13 @@ impl Jail {
     }
 
     /// The next news; `None` when the sandbox has ended. Blocks, until [`Jail::control`] was called.
-    pub fn news(&self) -> io::Result<Option<News>> {
+    pub fn news(&self) -> io::Result<Option<ExecEvent>> {
         Ok(match wire::receive(&self.control)? {
             None => None,
-            Some((InitReport::Started { exec }, _)) => Some(News::Started { exec }),
-            Some((InitReport::NotStarted { exec, errno }, _)) => Some(News::NotStarted { exec, errno }),
+            Some((InitReport::Started { exec }, _)) => Some(ExecEvent::Started { exec }),
+            Some((InitReport::NotStarted { exec, errno }, _)) => Some(ExecEvent::NotStarted { exec, errno }),
             Some((InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, _)) => {
-                Some(News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes })
+                Some(ExecEvent::Exited { exec, code, signal, cpu_micros, peak_rss_bytes })
             }
             Some((InitReport::Ready | InitReport::Failed(_), _)) => {
                 return Err(io::Error::other("a report of the set-up came twice"));

@@ -10,7 +10,7 @@ use landlock::{
     RulesetStatus, Scope,
 };
 
-use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
+use crate::plan::{HOME, JailPlan, WORKSPACE, WorkspacePlan};
 use crate::root::open_path;
 use crate::sys;
 
@@ -24,7 +24,7 @@ pub fn landlock_version() -> Option<u32> {
 }
 
 /// Restricts this process and everything it starts to the places of `plan`.
-pub(crate) fn restrict(plan: &Plan) -> io::Result<()> {
+pub(crate) fn restrict(plan: &JailPlan) -> io::Result<()> {
     let all = AccessFs::from_all(WANTED);
     let read = AccessFs::from_read(WANTED);
     let ruleset = Ruleset::default()

@@ -37,21 +37,21 @@ mod sys;
 mod verify;
 mod wire;
 
-pub use cgroup::{Cgroup, CgroupLimits, Controller, Hierarchy, Limiter, start_time};
+pub use cgroup::{Cgroup, CgroupController, CgroupLimits, CgroupRoot, CgroupVersion, start_time};
 pub use cgroup_watch::CgroupWatch;
-pub use error::{JailError, Step};
-pub use guest::{Door, GuestKernel, GuestOrder, serve_guest};
+pub use error::{JailError, SetupStep};
+pub use guest::{GuestKernel, GuestOrder, GuestSocket, serve_guest};
 pub use host_user::HostUser;
 pub use idle::{give_back_what_the_start_needed, share_memory};
-pub use jail::{Jail, Made, News, Substitutes};
+pub use jail::{ExecEvent, GuestChannels, Jail, NewJail};
 pub use landlock_rules::landlock_version;
 pub use plan::{
-    Bind, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, MODEL_PORT, NAMES_PORT, Plan, ProcessLimits, WORKSPACE,
-    WorkspacePlan,
+    BindMount, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, JailPlan, MODEL_PORT, NAMES_PORT, ProcessLimits,
+    WORKSPACE, WorkspacePlan,
 };
-pub use probe::{Probe, probe_kernel, probe_limits};
-pub use quarters::Quarters;
+pub use probe::{FeatureProbe, probe_kernel, probe_limits};
+pub use quarters::EngineNamespaces;
 pub use seccomp::filter_bytes;
 pub use setup::{leave_network, listen};
 pub use spawner::{Spawner, serve_spawner};
-pub use stage::{Stage, StagedMount};
+pub use stage::{LayoutMount, MountLayout};

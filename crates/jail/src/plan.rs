@@ -24,11 +24,11 @@ pub const WORKSPACE: &str = "/workspace";
 
 /// Everything the spawner needs to make one sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Plan {
+pub struct JailPlan {
     /// Name of the sandbox, for errors.
     pub id: String,
     /// Host paths shown inside.
-    pub binds: Vec<Bind>,
+    pub binds: Vec<BindMount>,
     /// Symbolic links of the root: path inside, and what it says.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the root: path inside, and content.
@@ -66,7 +66,7 @@ impl Default for ProcessLimits {
 
 /// A host path shown inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bind {
+pub struct BindMount {
     /// On the host; opened without following a symbolic link.
     pub source: PathBuf,
     /// Inside.

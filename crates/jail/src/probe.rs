@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, mkdirat};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-use crate::cgroup::{Cgroup, CgroupLimits, Controller, Limiter};
+use crate::cgroup::{Cgroup, CgroupController, CgroupLimits, CgroupRoot};
 use crate::host_user::HostUser;
 use crate::root;
 use crate::seccomp::Filters;
@@ -20,7 +20,7 @@ use crate::sys::{self, Side, attr};
 
 /// One feature that was tried.
 #[derive(Debug)]
-pub struct Probe {
+pub struct FeatureProbe {
     /// What it is, in a word or two.
     pub name: &'static str,
     /// What it was found to be, or what the kernel said.
@@ -28,7 +28,7 @@ pub struct Probe {
 }
 
 /// Tries every kernel feature a sandbox is made of. This process must have one thread.
-pub fn probe_kernel() -> Vec<Probe> {
+pub fn probe_kernel() -> Vec<FeatureProbe> {
     let user = libc::CLONE_NEWUSER;
     let namespaces = [
         ("user namespace", 0),
@@ -39,23 +39,30 @@ pub fn probe_kernel() -> Vec<Probe> {
         ("uts namespace", libc::CLONE_NEWUTS),
         ("cgroup namespace", libc::CLONE_NEWCGROUP),
     ];
-    let made = |name, flags| Probe { name, outcome: in_child(user | flags, || Ok(())).map(|()| "made".to_owned()) };
-    let mut probes: Vec<Probe> = namespaces.into_iter().map(|(name, flags)| made(name, flags)).collect();
-    probes.push(Probe { name: "overlayfs", outcome: overlay() });
-    probes.push(Probe { name: "idmapped mount", outcome: idmap() });
-    probes
-        .push(Probe { name: "landlock", outcome: sys::landlock_version().map(|version| format!("version {version}")) });
-    probes.push(Probe { name: "seccomp", outcome: seccomp() });
+    let made =
+        |name, flags| FeatureProbe { name, outcome: in_child(user | flags, || Ok(())).map(|()| "made".to_owned()) };
+    let mut probes: Vec<FeatureProbe> = namespaces.into_iter().map(|(name, flags)| made(name, flags)).collect();
+    probes.push(FeatureProbe { name: "overlayfs", outcome: overlay() });
+    probes.push(FeatureProbe { name: "idmapped mount", outcome: idmap() });
+    probes.push(FeatureProbe {
+        name: "landlock",
+        outcome: sys::landlock_version().map(|version| format!("version {version}")),
+    });
+    probes.push(FeatureProbe { name: "seccomp", outcome: seccomp() });
     probes
 }
 
 /// Makes a group, sets each limit, reads it back, and has a process join.
-pub fn probe_limits() -> Vec<Probe> {
-    let limiter = Limiter::probe();
+pub fn probe_limits() -> Vec<FeatureProbe> {
+    let limiter = CgroupRoot::probe();
     let limits = [
-        ("memory limit", Controller::Memory, CgroupLimits { memory_bytes: Some(64 << 20), ..CgroupLimits::default() }),
-        ("pids limit", Controller::Pids, CgroupLimits { pids: Some(16), ..CgroupLimits::default() }),
-        ("cpu limit", Controller::Cpu, CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() }),
+        (
+            "memory limit",
+            CgroupController::Memory,
+            CgroupLimits { memory_bytes: Some(64 << 20), ..CgroupLimits::default() },
+        ),
+        ("pids limit", CgroupController::Pids, CgroupLimits { pids: Some(16), ..CgroupLimits::default() }),
+        ("cpu limit", CgroupController::Cpu, CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() }),
     ];
     let attempt = |controller, limits: &CgroupLimits| {
         let limiter = limiter.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
@@ -67,7 +74,7 @@ pub fn probe_limits() -> Vec<Probe> {
         join(&group)?;
         Ok(format!("{hierarchy}, set, read back and joined"))
     };
-    limits.map(|(name, controller, limits)| Probe { name, outcome: attempt(controller, &limits) }).into()
+    limits.map(|(name, controller, limits)| FeatureProbe { name, outcome: attempt(controller, &limits) }).into()
 }
 
 /// An overlay with a writable layer on a tmpfs, as the workspace has one.

@@ -10,21 +10,21 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::error::{During, Failure, Step};
+use crate::error::{During, Failure, SetupStep};
 use crate::host_user::HostUser;
-use crate::plan::Plan;
-use crate::stage::{self, StagedMount};
+use crate::plan::JailPlan;
+use crate::stage::{self, LayoutMount};
 use crate::sys::{self, Side};
 use crate::wire;
 
 /// The two namespaces of an engine.
 #[derive(Debug)]
-pub struct Quarters {
+pub struct EngineNamespaces {
     user: OwnedFd,
     mounts: OwnedFd,
 }
 
-impl Quarters {
+impl EngineNamespaces {
     /// Those of the process `pid`; none when it lives where we do.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let named = |process: &str, kind: &str| format!("/proc/{process}/ns/{kind}");
@@ -48,18 +48,22 @@ impl Quarters {
     }
 
     /// Lays `plan` out at `place` as it is seen from there.
-    pub(crate) fn lay_out(&self, place: &Path, plan: &Plan) -> Result<(Vec<StagedMount>, Option<OwnedFd>), Failure> {
-        let (ours, theirs) = wire::pair().during(Step::EnterEngine, "socket")?;
-        match sys::clone_process(0, None).during(Step::EnterEngine, "process")? {
+    pub(crate) fn lay_out(
+        &self,
+        place: &Path,
+        plan: &JailPlan,
+    ) -> Result<(Vec<LayoutMount>, Option<OwnedFd>), Failure> {
+        let (ours, theirs) = wire::pair().during(SetupStep::EnterEngine, "socket")?;
+        match sys::clone_process(0, None).during(SetupStep::EnterEngine, "process")? {
             Side::Child => {
                 let laid = self.enter().and_then(|()| stage::lay_out(place, plan, HostUser::OF_A_NAMESPACE, None));
                 sys::exit_now(i32::from(answer(&theirs, laid).is_err()))
             }
             Side::Parent { .. } => {
                 drop(theirs);
-                let heard = wire::receive::<Result<Vec<StagedMount>, Failure>>(&ours);
+                let heard = wire::receive::<Result<Vec<LayoutMount>, Failure>>(&ours);
                 let heard = heard.and_then(|heard| heard.ok_or_else(|| io::ErrorKind::UnexpectedEof.into()));
-                let (mounts, mut fds) = heard.during(Step::EnterEngine, "answer")?;
+                let (mounts, mut fds) = heard.during(SetupStep::EnterEngine, "answer")?;
                 Ok((mounts?, fds.pop()))
             }
         }
@@ -67,12 +71,12 @@ impl Quarters {
 
     fn enter(&self) -> Result<(), Failure> {
         let enter = |space: &OwnedFd, kind| move_into_link_name_space(space.as_fd(), Some(kind));
-        enter(&self.user, LinkNameSpaceType::User).during(Step::EnterEngine, "users")?;
-        enter(&self.mounts, LinkNameSpaceType::Mount).during(Step::EnterEngine, "mounts")
+        enter(&self.user, LinkNameSpaceType::User).during(SetupStep::EnterEngine, "users")?;
+        enter(&self.mounts, LinkNameSpaceType::Mount).during(SetupStep::EnterEngine, "mounts")
     }
 }
 
-fn answer(socket: &OwnedFd, laid: Result<(Vec<StagedMount>, Option<OwnedFd>), Failure>) -> io::Result<()> {
+fn answer(socket: &OwnedFd, laid: Result<(Vec<LayoutMount>, Option<OwnedFd>), Failure>) -> io::Result<()> {
     let (mounts, upper) = match laid {
         Ok((mounts, upper)) => (Ok(mounts), upper),
         Err(failure) => (Err(failure), None),

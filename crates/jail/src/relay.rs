@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::guest::Door;
+use crate::guest::GuestSocket;
 use crate::plan::{EGRESS_PORT, MODEL_PORT};
 use crate::setup::listen;
 
@@ -18,7 +18,7 @@ const STACK: usize = 64 * 1024;
 
 /// Listens on both ports and carries from then on. `door` is the directory of the sockets.
 pub(crate) fn start(door: &Path) -> io::Result<()> {
-    for (port, name) in [(MODEL_PORT, Door::MODELS), (EGRESS_PORT, Door::EGRESS)] {
+    for (port, name) in [(MODEL_PORT, GuestSocket::MODELS), (EGRESS_PORT, GuestSocket::EGRESS)] {
         let listener = listen(port)?;
         let socket: Arc<PathBuf> = Arc::new(door.join(name));
         spawn(move || {

@@ -17,10 +17,10 @@ use rustix::mount::{
     fspick, mount_change, move_mount, unmount,
 };
 
-use crate::error::{During, Failure, Step};
+use crate::error::{During, Failure, SetupStep};
 use crate::guard;
 use crate::layering::Layering;
-use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
+use crate::plan::{HOME, JailPlan, WORKSPACE, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
 
@@ -73,27 +73,27 @@ pub(crate) struct Root {
 impl Root {
     /// Parts our mounts from the host's and attaches an empty root in the writable space.
     pub(crate) fn start() -> Result<Self, Failure> {
-        part_from_host().during(Step::PrivateMounts, "/")?;
+        part_from_host().during(SetupStep::PrivateMounts, "/")?;
 
-        let scratch = tmpfs(1 << 20, 64, 0o700).during(Step::Scratch, "tmpfs")?;
-        attach(&scratch, rustix::fs::CWD, SCRATCH).during(Step::Scratch, SCRATCH)?;
+        let scratch = tmpfs(1 << 20, 64, 0o700).during(SetupStep::Scratch, "tmpfs")?;
+        attach(&scratch, rustix::fs::CWD, SCRATCH).during(SetupStep::Scratch, SCRATCH)?;
         for (name, mode) in [("tmp", 0o1777), ("home", 0o755), ("shm", 0o1777), ("root", 0o755), ("empty", 0o555)] {
-            mkdirat(&scratch, name, Mode::from_raw_mode(mode)).during(Step::Scratch, name)?;
+            mkdirat(&scratch, name, Mode::from_raw_mode(mode)).during(SetupStep::Scratch, name)?;
             rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
-                .during(Step::Scratch, name)?;
+                .during(SetupStep::Scratch, name)?;
         }
 
-        let root = tmpfs(4 << 20, 4096, 0o755).during(Step::NewRoot, "tmpfs")?;
-        attach(&root, &scratch, "root").during(Step::NewRoot, "root")?;
+        let root = tmpfs(4 << 20, 4096, 0o755).during(SetupStep::NewRoot, "tmpfs")?;
+        attach(&root, &scratch, "root").during(SetupStep::NewRoot, "root")?;
         let this = Self { top: root, scratch, made: RefCell::default() };
         for (name, target) in [("tmp", "/tmp"), ("home", HOME)] {
-            this.expose(name, target).during(Step::Scratch, target)?;
+            this.expose(name, target).during(SetupStep::Scratch, target)?;
         }
         Ok(this)
     }
 
     /// Gives the writable space the size of the plan.
-    pub(crate) fn resize(&self, plan: &Plan) -> Result<(), Failure> {
+    pub(crate) fn resize(&self, plan: &JailPlan) -> Result<(), Failure> {
         let resize = || -> io::Result<()> {
             let context = fspick(&self.scratch, "", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
             for (key, value) in limits(plan.disk_bytes, plan.disk_inodes) {
@@ -101,48 +101,48 @@ impl Root {
             }
             Ok(fsconfig_reconfigure(&context)?)
         };
-        resize().during(Step::Scratch, "size")
+        resize().during(SetupStep::Scratch, "size")
     }
 
     /// Shows the host paths of the plan, its links and its files.
-    pub(crate) fn fill(&self, plan: &Plan, sources: &Sources) -> Result<(), Failure> {
+    pub(crate) fn fill(&self, plan: &JailPlan, sources: &Sources) -> Result<(), Failure> {
         for (tree, target) in &sources.binds {
-            self.mount(tree, target).during(Step::MountSystem, target.display())?;
+            self.mount(tree, target).during(SetupStep::MountSystem, target.display())?;
         }
         for (link, content) in &plan.links {
-            self.parents(link).during(Step::PlaceFiles, link.display())?;
-            symlinkat(content, &self.top, inside(link)).during(Step::PlaceFiles, link.display())?;
+            self.parents(link).during(SetupStep::PlaceFiles, link.display())?;
+            symlinkat(content, &self.top, inside(link)).during(SetupStep::PlaceFiles, link.display())?;
         }
         // Last, so that a file can be placed in the home too; nothing runs inside yet that could be in the way.
         for (path, content) in &plan.files {
-            self.place(path, content).during(Step::PlaceFiles, path.display())?;
+            self.place(path, content).during(SetupStep::PlaceFiles, path.display())?;
         }
         Ok(())
     }
 
     /// A /proc of our own PID namespace, with what speaks of the host covered and sysctls read-only.
     pub(crate) fn mount_proc(&self) -> Result<(), Failure> {
-        let proc = new_fs("proc", &[], &[]).during(Step::MountProc, "/proc")?;
+        let proc = new_fs("proc", &[], &[]).during(SetupStep::MountProc, "/proc")?;
         sys::mount_setattr(proc.as_fd(), attr::NOSUID | attr::NODEV | attr::NOEXEC, false, None)
-            .during(Step::MountProc, "/proc")?;
-        self.mount(&proc, Path::new("/proc")).during(Step::MountProc, "/proc")?;
+            .during(SetupStep::MountProc, "/proc")?;
+        self.mount(&proc, Path::new("/proc")).during(SetupStep::MountProc, "/proc")?;
 
         // Forbidding nested user namespaces closes most of the kernel's attack surface for good. It is
         // written before sysctls become read-only, and counts for this namespace only.
-        write_at(&proc, "sys/user/max_user_namespaces", "0").during(Step::ForbidNesting, "max_user_namespaces")?;
+        write_at(&proc, "sys/user/max_user_namespaces", "0").during(SetupStep::ForbidNesting, "max_user_namespaces")?;
 
         // What watches files is counted for whoever started the sandbox as well, who is to keep half of it.
         for (own, all) in WATCHING {
-            halve(&proc, own, all).during(Step::ForbidNesting, own)?;
+            halve(&proc, own, all).during(SetupStep::ForbidNesting, own)?;
         }
 
-        let sysctls = clone_at(proc.as_fd(), "sys", OpenTreeFlags::empty()).during(Step::MaskProc, "sys")?;
-        sys::mount_setattr(sysctls.as_fd(), attr::RDONLY, false, None).during(Step::MaskProc, "sys")?;
-        attach(&sysctls, &proc, "sys").during(Step::MaskProc, "sys")?;
+        let sysctls = clone_at(proc.as_fd(), "sys", OpenTreeFlags::empty()).during(SetupStep::MaskProc, "sys")?;
+        sys::mount_setattr(sysctls.as_fd(), attr::RDONLY, false, None).during(SetupStep::MaskProc, "sys")?;
+        attach(&sysctls, &proc, "sys").during(SetupStep::MaskProc, "sys")?;
         for name in MASKED {
             match self.cover(&proc, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => other.during(Step::MaskProc, name)?,
+                other => other.during(SetupStep::MaskProc, name)?,
             }
         }
         Ok(())
@@ -151,17 +151,17 @@ impl Root {
     /// Six devices, terminals of our own, shared memory, and the usual links.
     pub(crate) fn mount_devices(&self) -> Result<(), Failure> {
         for name in DEVICES {
-            let device = clone_tree(&Path::new("/dev").join(name)).during(Step::MountDevices, name)?;
+            let device = clone_tree(&Path::new("/dev").join(name)).during(SetupStep::MountDevices, name)?;
             sys::mount_setattr(device.as_fd(), attr::NOSUID | attr::NOEXEC, false, None)
-                .during(Step::MountDevices, name)?;
-            self.mount(&device, &Path::new("/dev").join(name)).during(Step::MountDevices, name)?;
+                .during(SetupStep::MountDevices, name)?;
+            self.mount(&device, &Path::new("/dev").join(name)).during(SetupStep::MountDevices, name)?;
         }
         let terminals = new_fs("devpts", &["newinstance"], &[("ptmxmode", "0666"), ("mode", "620")])
-            .during(Step::MountDevices, "pts")?;
+            .during(SetupStep::MountDevices, "pts")?;
         sys::mount_setattr(terminals.as_fd(), attr::NOSUID | attr::NOEXEC, false, None)
-            .during(Step::MountDevices, "pts")?;
-        self.mount(&terminals, Path::new("/dev/pts")).during(Step::MountDevices, "pts")?;
-        self.expose("shm", "/dev/shm").during(Step::MountDevices, "shm")?;
+            .during(SetupStep::MountDevices, "pts")?;
+        self.mount(&terminals, Path::new("/dev/pts")).during(SetupStep::MountDevices, "pts")?;
+        self.expose("shm", "/dev/shm").during(SetupStep::MountDevices, "shm")?;
         let links = [
             ("/proc/self/fd", "dev/fd"),
             ("/proc/self/fd/0", "dev/stdin"),
@@ -170,7 +170,7 @@ impl Root {
             ("pts/ptmx", "dev/ptmx"),
         ];
         for (content, link) in links {
-            symlinkat(content, &self.top, link).during(Step::MountDevices, link)?;
+            symlinkat(content, &self.top, link).during(SetupStep::MountDevices, link)?;
         }
         Ok(())
     }
@@ -181,31 +181,31 @@ impl Root {
         let layering = Layering { scratch: &self.scratch, at: SCRATCH, owner: None };
         match (plan, &sources.workspace) {
             (WorkspacePlan::Overlay { masks, .. }, Some(lower)) => {
-                let (merged, upper) = layering.overlay(lower, masks).during(Step::MountWorkspace, "overlay")?;
-                self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
+                let (merged, upper) = layering.overlay(lower, masks).during(SetupStep::MountWorkspace, "overlay")?;
+                self.mount(&merged, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(Some(upper))
             }
             (WorkspacePlan::ReadOnly { masks, .. }, Some(lower)) if !masks.is_empty() => {
-                let merged = layering.masked(lower, masks).during(Step::MountWorkspace, "overlay")?;
-                self.mount(&merged, target).during(Step::MountWorkspace, WORKSPACE)?;
+                let merged = layering.masked(lower, masks).during(SetupStep::MountWorkspace, "overlay")?;
+                self.mount(&merged, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
             (WorkspacePlan::ReadOnly { .. }, Some(tree)) => {
-                self.mount(tree, target).during(Step::MountWorkspace, WORKSPACE)?;
+                self.mount(tree, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
             (WorkspacePlan::Bind { hidden, kept, .. }, Some(tree)) => {
-                self.mount(tree, target).during(Step::MountWorkspace, WORKSPACE)?;
+                self.mount(tree, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 let empty = clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty());
-                let empty = empty.during(Step::MountWorkspace, "empty")?;
-                guard::keep(tree, kept).during(Step::MountWorkspace, "fs.deny_write")?;
-                guard::hide(tree, hidden, empty.as_fd()).during(Step::MountWorkspace, "fs.deny_read")?;
+                let empty = empty.during(SetupStep::MountWorkspace, "empty")?;
+                guard::keep(tree, kept).during(SetupStep::MountWorkspace, "fs.deny_write")?;
+                guard::hide(tree, hidden, empty.as_fd()).during(SetupStep::MountWorkspace, "fs.deny_read")?;
                 Ok(None)
             }
             _ => {
                 mkdirat(&self.scratch, "workspace", Mode::from_raw_mode(0o755))
-                    .during(Step::MountWorkspace, WORKSPACE)?;
-                self.expose("workspace", WORKSPACE).during(Step::MountWorkspace, WORKSPACE)?;
+                    .during(SetupStep::MountWorkspace, WORKSPACE)?;
+                self.expose("workspace", WORKSPACE).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
         }
@@ -214,26 +214,27 @@ impl Root {
     /// The finished workspace, for the host: what is opened through it is what a command inside would see.
     pub(crate) fn open_workspace(&self) -> Result<OwnedFd, Failure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty()).during(Step::MountWorkspace, WORKSPACE)
+        openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty())
+            .during(SetupStep::MountWorkspace, WORKSPACE)
     }
 
     /// Where terminals inside are made, for the host.
     pub(crate) fn open_terminals(&self) -> Result<OwnedFd, Failure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(&self.top, "dev/pts", flags, Mode::empty()).during(Step::MountDevices, "pts")
+        openat(&self.top, "dev/pts", flags, Mode::empty()).during(SetupStep::MountDevices, "pts")
     }
 
     /// Makes the new root the only one, and read-only. The scratch space goes with the host's tree, but for
     /// the places that were exposed.
     pub(crate) fn enter(self) -> Result<(), Failure> {
-        rustix::process::fchdir(&self.top).during(Step::PivotRoot, "/")?;
-        rustix::process::pivot_root(".", ".").during(Step::PivotRoot, "/")?;
-        unmount(".", UnmountFlags::DETACH).during(Step::PivotRoot, "old root")?;
-        rustix::process::chdir("/").during(Step::PivotRoot, "/")?;
-        let root =
-            openat(rustix::fs::CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(Step::PivotRoot, "/")?;
+        rustix::process::fchdir(&self.top).during(SetupStep::PivotRoot, "/")?;
+        rustix::process::pivot_root(".", ".").during(SetupStep::PivotRoot, "/")?;
+        unmount(".", UnmountFlags::DETACH).during(SetupStep::PivotRoot, "old root")?;
+        rustix::process::chdir("/").during(SetupStep::PivotRoot, "/")?;
+        let root = openat(rustix::fs::CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .during(SetupStep::PivotRoot, "/")?;
         sys::mount_setattr(root.as_fd(), attr::RDONLY | attr::NOSUID | attr::NODEV, false, None)
-            .during(Step::PivotRoot, "/")
+            .during(SetupStep::PivotRoot, "/")
     }
 
     /// Covers a part of /proc with nothing: an empty directory, or a file that is always empty.

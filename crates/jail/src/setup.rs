@@ -12,9 +12,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Gid, Resource, Signal, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::error::{During, Failure, Step};
+use crate::error::{During, Failure, SetupStep};
 use crate::landlock_rules;
-use crate::plan::{EGRESS_PORT, INSIDE_GID, INSIDE_UID, MODEL_PORT, NAMES_PORT, Plan};
+use crate::plan::{EGRESS_PORT, INSIDE_GID, INSIDE_UID, JailPlan, MODEL_PORT, NAMES_PORT};
 use crate::root::Root;
 use crate::seccomp::Filters;
 use crate::source::Sources;
@@ -58,34 +58,34 @@ pub(crate) fn prepare(go: OwnedFd, privileged: bool) -> Result<Prepared, Failure
     // They belong to the namespace of users that this process was born into. The one of control groups follows once
     // they are joined.
     let namespaces = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    sys::unshare(namespaces).during(Step::CloneNamespaces, "")?;
+    sys::unshare(namespaces).during(SetupStep::CloneNamespaces, "")?;
 
     // Ids inside mean nothing before the spawner has written the maps.
-    std::fs::File::from(go).read_exact(&mut [0]).during(Step::MapIds, "uid_map")?;
+    std::fs::File::from(go).read_exact(&mut [0]).during(SetupStep::MapIds, "uid_map")?;
     become_inside_user(privileged)?;
 
     let root = Root::start()?;
     root.mount_proc()?;
     root.mount_devices()?;
-    rustix::system::sethostname(b"vivarium").during(Step::Hostname, "vivarium")?;
+    rustix::system::sethostname(b"vivarium").during(SetupStep::Hostname, "vivarium")?;
 
     // The listeners keep the network namespace they are made in: the host accepts on them from outside,
     // and what comes in can only be from this sandbox.
-    raise_loopback().during(Step::RaiseLoopback, "lo")?;
-    let models = listen(MODEL_PORT).during(Step::BindListeners, MODEL_PORT)?;
-    let egress = listen(EGRESS_PORT).during(Step::BindListeners, EGRESS_PORT)?;
+    raise_loopback().during(SetupStep::RaiseLoopback, "lo")?;
+    let models = listen(MODEL_PORT).during(SetupStep::BindListeners, MODEL_PORT)?;
+    let egress = listen(EGRESS_PORT).during(SetupStep::BindListeners, EGRESS_PORT)?;
     Ok(Prepared { root, models, egress })
 }
 
 /// The second half: everything that the plan decides, and the walls.
-pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Result<Finished, Failure> {
+pub(crate) fn finish(prepared: Prepared, plan: &JailPlan, given: Given<'_>) -> Result<Finished, Failure> {
     let Prepared { root, models, egress } = prepared;
     // `0` in a v1 group's `tasks` moves the caller alone: 0.05 ms, where `cgroup.procs` waits for an RCU
     // period. The kernel asks who opened the file, which was the host.
     for tasks in &given.tasks {
-        rustix::io::write(tasks, b"0").during(Step::JoinCgroup, "tasks")?;
+        rustix::io::write(tasks, b"0").during(SetupStep::JoinCgroup, "tasks")?;
     }
-    sys::unshare(libc::CLONE_NEWCGROUP).during(Step::CgroupNamespace, "")?;
+    sys::unshare(libc::CLONE_NEWCGROUP).during(SetupStep::CgroupNamespace, "")?;
 
     // Root's spawner opened the sources with the host's rights. Anybody else can clone mounts only in a
     // namespace of their own, which is this one.
@@ -100,41 +100,43 @@ pub(crate) fn finish(prepared: Prepared, plan: &Plan, given: Given<'_>) -> Resul
     drop(sources);
     root.enter()?;
 
-    let names = plan.names.then(name_sockets).transpose().during(Step::BindListeners, NAMES_PORT)?;
+    let names = plan.names.then(name_sockets).transpose().during(SetupStep::BindListeners, NAMES_PORT)?;
 
-    silence_standard_streams().during(Step::DropCapabilities, "standard streams")?;
+    silence_standard_streams().during(SetupStep::DropCapabilities, "standard streams")?;
 
     // One and not zero: a host's handler of core dumps is given those of zero too, and runs as the host's root.
-    sys::lower_limit(Resource::Core, 1).during(Step::DropCapabilities, "core dumps")?;
+    sys::lower_limit(Resource::Core, 1).during(SetupStep::DropCapabilities, "core dumps")?;
 
     // From here on only less: the order matters, each step needs what the next one takes away.
-    drop_capabilities().during(Step::DropCapabilities, "")?;
-    rustix::thread::set_no_new_privs(true).during(Step::NoNewPrivileges, "")?;
+    drop_capabilities().during(SetupStep::DropCapabilities, "")?;
+    rustix::thread::set_no_new_privs(true).during(SetupStep::NoNewPrivileges, "")?;
     if plan.landlock {
-        landlock_rules::restrict(plan).during(Step::Landlock, "")?;
+        landlock_rules::restrict(plan).during(SetupStep::Landlock, "")?;
     }
-    given.filters.install().during(Step::Seccomp, "")?;
+    given.filters.install().during(SetupStep::Seccomp, "")?;
     Ok(Finished { models, egress, names, workspace, terminals, upper })
 }
 
 /// Takes the ids inside, keeping capabilities in this user namespace for the mounts that follow.
 pub(crate) fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     if privileged {
-        rustix::thread::set_thread_groups(&[]).during(Step::BecomeInsideUser, "groups")?;
+        rustix::thread::set_thread_groups(&[]).during(SetupStep::BecomeInsideUser, "groups")?;
     }
-    rustix::thread::set_keep_capabilities(true).during(Step::BecomeInsideUser, "capabilities")?;
+    rustix::thread::set_keep_capabilities(true).during(SetupStep::BecomeInsideUser, "capabilities")?;
     let (uid, gid) = (Uid::from_raw(INSIDE_UID), Gid::from_raw(INSIDE_GID));
-    rustix::thread::set_thread_res_gid(gid, gid, gid).during(Step::BecomeInsideUser, INSIDE_GID)?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).during(Step::BecomeInsideUser, INSIDE_UID)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid).during(SetupStep::BecomeInsideUser, INSIDE_GID)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).during(SetupStep::BecomeInsideUser, INSIDE_UID)?;
     // keep_capabilities keeps the permitted set; the effective one is raised again from it.
-    let kept = rustix::thread::capabilities(None).during(Step::BecomeInsideUser, "capabilities")?;
+    let kept = rustix::thread::capabilities(None).during(SetupStep::BecomeInsideUser, "capabilities")?;
     rustix::thread::set_capabilities(None, CapabilitySets { effective: kept.permitted, ..kept })
-        .during(Step::BecomeInsideUser, "capabilities")?;
+        .during(SetupStep::BecomeInsideUser, "capabilities")?;
     // The change of ids has hidden this process from its own host, which will look whether everything is as
     // planned. Init hides itself before the first command runs.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(Step::BecomeInsideUser, "dumpable")?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+        .during(SetupStep::BecomeInsideUser, "dumpable")?;
     // It has also cleared the signal that ends us with the spawner.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).during(Step::BecomeInsideUser, "death signal")
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .during(SetupStep::BecomeInsideUser, "death signal")
 }
 
 /// Gives the calling thread, and it alone, a network with nothing but loopback. Only root can.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::error::{During, Failure, Step};
-use crate::plan::{Plan, WorkspacePlan};
+use crate::error::{During, Failure, SetupStep};
+use crate::plan::{JailPlan, WorkspacePlan};
 use crate::sys::{self, attr};
 
 /// The mounts a plan names, not yet attached anywhere.
@@ -30,19 +30,19 @@ pub(crate) trait IdMaps {
 
 impl Sources {
     /// Opens everything `plan` names. With `ids`, writable mounts show their owner as the user inside.
-    pub(crate) fn open(plan: &Plan, mut ids: Option<&mut dyn IdMaps>) -> Result<Self, Failure> {
+    pub(crate) fn open(plan: &JailPlan, mut ids: Option<&mut dyn IdMaps>) -> Result<Self, Failure> {
         let mut binds = Vec::with_capacity(plan.binds.len());
         for bind in &plan.binds {
-            let tree = clone_tree(&bind.source).during(Step::OpenSource, bind.source.display())?;
-            seal(&tree, bind.writable, ids.as_deref_mut()).during(Step::OpenSource, bind.source.display())?;
+            let tree = clone_tree(&bind.source).during(SetupStep::OpenSource, bind.source.display())?;
+            seal(&tree, bind.writable, ids.as_deref_mut()).during(SetupStep::OpenSource, bind.source.display())?;
             binds.push((tree, bind.target.clone()));
         }
         let workspace = match plan.workspace.directory() {
             None => None,
             Some(directory) => {
-                let tree = clone_tree(directory).during(Step::OpenSource, directory.display())?;
+                let tree = clone_tree(directory).during(SetupStep::OpenSource, directory.display())?;
                 let writable = !matches!(plan.workspace, WorkspacePlan::ReadOnly { .. });
-                seal(&tree, writable, ids).during(Step::IdMapWorkspace, directory.display())?;
+                seal(&tree, writable, ids).during(SetupStep::IdMapWorkspace, directory.display())?;
                 Some(tree)
             }
         };
@@ -50,7 +50,7 @@ impl Sources {
     }
 
     /// What was opened of `plan` elsewhere, in the order of [`Sources::mounts`].
-    pub(crate) fn of(plan: &Plan, mounts: Vec<OwnedFd>) -> Self {
+    pub(crate) fn of(plan: &JailPlan, mounts: Vec<OwnedFd>) -> Self {
         let mut mounts = mounts.into_iter();
         let binds = mounts.by_ref().zip(plan.binds.iter().map(|bind| bind.target.clone()));
         Self { binds: binds.take(plan.binds.len()).collect(), workspace: mounts.next() }

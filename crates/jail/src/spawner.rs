@@ -16,16 +16,16 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::blank::{Blank, write_proc};
-use crate::error::{During, Failure, JailError, Step};
+use crate::error::{During, Failure, JailError, SetupStep};
 use crate::host_user::HostUser;
 use crate::init::Stay;
 use crate::mark::Mark;
-use crate::plan::Plan;
-use crate::quarters::Quarters;
+use crate::plan::JailPlan;
+use crate::quarters::EngineNamespaces;
 use crate::seccomp::Filters;
 use crate::setup;
 use crate::source::{IdMaps, Sources};
-use crate::stage::{self, StagedMount};
+use crate::stage::{self, LayoutMount};
 use crate::sys::{self, Disposition, Side};
 use crate::wire;
 
@@ -36,7 +36,7 @@ const SPARE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CloneRequest {
     /// What it is made of.
-    pub(crate) plan: Plan,
+    pub(crate) plan: JailPlan,
     /// How many `tasks` files of v1 cgroups follow.
     pub(crate) tasks: usize,
     /// Whether the directory of a v2 cgroup follows them.
@@ -49,7 +49,7 @@ enum Request {
     /// One sandbox.
     Clone(Box<CloneRequest>),
     /// A plan laid out in the host's tree, or in that of an engine whose two namespaces follow.
-    Stage { place: PathBuf, plan: Box<Plan>, apart: bool },
+    Stage { place: PathBuf, plan: Box<JailPlan>, apart: bool },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ enum Answer {
     /// The new process runs; its pidfd goes with it.
     Cloned { pid: i32 },
     /// It is laid out; the layer that holds changes goes with it, where there is one.
-    Staged { mounts: Vec<StagedMount> },
+    Staged { mounts: Vec<LayoutMount> },
     /// It could not be cloned, or not be laid out.
     Failed(Failure),
 }
@@ -128,10 +128,11 @@ impl Spawner {
     pub(crate) fn stage(
         &self,
         place: &Path,
-        plan: &Plan,
-        quarters: Option<&Quarters>,
-    ) -> Result<(Vec<StagedMount>, Option<OwnedFd>), JailError> {
-        let fds = quarters.map(Quarters::duplicates).transpose().map_err(|error| JailError::Spawner("ask", error))?;
+        plan: &JailPlan,
+        quarters: Option<&EngineNamespaces>,
+    ) -> Result<(Vec<LayoutMount>, Option<OwnedFd>), JailError> {
+        let fds =
+            quarters.map(EngineNamespaces::duplicates).transpose().map_err(|error| JailError::Spawner("ask", error))?;
         let (plan, apart) = (Box::new(plan.clone()), fds.is_some());
         match self.ask(Request::Stage { place: place.to_owned(), plan, apart }, fds.unwrap_or_default())? {
             (Answer::Staged { mounts }, upper) => Ok((mounts, upper)),
@@ -247,8 +248,8 @@ impl Workshop {
                 Ok((Answer::Staged { mounts }, upper))
             }
             Request::Stage { place, plan, apart: true } => {
-                let quarters = Quarters::received(fds).ok_or(rustix::io::Errno::INVAL);
-                let (mounts, upper) = quarters.during(Step::EnterEngine, "descriptors")?.lay_out(&place, &plan)?;
+                let quarters = EngineNamespaces::received(fds).ok_or(rustix::io::Errno::INVAL);
+                let (mounts, upper) = quarters.during(SetupStep::EnterEngine, "descriptors")?.lay_out(&place, &plan)?;
                 Ok((Answer::Staged { mounts }, upper))
             }
         }
@@ -258,7 +259,11 @@ impl Workshop {
     fn make(&mut self, request: &CloneRequest, mut fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), Failure> {
         let plan = &request.plan;
         if fds.len() != 1 + request.tasks + usize::from(request.v2) {
-            return Err(Failure { step: Step::CloneNamespaces, subject: "descriptors".into(), errno: libc::EINVAL });
+            return Err(Failure {
+                step: SetupStep::CloneNamespaces,
+                subject: "descriptors".into(),
+                errno: libc::EINVAL,
+            });
         }
         let control = fds.remove(0);
         let into = if request.v2 { fds.pop() } else { None };
@@ -275,7 +280,7 @@ impl Workshop {
     fn blank(&self, into: Option<BorrowedFd<'_>>) -> Result<Blank, Failure> {
         let Self { stay, ids, filters, .. } = self;
         if *stay == Stay::OneCommand && has_one_thread().is_err() {
-            return Err(Failure { step: Step::CloneNamespaces, subject: "threads".into(), errno: libc::EAGAIN });
+            return Err(Failure { step: SetupStep::CloneNamespaces, subject: "threads".into(), errno: libc::EAGAIN });
         }
         Blank::clone(*ids, *stay, filters, into)
     }

@@ -12,19 +12,19 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{OpenTreeFlags, UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{During, Failure, JailError, Step};
+use crate::error::{During, Failure, JailError, SetupStep};
 use crate::guard;
 use crate::host_user::HostUser;
 use crate::layering::Layering;
-use crate::plan::{HOME, Plan, WORKSPACE, WorkspacePlan};
-use crate::quarters::Quarters;
+use crate::plan::{HOME, JailPlan, WORKSPACE, WorkspacePlan};
+use crate::quarters::EngineNamespaces;
 use crate::root::{attach, tmpfs};
 use crate::source::{IdMaps, Sources, clone_at};
 use crate::spawner::Spawner;
 
 /// One path of the stage, and where it is shown inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StagedMount {
+pub struct LayoutMount {
     /// On the host, below the place.
     pub source: PathBuf,
     /// Inside.
@@ -35,18 +35,23 @@ pub struct StagedMount {
 
 /// What was laid out. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Stage {
+pub struct MountLayout {
     place: PathBuf,
     /// What to mount where.
-    pub mounts: Vec<StagedMount>,
+    pub mounts: Vec<LayoutMount>,
     /// The directory that holds the changes of an overlay workspace; it outlives the stage.
     pub upper: Option<OwnedFd>,
 }
 
-impl Stage {
+impl MountLayout {
     /// Lays `plan` out at `place`, a directory that is there and empty: for all to see, or within `quarters`. There
     /// nobody outside has to unmount it: to remove the place is enough.
-    pub fn make(spawner: &Spawner, place: &Path, plan: &Plan, quarters: Option<&Quarters>) -> Result<Self, JailError> {
+    pub fn make(
+        spawner: &Spawner,
+        place: &Path,
+        plan: &JailPlan,
+        quarters: Option<&EngineNamespaces>,
+    ) -> Result<Self, JailError> {
         let (mounts, upper) = spawner.stage(place, plan, quarters)?;
         Ok(Self { place: place.to_owned(), mounts, upper })
     }
@@ -58,7 +63,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for MountLayout {
     fn drop(&mut self) {
         Self::sweep(&self.place);
     }
@@ -67,19 +72,19 @@ impl Drop for Stage {
 /// Lays `plan` out at `place`, as root of where this is; with `ids`, what others own is shown as the user's inside.
 pub(crate) fn lay_out(
     place: &Path,
-    plan: &Plan,
+    plan: &JailPlan,
     owner: HostUser,
     ids: Option<&mut dyn IdMaps>,
-) -> Result<(Vec<StagedMount>, Option<OwnedFd>), Failure> {
+) -> Result<(Vec<LayoutMount>, Option<OwnedFd>), Failure> {
     if !owner.privileged {
-        return Err(Failure { step: Step::Scratch, subject: place.display().to_string(), errno: libc::EPERM });
+        return Err(Failure { step: SetupStep::Scratch, subject: place.display().to_string(), errno: libc::EPERM });
     }
     let sources = Sources::open(plan, ids)?;
-    let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(Step::Scratch, "tmpfs")?;
-    attach(&scratch, rustix::fs::CWD, place).during(Step::Scratch, place.display())?;
+    let scratch = tmpfs(plan.disk_bytes, plan.disk_inodes, 0o700).during(SetupStep::Scratch, "tmpfs")?;
+    attach(&scratch, rustix::fs::CWD, place).during(SetupStep::Scratch, place.display())?;
     let laid = Layout { scratch, place, owner, mounts: Vec::new() }.fill(plan, &sources);
     if laid.is_err() {
-        Stage::sweep(place);
+        MountLayout::sweep(place);
     }
     laid
 }
@@ -89,26 +94,26 @@ struct Layout<'a> {
     scratch: OwnedFd,
     place: &'a Path,
     owner: HostUser,
-    mounts: Vec<StagedMount>,
+    mounts: Vec<LayoutMount>,
 }
 
 impl Layout<'_> {
-    fn fill(mut self, plan: &Plan, sources: &Sources) -> Result<(Vec<StagedMount>, Option<OwnedFd>), Failure> {
+    fn fill(mut self, plan: &JailPlan, sources: &Sources) -> Result<(Vec<LayoutMount>, Option<OwnedFd>), Failure> {
         for (name, mode, target) in [("tmp", 0o1777, "/tmp"), ("home", 0o755, HOME), ("shm", 0o1777, "/dev/shm")] {
-            self.directory(name, mode).during(Step::Scratch, name)?;
+            self.directory(name, mode).during(SetupStep::Scratch, name)?;
             self.show(name, Path::new(target), true);
         }
-        let upper = self.workspace(&plan.workspace, sources).during(Step::MountWorkspace, WORKSPACE)?;
+        let upper = self.workspace(&plan.workspace, sources).during(SetupStep::MountWorkspace, WORKSPACE)?;
         self.show("workspace", Path::new(WORKSPACE), !matches!(plan.workspace, WorkspacePlan::ReadOnly { .. }));
         for (number, ((tree, target), bind)) in sources.binds.iter().zip(&plan.binds).enumerate() {
             let name = format!("bind{number}");
             self.stand_on(&name, tree)
                 .and_then(|()| attach(tree, &self.scratch, &name))
-                .during(Step::MountSystem, target.display())?;
+                .during(SetupStep::MountSystem, target.display())?;
             self.show(&name, target, bind.writable);
         }
         for (number, (path, content)) in plan.files.iter().enumerate() {
-            self.place_file(number, path, content).during(Step::PlaceFiles, path.display())?;
+            self.place_file(number, path, content).during(SetupStep::PlaceFiles, path.display())?;
         }
         Ok((self.mounts, upper))
     }
@@ -189,6 +194,6 @@ impl Layout<'_> {
     }
 
     fn show(&mut self, name: &str, target: &Path, writable: bool) {
-        self.mounts.push(StagedMount { source: self.place.join(name), target: target.to_owned(), writable });
+        self.mounts.push(LayoutMount { source: self.place.join(name), target: target.to_owned(), writable });
     }
 }

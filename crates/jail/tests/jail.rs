@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jail::{Bind, ExecPlan, Jail, JailError, Made, News, Plan, ProcessLimits, Spawner, WorkspacePlan};
+use jail::{BindMount, ExecEvent, ExecPlan, Jail, JailError, JailPlan, NewJail, ProcessLimits, Spawner, WorkspacePlan};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 type Outcome = Result<(), Failed>;
@@ -47,19 +47,19 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn plan(workspace: WorkspacePlan) -> Plan {
+fn plan(workspace: WorkspacePlan) -> JailPlan {
     let mut binds = Vec::new();
     let mut links = Vec::new();
     for name in ["usr", "bin", "lib", "lib64", "sbin"] {
         let path = Path::new("/").join(name);
         match std::fs::read_link(&path) {
             Ok(target) => links.push((path, target)),
-            Err(_) if path.is_dir() => binds.push(Bind { source: path.clone(), target: path, writable: false }),
+            Err(_) if path.is_dir() => binds.push(BindMount { source: path.clone(), target: path, writable: false }),
             Err(_) => {}
         }
     }
     let passwd = "agent:x:1000:1000::/home/agent:/bin/sh\n";
-    Plan {
+    JailPlan {
         id: "test".into(),
         binds,
         links,
@@ -73,7 +73,7 @@ fn plan(workspace: WorkspacePlan) -> Plan {
     }
 }
 
-fn make(spawner: &Spawner, workspace: WorkspacePlan) -> Made {
+fn make(spawner: &Spawner, workspace: WorkspacePlan) -> NewJail {
     Jail::make(spawner, &plan(workspace), None).expect("sandbox")
 }
 
@@ -93,9 +93,9 @@ fn run(jail: &Jail, argv: &[&str]) -> (String, Option<i32>) {
     output.read_to_string(&mut text).expect("output");
     loop {
         match jail.news().expect("news") {
-            Some(News::Exited { code, .. }) => return (text, code),
-            Some(News::NotStarted { errno, .. }) => panic!("not started: {errno}"),
-            Some(News::Started { .. }) => {}
+            Some(ExecEvent::Exited { code, .. }) => return (text, code),
+            Some(ExecEvent::NotStarted { errno, .. }) => panic!("not started: {errno}"),
+            Some(ExecEvent::Started { .. }) => {}
             None => panic!("the sandbox ended: {text}"),
         }
     }
@@ -242,9 +242,9 @@ fn missing_programs(spawner: &Spawner) -> Outcome {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let stdio = || [null.as_fd(), null.as_fd(), null.as_fd()];
     made.jail.exec(exec_plan(1, &["no-such-program"]), stdio())?;
-    assert_eq!(made.jail.news()?, Some(News::NotStarted { exec: 1, errno: 2 }));
+    assert_eq!(made.jail.news()?, Some(ExecEvent::NotStarted { exec: 1, errno: 2 }));
     made.jail.exec(exec_plan(2, &["/etc/passwd"]), stdio())?;
-    assert_eq!(made.jail.news()?, Some(News::NotStarted { exec: 2, errno: 13 }));
+    assert_eq!(made.jail.news()?, Some(ExecEvent::NotStarted { exec: 2, errno: 13 }));
     Ok(())
 }
 
@@ -260,7 +260,7 @@ fn background(jail: &Jail, exec: u64, argv: &[&str]) -> std::io::PipeReader {
     let (output, theirs) = std::io::pipe().expect("pipe");
     let null = std::fs::File::open("/dev/null").expect("null");
     jail.exec(exec_plan(exec, argv), [null.as_fd(), theirs.as_fd(), theirs.as_fd()]).expect("exec");
-    assert_eq!(jail.news().expect("news"), Some(News::Started { exec }));
+    assert_eq!(jail.news().expect("news"), Some(ExecEvent::Started { exec }));
     output
 }
 
@@ -278,7 +278,7 @@ fn kill_exec(spawner: &Spawner) -> Outcome {
     wait_up(&mut output);
     made.jail.kill_exec(1)?;
     output.read_to_end(&mut Vec::new())?;
-    assert!(matches!(made.jail.news()?, Some(News::Exited { exec: 1, signal: Some(9), .. })));
+    assert!(matches!(made.jail.news()?, Some(ExecEvent::Exited { exec: 1, signal: Some(9), .. })));
     assert_eq!(shell(&made.jail, "echo alive").0, "alive\n");
     Ok(())
 }
@@ -295,7 +295,7 @@ fn kill_all(spawner: &Spawner) -> Outcome {
 
 fn missing_source(spawner: &Spawner) -> Outcome {
     let mut plan = plan(WorkspacePlan::Empty);
-    plan.binds.push(Bind { source: "/no/such/path".into(), target: "/deps".into(), writable: false });
+    plan.binds.push(BindMount { source: "/no/such/path".into(), target: "/deps".into(), writable: false });
     let error = Jail::make(spawner, &plan, None).expect_err("must fail");
     assert_eq!(error.to_string(), "cannot open a host path (`/no/such/path`)");
     Ok(())

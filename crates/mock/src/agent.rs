@@ -13,11 +13,11 @@ use crate::inbox::{Arrival, Inbox};
 use crate::stop::Stop;
 use crate::text_command::TextCommand;
 use crate::voice::Voice;
-use crate::{Ending, Settings};
+use crate::{MockSettings, ProcessEnd};
 
 /// The agent and all it remembers.
 pub(crate) struct Agent<W> {
-    pub(crate) settings: Settings,
+    pub(crate) settings: MockSettings,
     pub(crate) voice: Voice<W>,
     pub(crate) inbox: Inbox,
     /// The permission mode now; leaving plan mode changes it.
@@ -33,7 +33,7 @@ pub(crate) struct Agent<W> {
 }
 
 impl<W: Write> Agent<W> {
-    pub(crate) fn new(settings: Settings, stdin: impl Read + Send + 'static, stdout: W) -> Self {
+    pub(crate) fn new(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: W) -> Self {
         Self {
             voice: Voice::new(stdout, settings.delay),
             inbox: Inbox::open(stdin),
@@ -48,10 +48,10 @@ impl<W: Write> Agent<W> {
     }
 
     /// From the first line to the last.
-    pub(crate) fn live(mut self) -> Ending {
+    pub(crate) fn live(mut self) -> ProcessEnd {
         match self.turns() {
             Stop::Ending(ending) => ending,
-            Stop::Interrupted | Stop::Failed => Ending::Exit(0),
+            Stop::Interrupted | Stop::Failed => ProcessEnd::Exit(0),
         }
     }
 
@@ -95,7 +95,7 @@ impl<W: Write> Agent<W> {
                 return Ok(prompt);
             }
             if self.closed {
-                return Err(Stop::Ending(Ending::Exit(0)));
+                return Err(Stop::Ending(ProcessEnd::Exit(0)));
             }
             let heard = self.wait(|arrival| matches!(arrival, Arrival::Host(_) | Arrival::Closed).then_some(()));
             // An interrupt between two turns has nothing to stop.

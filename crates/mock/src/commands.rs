@@ -8,7 +8,7 @@ use agents::PermissionMode;
 use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 use serde_json::{Value, json};
 
-use crate::Ending;
+use crate::ProcessEnd;
 use crate::agent::Agent;
 use crate::stop::Stop;
 use crate::text_command::{Action, TABLE, TextCommand};
@@ -100,10 +100,10 @@ impl<W: Write> Agent<W> {
             }
             Action::Bigline => self.bigline(command.number(10 * 1024 * 1024)),
             Action::Memory => self.take_memory(command.number(64 * 1024 * 1024)),
-            Action::Hang => Err(Stop::Ending(Ending::Hang)),
-            Action::Exit => Err(Stop::Ending(Ending::Exit(command.number(1)))),
+            Action::Hang => Err(Stop::Ending(ProcessEnd::Hang)),
+            Action::Exit => Err(Stop::Ending(ProcessEnd::Exit(command.number(1)))),
             Action::End => self.end(),
-            _ => Err(Stop::Ending(Ending::Abort)),
+            _ => Err(Stop::Ending(ProcessEnd::Abort)),
         }
     }
 
@@ -248,7 +248,7 @@ impl<W: Write> Agent<W> {
     fn end(&mut self) -> Result<(), Stop> {
         self.voice.speak(["Good bye."])?;
         self.voice.say(&agents::AgentLine::TurnEnded { outcome: protocol::TurnOutcome::Completed })?;
-        Err(Stop::Ending(Ending::Exit(0)))
+        Err(Stop::Ending(ProcessEnd::Exit(0)))
     }
 }
 

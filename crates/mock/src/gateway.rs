@@ -8,7 +8,7 @@ use std::{io, thread};
 use serde_json::{Value, json};
 
 use crate::inbox::Arrival;
-use crate::{Settings, sse};
+use crate::{MockSettings, sse};
 
 /// Bytes of an error body that are shown.
 const ERROR_BODY: u64 = 2048;
@@ -30,7 +30,7 @@ pub(crate) enum ModelEvent {
 }
 
 /// The body of a model call.
-pub(crate) fn request(settings: &Settings, history: &[Value], tools: &Value) -> Value {
+pub(crate) fn request(settings: &MockSettings, history: &[Value], tools: &Value) -> Value {
     let mut body = json!({
         "model": settings.model,
         "max_tokens": 4096,
@@ -45,7 +45,7 @@ pub(crate) fn request(settings: &Settings, history: &[Value], tools: &Value) -> 
 }
 
 /// Starts a call; its answer arrives piece by piece under `number`.
-pub(crate) fn call(settings: &Settings, body: Value, number: u64, arrivals: Sender<Arrival>) {
+pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, arrivals: Sender<Arrival>) {
     let url = format!("{}/v1/messages", settings.gateway_url.trim_end_matches('/'));
     let authorization = format!("Bearer {}", settings.token);
     thread::spawn(move || {

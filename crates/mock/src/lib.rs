@@ -25,21 +25,21 @@ mod voice;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-pub use settings::{Settings, SettingsError};
-pub use stop::Ending;
+pub use settings::{MockSettings, SettingsError};
+pub use stop::ProcessEnd;
 
 /// Lives as the mock agent until its input ends or a text command ends it.
-pub fn main(settings: Settings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
+pub fn main(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
     match run(settings, stdin, stdout) {
-        Ending::Exit(code) => ExitCode::from(code),
-        Ending::Abort => std::process::abort(),
-        Ending::Hang => loop {
+        ProcessEnd::Exit(code) => ExitCode::from(code),
+        ProcessEnd::Abort => std::process::abort(),
+        ProcessEnd::Hang => loop {
             std::thread::park();
         },
     }
 }
 
 /// The same, but tells how it would end instead of doing it.
-pub fn run(settings: Settings, stdin: impl Read + Send + 'static, stdout: impl Write) -> Ending {
+pub fn run(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ProcessEnd {
     agent::Agent::new(settings, stdin, stdout).live()
 }

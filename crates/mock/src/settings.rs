@@ -10,7 +10,7 @@ const DEFAULT_MODEL: &str = "scripted";
 
 /// What the mock agent is started with.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct MockSettings {
     /// Where models are, without `/v1`.
     pub gateway_url: String,
     /// Opens the gateway.
@@ -51,7 +51,7 @@ pub enum SettingsError {
     MissingVariable(&'static str),
 }
 
-impl Settings {
+impl MockSettings {
     /// Reads what a launch plan says: `arguments` after `__agent mock`, variables through `variable`.
     pub fn parse(
         arguments: impl IntoIterator<Item = String>,
@@ -99,9 +99,9 @@ mod tests {
 
     use super::*;
 
-    fn check(context: &LaunchContext) -> Settings {
+    fn check(context: &LaunchContext) -> MockSettings {
         let plan = MockAgent.plan(context).unwrap();
-        Settings::parse(plan.argv[3..].iter().cloned(), |name| plan.env.get(name).cloned()).unwrap()
+        MockSettings::parse(plan.argv[3..].iter().cloned(), |name| plan.env.get(name).cloned()).unwrap()
     }
 
     #[test]
@@ -126,13 +126,13 @@ mod tests {
     #[test]
     fn what_it_does_not_know_is_an_error() {
         let parse = |words: &[&str]| {
-            Settings::parse(words.iter().map(|word| (*word).to_owned()), |_| Some(String::new())).unwrap_err()
+            MockSettings::parse(words.iter().map(|word| (*word).to_owned()), |_| Some(String::new())).unwrap_err()
         };
         assert_eq!(parse(&["--speed", "1"]), SettingsError::UnknownArgument("--speed".to_owned()));
         assert_eq!(parse(&["--mode"]), SettingsError::MissingValue("--mode".to_owned()));
         assert!(matches!(parse(&["--mode", "yolo"]), SettingsError::BadValue { .. }));
         assert!(matches!(parse(&["--delay-ms", "-1"]), SettingsError::BadValue { .. }));
-        let missing = Settings::parse([], |_| None).unwrap_err();
+        let missing = MockSettings::parse([], |_| None).unwrap_err();
         assert_eq!(missing, SettingsError::MissingVariable("ANTHROPIC_BASE_URL"));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProcessEnd {
     /// With this exit code.
     Exit(u8),
     /// By `SIGABRT`.
@@ -21,12 +21,12 @@ pub(crate) enum Stop {
     /// It failed, and said so.
     Failed,
     /// The process ends with it.
-    Ending(Ending),
+    Ending(ProcessEnd),
 }
 
 impl From<io::Error> for Stop {
     /// Nobody reads what we print: there is nothing left to live for.
     fn from(_: io::Error) -> Self {
-        Self::Ending(Ending::Exit(1))
+        Self::Ending(ProcessEnd::Exit(1))
     }
 }

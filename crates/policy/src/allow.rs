@@ -5,30 +5,30 @@
 //! patterns always meet in a pattern (hosts, paths), the one list they amount to can be asked for.
 
 use crate::pattern::{Intersect, Pattern};
-use crate::rule::{RuleRef, Ruled};
+use crate::rule::{RuleRef, WithRule};
 
 /// One list: what any entry matches is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AllowList<P> {
-    entries: Vec<Ruled<P>>,
+    entries: Vec<WithRule<P>>,
     /// The key the list stands under; the rule that denies what no entry matches.
-    key: Ruled<()>,
+    key: WithRule<()>,
 }
 
 impl<P: Pattern> AllowList<P> {
-    pub(crate) fn new(entries: Vec<Ruled<P>>, key: RuleRef) -> Self {
-        Self { entries: largest(entries), key: Ruled::new((), key) }
+    pub(crate) fn new(entries: Vec<WithRule<P>>, key: RuleRef) -> Self {
+        Self { entries: largest(entries), key: WithRule::new((), key) }
     }
 
     fn covers(&self, other: &Self) -> bool {
         other.entries.iter().all(|entry| self.entry_covering(&entry.value).is_some())
     }
 
-    fn entry_covering(&self, pattern: &P) -> Option<&Ruled<P>> {
+    fn entry_covering(&self, pattern: &P) -> Option<&WithRule<P>> {
         self.entries.iter().find(|entry| entry.value.covers(pattern))
     }
 
-    pub(crate) fn entries(&self) -> &[Ruled<P>] {
+    pub(crate) fn entries(&self) -> &[WithRule<P>] {
         &self.entries
     }
 
@@ -38,11 +38,12 @@ impl<P: Pattern> AllowList<P> {
 }
 
 /// Sorted, each once, without those another one covers.
-fn largest<P: Pattern>(mut entries: Vec<Ruled<P>>) -> Vec<Ruled<P>> {
+fn largest<P: Pattern>(mut entries: Vec<WithRule<P>>) -> Vec<WithRule<P>> {
     entries.sort_by(|left, right| left.value.cmp(&right.value));
     entries.dedup_by(|later, first| later.value == first.value);
-    let covered =
-        |entry: &Ruled<P>| entries.iter().any(|other| other.value != entry.value && other.value.covers(&entry.value));
+    let covered = |entry: &WithRule<P>| {
+        entries.iter().any(|other| other.value != entry.value && other.value.covers(&entry.value))
+    };
     entries.iter().filter(|entry| !covered(entry)).cloned().collect()
 }
 
@@ -76,12 +77,12 @@ impl<P: Pattern> AllowLists<P> {
     }
 
     /// The entry that allows `subject`, or the list that does not. `None`: no list has an opinion.
-    pub(crate) fn decide(&self, subject: &P::Subject) -> Result<Option<&Ruled<P>>, &AllowList<P>> {
+    pub(crate) fn decide(&self, subject: &P::Subject) -> Result<Option<&WithRule<P>>, &AllowList<P>> {
         self.find(|pattern| pattern.matches(subject))
     }
 
     /// Like `decide`, for anything an entry `names` rather than matches.
-    pub(crate) fn find(&self, names: impl Fn(&P) -> bool) -> Result<Option<&Ruled<P>>, &AllowList<P>> {
+    pub(crate) fn find(&self, names: impl Fn(&P) -> bool) -> Result<Option<&WithRule<P>>, &AllowList<P>> {
         let mut found = None;
         for list in &self.lists {
             match list.entries.iter().find(|entry| names(&entry.value)) {
@@ -98,7 +99,7 @@ impl<P: Pattern> AllowLists<P> {
     }
 
     /// With `pattern` allowed as well.
-    pub(crate) fn widened(&self, pattern: &Ruled<P>) -> Self {
+    pub(crate) fn widened(&self, pattern: &WithRule<P>) -> Self {
         let widen = |list: &AllowList<P>| {
             let entries = list.entries.iter().chain([pattern]).cloned().collect();
             AllowList::new(entries, list.rule().clone())
@@ -108,7 +109,7 @@ impl<P: Pattern> AllowLists<P> {
     }
 
     /// The entries of all lists.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Ruled<P>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &WithRule<P>> {
         self.lists.iter().flat_map(|list| &list.entries)
     }
 
@@ -123,7 +124,7 @@ fn patterns<P: Pattern>(list: &AllowList<P>) -> impl Iterator<Item = &P> {
 
 impl<P: Intersect> AllowLists<P> {
     /// The one list they amount to; `None` where there is no opinion.
-    pub(crate) fn flatten(&self) -> Option<Vec<Ruled<P>>> {
+    pub(crate) fn flatten(&self) -> Option<Vec<WithRule<P>>> {
         let mut lists = self.lists.iter();
         let first = lists.next()?.entries.clone();
         Some(lists.fold(first, |common, list| largest(pairwise(&common, &list.entries))))
@@ -131,13 +132,13 @@ impl<P: Intersect> AllowLists<P> {
 }
 
 /// What an entry of each list matches together, named by the rule of the narrower one.
-fn pairwise<P: Intersect>(left: &[Ruled<P>], right: &[Ruled<P>]) -> Vec<Ruled<P>> {
+fn pairwise<P: Intersect>(left: &[WithRule<P>], right: &[WithRule<P>]) -> Vec<WithRule<P>> {
     let mut common = Vec::new();
     for one in left {
         for other in right {
             if let Some(value) = one.value.intersect(&other.value) {
                 let rule = if value == one.value { &one.rule } else { &other.rule };
-                common.push(Ruled::new(value, rule.clone()));
+                common.push(WithRule::new(value, rule.clone()));
             }
         }
     }

@@ -6,32 +6,32 @@ use std::fmt::Display;
 use crate::allow::{AllowList, AllowLists};
 use crate::bound;
 use crate::deny::DenyList;
-use crate::document::{Degrade, Document, Means, Proc, Texts, Tools};
-use crate::finding::{Finding, PolicyError, is_harmful};
+use crate::document::{Degrade, EnforcementMeans, PolicyDocument, Proc, Texts, Tools};
+use crate::finding::{PolicyError, PolicyFinding, is_harmful};
 use crate::gate::{Gate, Gates};
-use crate::key::Key;
+use crate::key::PolicyKey;
 use crate::pattern::{
     Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern,
     VariableName,
 };
-use crate::policy::{NetRules, Policy};
-use crate::rule::{LayerName, RuleRef, Ruled};
-use crate::source::{Place, Source, Written};
+use crate::policy::{CompiledPolicy, NetRules};
+use crate::rule::{LayerName, RuleRef, WithRule};
+use crate::source::{PolicySource, SourcePosition, Spanned};
 use crate::value::BadValue;
 
 /// A compiled layer: what it means, and which keys were written rather than left out.
 #[derive(Debug, Clone)]
 pub(crate) struct Compiled {
-    pub(crate) policy: Policy,
-    pub(crate) given: BTreeSet<Key>,
+    pub(crate) policy: CompiledPolicy,
+    pub(crate) given: BTreeSet<PolicyKey>,
 }
 
 /// Compiles `document`; a key that is absent keeps the value it has in `absent`.
 pub(crate) fn compile(
-    source: &Source,
-    document: &Document,
+    source: &PolicySource,
+    document: &PolicyDocument,
     layer: LayerName,
-    absent: &Policy,
+    absent: &CompiledPolicy,
 ) -> Result<Compiled, PolicyError> {
     let mut compiler = Compiler { source, layer, given: BTreeSet::new(), findings: Vec::new() };
     let mut policy = absent.clone();
@@ -42,10 +42,10 @@ pub(crate) fn compile(
         compiler.degrade(degrade, &mut policy);
     }
     if let Some(list) = document.env.as_ref().and_then(|env| env.pass.as_ref()) {
-        policy.env = compiler.allow(Key::EnvPass, list, VariableName::parse);
+        policy.env = compiler.allow(PolicyKey::EnvPass, list, VariableName::parse);
     }
     if let Some(list) = document.models.as_ref().and_then(|models| models.allow.as_ref()) {
-        policy.models = compiler.allow(Key::ModelsAllow, list, NamePattern::parse);
+        policy.models = compiler.allow(PolicyKey::ModelsAllow, list, NamePattern::parse);
     }
     if let Some(tools) = &document.tools {
         compiler.tools(tools, &mut policy);
@@ -58,51 +58,51 @@ pub(crate) fn compile(
 }
 
 struct Compiler<'a> {
-    source: &'a Source,
+    source: &'a PolicySource,
     layer: LayerName,
-    given: BTreeSet<Key>,
-    findings: Vec<Finding>,
+    given: BTreeSet<PolicyKey>,
+    findings: Vec<PolicyFinding>,
 }
 
 impl Compiler<'_> {
-    fn fs(&mut self, document: &Document, policy: &mut Policy) {
+    fn fs(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let Some(fs) = &document.fs else { return };
         if let Some(mode) = &fs.workspace {
-            policy.fs.workspace = self.ruled(Key::FsWorkspace, mode.value, mode.place);
+            policy.fs.workspace = self.ruled(PolicyKey::FsWorkspace, mode.value, mode.place);
         }
         if let Some(list) = &fs.read {
-            policy.fs.read = self.allow(Key::FsRead, list, PathPrefix::parse);
+            policy.fs.read = self.allow(PolicyKey::FsRead, list, PathPrefix::parse);
         }
         if let Some(list) = &fs.write {
-            policy.fs.write = self.allow(Key::FsWrite, list, PathPrefix::parse);
+            policy.fs.write = self.allow(PolicyKey::FsWrite, list, PathPrefix::parse);
         }
         if let Some(list) = &fs.deny_read {
-            policy.fs.deny_read = DenyList::new(self.entries(Key::FsDenyRead, list, PathGlob::parse));
+            policy.fs.deny_read = DenyList::new(self.entries(PolicyKey::FsDenyRead, list, PathGlob::parse));
         }
         if let Some(list) = &fs.deny_write {
-            policy.fs.deny_write = DenyList::new(self.entries(Key::FsDenyWrite, list, PathGlob::parse));
+            policy.fs.deny_write = DenyList::new(self.entries(PolicyKey::FsDenyWrite, list, PathGlob::parse));
         }
     }
 
-    fn net(&mut self, document: &Document, policy: &mut Policy) {
+    fn net(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let Some(net) = &document.net else { return };
         if let Some(enabled) = &net.enabled {
-            policy.net.enabled = self.ruled(Key::NetEnabled, enabled.value, enabled.place);
+            policy.net.enabled = self.ruled(PolicyKey::NetEnabled, enabled.value, enabled.place);
         }
         if let Some(list) = &net.allowlist {
-            policy.net.allowlist = self.allow(Key::NetAllowlist, list, ReachPattern::parse);
+            policy.net.allowlist = self.allow(PolicyKey::NetAllowlist, list, ReachPattern::parse);
         }
         if let Some(list) = &net.denylist {
-            policy.net.denylist = DenyList::new(self.entries(Key::NetDenylist, list, Denied::parse));
+            policy.net.denylist = DenyList::new(self.entries(PolicyKey::NetDenylist, list, Denied::parse));
         }
         if let Some(list) = &net.intercept {
-            policy.net.intercept = DenyList::new(self.entries(Key::NetIntercept, list, EndpointPattern::parse));
+            policy.net.intercept = DenyList::new(self.entries(PolicyKey::NetIntercept, list, EndpointPattern::parse));
         }
         if let Some(dns) = &net.dns {
-            policy.net.dns = self.ruled(Key::NetDns, dns.value, dns.place);
+            policy.net.dns = self.ruled(PolicyKey::NetDns, dns.value, dns.place);
         }
         if let Some(list) = &net.inject {
-            policy.net.inject = self.allow(Key::NetInject, list, InjectPattern::parse);
+            policy.net.inject = self.allow(PolicyKey::NetInject, list, InjectPattern::parse);
             self.injections(list, &policy.net);
         }
     }
@@ -129,27 +129,27 @@ impl Compiler<'_> {
         }
     }
 
-    fn limits(&mut self, document: &Document, policy: &mut Policy) {
+    fn limits(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let empty = Proc::default();
         let proc = document.proc.as_ref().unwrap_or(&empty);
         let models = document.models.as_ref();
         let written = [
-            (Key::ProcCpus, proc.cpus.as_ref()),
-            (Key::ProcMemory, proc.memory.as_ref()),
-            (Key::ProcPids, proc.pids.as_ref()),
-            (Key::ProcTimeout, proc.timeout.as_ref()),
-            (Key::ProcOutput, proc.output.as_ref()),
-            (Key::ProcDisk, proc.disk.as_ref()),
-            (Key::ProcNofile, proc.nofile.as_ref()),
-            (Key::ModelsBudgetUsd, models.and_then(|models| models.budget_usd.as_ref())),
-            (Key::ModelsMaxRequests, models.and_then(|models| models.max_requests.as_ref())),
+            (PolicyKey::ProcCpus, proc.cpus.as_ref()),
+            (PolicyKey::ProcMemory, proc.memory.as_ref()),
+            (PolicyKey::ProcPids, proc.pids.as_ref()),
+            (PolicyKey::ProcTimeout, proc.timeout.as_ref()),
+            (PolicyKey::ProcOutput, proc.output.as_ref()),
+            (PolicyKey::ProcDisk, proc.disk.as_ref()),
+            (PolicyKey::ProcNofile, proc.nofile.as_ref()),
+            (PolicyKey::ModelsBudgetUsd, models.and_then(|models| models.budget_usd.as_ref())),
+            (PolicyKey::ModelsMaxRequests, models.and_then(|models| models.max_requests.as_ref())),
         ];
         for (key, text) in written {
             let Some(text) = text else { continue };
             match bound::parse(key, &text.value) {
                 Ok(value) => {
                     let rule = self.rule(key, &bound::show(key, value), text.place);
-                    policy.bounds.insert(key, Ruled::new(value, rule));
+                    policy.bounds.insert(key, WithRule::new(value, rule));
                 }
                 Err(bad) => self.wrong(bad, text.place),
             }
@@ -157,13 +157,13 @@ impl Compiler<'_> {
         }
     }
 
-    fn degrade(&mut self, degrade: &Degrade, policy: &mut Policy) {
+    fn degrade(&mut self, degrade: &Degrade, policy: &mut CompiledPolicy) {
         let written = [
-            (Key::DegradeCpus, &degrade.cpus),
-            (Key::DegradeMemory, &degrade.memory),
-            (Key::DegradePids, &degrade.pids),
-            (Key::DegradeDisk, &degrade.disk),
-            (Key::DegradeLandlock, &degrade.landlock),
+            (PolicyKey::DegradeCpus, &degrade.cpus),
+            (PolicyKey::DegradeMemory, &degrade.memory),
+            (PolicyKey::DegradePids, &degrade.pids),
+            (PolicyKey::DegradeDisk, &degrade.disk),
+            (PolicyKey::DegradeLandlock, &degrade.landlock),
         ];
         for (key, means) in written {
             let Some(means) = means else { continue };
@@ -178,7 +178,7 @@ impl Compiler<'_> {
     }
 
     /// A gate is built whole: an absent `allow` allows nothing in a base and has no opinion elsewhere.
-    fn tools(&mut self, tools: &Tools, policy: &mut Policy) {
+    fn tools(&mut self, tools: &Tools, policy: &mut CompiledPolicy) {
         if tools.allow.is_none() && tools.ask.is_none() && tools.deny.is_none() {
             return;
         }
@@ -186,9 +186,9 @@ impl Compiler<'_> {
         let place = [&tools.allow, &tools.ask, &tools.deny].into_iter().flatten().next().map(|list| list.place);
         let mut list =
             |key, texts: &Option<Texts>| texts.as_ref().map(|texts| self.entries(key, texts, ToolPattern::parse));
-        let allow = list(Key::ToolsAllow, &tools.allow);
-        let ask = list(Key::ToolsAsk, &tools.ask);
-        let deny = list(Key::ToolsDeny, &tools.deny);
+        let allow = list(PolicyKey::ToolsAllow, &tools.allow);
+        let ask = list(PolicyKey::ToolsAsk, &tools.ask);
+        let deny = list(PolicyKey::ToolsDeny, &tools.deny);
         let count = allow.as_ref().map_or(0, Vec::len) + ask.as_ref().map_or(0, Vec::len);
         let rule = self.rule_text(
             format!("tools.allow and tools.ask have {}, none match", entries(count)),
@@ -198,13 +198,13 @@ impl Compiler<'_> {
             allow: allow.or_else(|| absent.as_ref().and_then(|gate| gate.allow.clone())),
             ask: ask.or_else(|| absent.as_ref().map(|gate| gate.ask.clone())).unwrap_or_default(),
             deny: deny.or_else(|| absent.as_ref().map(|gate| gate.deny.clone())).unwrap_or_default(),
-            otherwise: Ruled::new((), rule),
+            otherwise: WithRule::new((), rule),
         });
     }
 
     fn allow<P: Pattern>(
         &mut self,
-        key: Key,
+        key: PolicyKey,
         list: &Texts,
         parse: impl Fn(&str) -> Result<P, BadValue>,
     ) -> AllowLists<P> {
@@ -218,17 +218,17 @@ impl Compiler<'_> {
 
     fn entries<P: Display>(
         &mut self,
-        key: Key,
+        key: PolicyKey,
         list: &Texts,
         parse: impl Fn(&str) -> Result<P, BadValue>,
-    ) -> Vec<Ruled<P>> {
+    ) -> Vec<WithRule<P>> {
         self.given.insert(key);
         let mut parsed = Vec::new();
-        for Written { value, place } in &list.value {
+        for Spanned { value, place } in &list.value {
             match showable(value).and_then(|()| parse(value)) {
                 Ok(pattern) => {
                     let rule = self.rule_text(format!("{key}: \"{pattern}\""), *place);
-                    parsed.push(Ruled::new(pattern, rule));
+                    parsed.push(WithRule::new(pattern, rule));
                 }
                 Err(bad) => self.wrong(bad, *place),
             }
@@ -236,33 +236,33 @@ impl Compiler<'_> {
         parsed
     }
 
-    fn ruled<T: ToString>(&mut self, key: Key, value: T, place: Place) -> Ruled<T> {
+    fn ruled<T: ToString>(&mut self, key: PolicyKey, value: T, place: SourcePosition) -> WithRule<T> {
         self.given.insert(key);
         let rule = self.rule(key, &value.to_string(), place);
-        Ruled::new(value, rule)
+        WithRule::new(value, rule)
     }
 
-    fn rule(&self, key: Key, value: &str, place: Place) -> RuleRef {
+    fn rule(&self, key: PolicyKey, value: &str, place: SourcePosition) -> RuleRef {
         self.rule_text(format!("{key}: {value}"), place)
     }
 
-    fn rule_text(&self, text: String, place: Place) -> RuleRef {
+    fn rule_text(&self, text: String, place: SourcePosition) -> RuleRef {
         let line = (place.line > 0).then_some(place.line);
         RuleRef { file: self.source.name().to_owned(), line, text, layer: self.layer }
     }
 
-    fn wrong(&mut self, bad: BadValue, place: Place) {
-        self.findings.push(Finding::new(self.source, bad.why).at(Some(place)).with_help(bad.help));
+    fn wrong(&mut self, bad: BadValue, place: SourcePosition) {
+        self.findings.push(PolicyFinding::new(self.source, bad.why).at(Some(place)).with_help(bad.help));
     }
 }
 
 /// The means that there are for a key. Limits of processes can say nothing about processors, files or disks, and a disk
 /// is always limited.
-fn accepted(key: Key) -> &'static [Means] {
+fn accepted(key: PolicyKey) -> &'static [EnforcementMeans] {
     match key {
-        Key::DegradeDisk => &[Means::Enforced],
-        Key::DegradeCpus | Key::DegradeLandlock => &[Means::Enforced, Means::None],
-        _ => &[Means::Enforced, Means::Rlimit, Means::None],
+        PolicyKey::DegradeDisk => &[EnforcementMeans::Enforced],
+        PolicyKey::DegradeCpus | PolicyKey::DegradeLandlock => &[EnforcementMeans::Enforced, EnforcementMeans::None],
+        _ => &[EnforcementMeans::Enforced, EnforcementMeans::Rlimit, EnforcementMeans::None],
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::PathGlob;
-use crate::policy::Policy;
+use crate::policy::CompiledPolicy;
 use crate::rule::RuleRef;
 
 /// The globs of `fs.deny_write` and `fs.deny_read`, each with its rule: what is hidden must not be overwritten
@@ -22,7 +22,7 @@ struct Denial {
 }
 
 impl FileDenials {
-    pub(crate) fn of(policy: &Policy) -> Self {
+    pub(crate) fn of(policy: &CompiledPolicy) -> Self {
         let entries = policy.fs.deny_write.entries().chain(policy.fs.deny_read.entries());
         Self(entries.map(|entry| Denial { glob: entry.value.clone(), rule: entry.rule.clone() }).collect())
     }

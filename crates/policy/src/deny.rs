@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use globset::{GlobSet, GlobSetBuilder};
 
 use crate::pattern::PathGlob;
-use crate::rule::Ruled;
+use crate::rule::WithRule;
 
 /// Patterns that are denied whatever is allowed. Copies share their entries: the built-in lists are long, and every
 /// layer begins as a copy of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DenyList<P> {
-    entries: Vec<Arc<Ruled<P>>>,
+    entries: Vec<Arc<WithRule<P>>>,
 }
 
 impl<P: Ord + Clone> DenyList<P> {
@@ -21,11 +21,11 @@ impl<P: Ord + Clone> DenyList<P> {
         Self { entries: Vec::new() }
     }
 
-    pub(crate) fn new(entries: Vec<Ruled<P>>) -> Self {
+    pub(crate) fn new(entries: Vec<WithRule<P>>) -> Self {
         Self::sorted(entries.into_iter().map(Arc::new).collect())
     }
 
-    fn sorted(mut entries: Vec<Arc<Ruled<P>>>) -> Self {
+    fn sorted(mut entries: Vec<Arc<WithRule<P>>>) -> Self {
         entries.sort_by(|left, right| left.value.cmp(&right.value));
         entries.dedup_by(|later, first| later.value == first.value);
         Self { entries }
@@ -40,11 +40,11 @@ impl<P: Ord + Clone> DenyList<P> {
     }
 
     /// The first entry that `hits`.
-    pub(crate) fn find(&self, hits: impl Fn(&P) -> bool) -> Option<&Ruled<P>> {
+    pub(crate) fn find(&self, hits: impl Fn(&P) -> bool) -> Option<&WithRule<P>> {
         self.entries().find(|entry| hits(&entry.value))
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Ruled<P>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &WithRule<P>> {
         self.entries.iter().map(|entry| &**entry)
     }
 }

@@ -3,14 +3,14 @@
 use serde::Serialize;
 
 use crate::inspect::{Item, Value};
-use crate::key::Key;
+use crate::key::PolicyKey;
 use crate::pattern::Pattern;
-use crate::policy::Policy;
+use crate::policy::CompiledPolicy;
 
 /// Which way a key changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum ChangeDirection {
     /// More is allowed.
     Wider,
     /// Less is allowed.
@@ -21,11 +21,11 @@ pub enum Direction {
 
 /// One key that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct KeyChange {
     /// The key.
-    pub key: Key,
+    pub key: PolicyKey,
     /// Which way.
-    pub direction: Direction,
+    pub direction: ChangeDirection,
     /// What it was.
     pub before: String,
     /// What it becomes.
@@ -39,48 +39,48 @@ pub struct Change {
 }
 
 /// Every key on which `after` differs from `before`.
-pub fn diff(before: &Policy, after: &Policy) -> Vec<Change> {
+pub fn diff(before: &CompiledPolicy, after: &CompiledPolicy) -> Vec<KeyChange> {
     let meet = before.meet(after);
-    let change = |key: &Key| {
+    let change = |key: &PolicyKey| {
         let (old, new) = (before.value(*key), after.value(*key));
         if old.show() == new.show() {
             return None;
         }
         let direction = match key {
-            Key::ToolsAllow | Key::ToolsAsk | Key::ToolsDeny => tools(before, after, *key),
+            PolicyKey::ToolsAllow | PolicyKey::ToolsAsk | PolicyKey::ToolsDeny => tools(before, after, *key),
             _ => direction(&meet.show(*key), &old.show(), &new.show()),
         };
         let (added, removed) = (missing(&new, &old), missing(&old, &new));
-        Some(Change { key: *key, direction, before: old.show(), after: new.show(), added, removed })
+        Some(KeyChange { key: *key, direction, before: old.show(), after: new.show(), added, removed })
     };
-    Key::ALL.iter().filter_map(change).collect()
+    PolicyKey::ALL.iter().filter_map(change).collect()
 }
 
 /// Of two values the one that equals their meet is the narrower one.
-fn direction(meet: &str, before: &str, after: &str) -> Direction {
+fn direction(meet: &str, before: &str, after: &str) -> ChangeDirection {
     match (meet == before, meet == after) {
-        (true, false) => Direction::Wider,
-        (false, true) => Direction::Narrower,
-        _ => Direction::Both,
+        (true, false) => ChangeDirection::Wider,
+        (false, true) => ChangeDirection::Narrower,
+        _ => ChangeDirection::Both,
     }
 }
 
 /// Gates meet as wholes, so their lists are compared by what they cover.
-fn tools(before: &Policy, after: &Policy, key: Key) -> Direction {
-    let covers = |wide: &Policy, narrow: &Policy| match key {
-        Key::ToolsDeny => within(wide.tools.denied().collect(), narrow.tools.denied().collect()),
-        Key::ToolsAllow => within(narrow.tools.allowed().collect(), wide.tools.allowed().collect()),
+fn tools(before: &CompiledPolicy, after: &CompiledPolicy, key: PolicyKey) -> ChangeDirection {
+    let covers = |wide: &CompiledPolicy, narrow: &CompiledPolicy| match key {
+        PolicyKey::ToolsDeny => within(wide.tools.denied().collect(), narrow.tools.denied().collect()),
+        PolicyKey::ToolsAllow => within(narrow.tools.allowed().collect(), wide.tools.allowed().collect()),
         // To be asked is more than nothing and less than a yes; which it replaces stands in another list.
         _ => false,
     };
     match (covers(after, before), covers(before, after)) {
-        (true, false) => Direction::Wider,
-        (false, true) => Direction::Narrower,
-        _ => Direction::Both,
+        (true, false) => ChangeDirection::Wider,
+        (false, true) => ChangeDirection::Narrower,
+        _ => ChangeDirection::Both,
     }
 }
 
-fn within<P: Pattern>(narrow: Vec<&crate::rule::Ruled<P>>, wide: Vec<&crate::rule::Ruled<P>>) -> bool {
+fn within<P: Pattern>(narrow: Vec<&crate::rule::WithRule<P>>, wide: Vec<&crate::rule::WithRule<P>>) -> bool {
     narrow.iter().all(|entry| wide.iter().any(|other| other.value.covers(&entry.value)))
 }
 

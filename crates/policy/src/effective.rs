@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::decision::{Action, Decision};
 use crate::denials::FileDenials;
 use crate::deny::DenyGlobs;
-use crate::document::{Means, NameService, WorkspaceMode};
-use crate::explain::Sentence;
-use crate::key::Key;
+use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
+use crate::explain::Explanation;
+use crate::key::PolicyKey;
 use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
-use crate::policy::Policy;
+use crate::policy::CompiledPolicy;
 use crate::trust::hash;
 
 /// Keys that sessions of earlier versions did not have, with the value that says nothing.
@@ -26,32 +26,32 @@ const LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"),
 /// Every getter is at least as strict as each layer that went in. A key no layer spoke of cannot occur,
 /// because a base fills in every key; were it to, the getter answers with the strictest value.
 #[derive(Debug, Clone)]
-pub struct Effective {
-    policy: Policy,
+pub struct EffectivePolicy {
+    policy: CompiledPolicy,
     /// What nothing passes that is granted later.
-    pub(crate) ceiling: Policy,
+    pub(crate) ceiling: CompiledPolicy,
     deny_read: DenyGlobs,
     deny_write: DenyGlobs,
     /// Made when somebody asks; every session does.
     digest: OnceLock<String>,
     /// The same, in words.
-    pub(crate) sentences: OnceLock<Vec<Sentence>>,
+    pub(crate) sentences: OnceLock<Vec<Explanation>>,
     /// The network in short: what is never reached is a long list.
-    net: OnceLock<Net>,
+    net: OnceLock<NetPolicy>,
 }
 
-impl PartialEq for Effective {
+impl PartialEq for EffectivePolicy {
     fn eq(&self, other: &Self) -> bool {
         // The rest is made of it.
         self.policy == other.policy
     }
 }
 
-impl Eq for Effective {}
+impl Eq for EffectivePolicy {}
 
 /// Files.
 #[derive(Debug, Clone)]
-pub struct Fs {
+pub struct FsPolicy {
     /// How the workspace is shown.
     pub workspace_mode: WorkspaceMode,
     /// Host paths shown read-only.
@@ -64,9 +64,9 @@ pub struct Fs {
     pub deny_write: DenyGlobs,
 }
 
-/// The network, in short; single connections are decided by [`Effective::decide`].
+/// The network, in short; single connections are decided by [`EffectivePolicy::decide`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Net {
+pub struct NetPolicy {
     /// Whether there is anything but the model gateway.
     pub enabled: bool,
     /// What can be reached, in the words of the policy file.
@@ -78,10 +78,10 @@ pub struct Net {
     /// Names of the credentials that the proxy sets in headers.
     pub credentials: BTreeSet<String>,
     /// Whether names are answered inside.
-    pub dns: NameService,
+    pub dns: DnsMode,
 }
 
-impl Net {
+impl NetPolicy {
     /// Whether the egress proxy has anything to do but refuse.
     pub fn is_open(&self) -> bool {
         self.enabled && !self.allowlist.is_empty()
@@ -90,7 +90,7 @@ impl Net {
 
 /// What processes may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Thousandths of a processor.
     pub cpu_millis: u64,
     /// Memory of all processes together.
@@ -107,7 +107,7 @@ pub struct Limits {
     pub nofile: u64,
 }
 
-impl Limits {
+impl ResourceLimits {
     /// Processors, as a number people know.
     #[allow(clippy::cast_precision_loss)] // For show; a machine has fewer than 2⁵² thousandths of a processor.
     pub fn cpus(&self) -> f64 {
@@ -117,22 +117,22 @@ impl Limits {
 
 /// The weakest means accepted for each key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Degrade {
+pub struct DegradePolicy {
     /// For processors.
-    pub cpus: Means,
+    pub cpus: EnforcementMeans,
     /// For memory.
-    pub memory: Means,
+    pub memory: EnforcementMeans,
     /// For processes.
-    pub pids: Means,
+    pub pids: EnforcementMeans,
     /// For bytes written.
-    pub disk: Means,
+    pub disk: EnforcementMeans,
     /// For Landlock.
-    pub landlock: Means,
+    pub landlock: EnforcementMeans,
 }
 
 /// Models and money.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Models {
+pub struct ModelPolicy {
     /// Lists of patterns; a model must be matched by each list.
     pub allow: Vec<Vec<String>>,
     /// What may be spent, in pico-dollars.
@@ -152,8 +152,8 @@ pub struct ToolRules {
     pub deny: Vec<String>,
 }
 
-impl Effective {
-    pub(crate) fn new(policy: Policy, ceiling: Policy) -> Self {
+impl EffectivePolicy {
+    pub(crate) fn new(policy: CompiledPolicy, ceiling: CompiledPolicy) -> Self {
         Self {
             deny_read: DenyGlobs::new(&policy.fs.deny_read),
             deny_write: DenyGlobs::new(&policy.fs.deny_write),
@@ -166,7 +166,7 @@ impl Effective {
     }
 
     /// The compiled policy, rules included.
-    pub fn policy(&self) -> &Policy {
+    pub fn policy(&self) -> &CompiledPolicy {
         &self.policy
     }
 
@@ -209,13 +209,13 @@ impl Effective {
     }
 
     /// Files.
-    pub fn fs(&self) -> Fs {
+    pub fn fs(&self) -> FsPolicy {
         let fs = &self.policy.fs;
         let paths = |lists: &crate::allow::AllowLists<crate::pattern::PathPrefix>| -> Vec<PathBuf> {
             let flat = lists.flatten().unwrap_or_default();
             flat.iter().map(|entry| entry.value.as_path().to_owned()).collect()
         };
-        Fs {
+        FsPolicy {
             workspace_mode: fs.workspace.value,
             read_paths: paths(&fs.read),
             write_paths: paths(&fs.write),
@@ -230,20 +230,20 @@ impl Effective {
     }
 
     /// Who answers when a name is looked up inside.
-    pub fn name_service(&self) -> NameService {
+    pub fn name_service(&self) -> DnsMode {
         let net = &self.policy.net;
-        if net.enabled.value { net.dns.value } else { NameService::None }
+        if net.enabled.value { net.dns.value } else { DnsMode::None }
     }
 
     /// The network.
-    pub fn net(&self) -> &Net {
+    pub fn net(&self) -> &NetPolicy {
         self.net.get_or_init(|| self.tell_net())
     }
 
-    fn tell_net(&self) -> Net {
+    fn tell_net(&self) -> NetPolicy {
         let net = &self.policy.net;
         let allowed = net.allowlist.flatten().unwrap_or_default();
-        Net {
+        NetPolicy {
             enabled: net.enabled.value,
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
             denylist: net.denylist.entries().map(|entry| entry.value.to_string()).collect(),
@@ -254,27 +254,27 @@ impl Effective {
     }
 
     /// What processes may use.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            cpu_millis: self.bound(Key::ProcCpus),
-            memory_bytes: self.bound(Key::ProcMemory),
-            pids: self.bound(Key::ProcPids),
-            timeout: Duration::from_millis(self.bound(Key::ProcTimeout)),
-            output_bytes: self.bound(Key::ProcOutput),
-            disk_bytes: self.bound(Key::ProcDisk),
-            nofile: self.bound(Key::ProcNofile),
+    pub fn limits(&self) -> ResourceLimits {
+        ResourceLimits {
+            cpu_millis: self.bound(PolicyKey::ProcCpus),
+            memory_bytes: self.bound(PolicyKey::ProcMemory),
+            pids: self.bound(PolicyKey::ProcPids),
+            timeout: Duration::from_millis(self.bound(PolicyKey::ProcTimeout)),
+            output_bytes: self.bound(PolicyKey::ProcOutput),
+            disk_bytes: self.bound(PolicyKey::ProcDisk),
+            nofile: self.bound(PolicyKey::ProcNofile),
         }
     }
 
     /// The weakest means accepted for each key.
-    pub fn degrade(&self) -> Degrade {
-        let means = |key| self.policy.degrade.get(&key).map_or(Means::Enforced, |ruled| ruled.value);
-        Degrade {
-            cpus: means(Key::DegradeCpus),
-            memory: means(Key::DegradeMemory),
-            pids: means(Key::DegradePids),
-            disk: means(Key::DegradeDisk),
-            landlock: means(Key::DegradeLandlock),
+    pub fn degrade(&self) -> DegradePolicy {
+        let means = |key| self.policy.degrade.get(&key).map_or(EnforcementMeans::Enforced, |ruled| ruled.value);
+        DegradePolicy {
+            cpus: means(PolicyKey::DegradeCpus),
+            memory: means(PolicyKey::DegradeMemory),
+            pids: means(PolicyKey::DegradePids),
+            disk: means(PolicyKey::DegradeDisk),
+            landlock: means(PolicyKey::DegradeLandlock),
         }
     }
 
@@ -285,13 +285,13 @@ impl Effective {
     }
 
     /// Models and money.
-    pub fn models(&self) -> Models {
+    pub fn models(&self) -> ModelPolicy {
         let lists = self.policy.models.lists();
         let patterns = |list: &crate::allow::AllowList<_>| list.entries().iter().map(show).collect();
-        Models {
+        ModelPolicy {
             allow: lists.iter().map(patterns).collect(),
-            budget_picos: self.bound(Key::ModelsBudgetUsd),
-            max_requests: self.bound(Key::ModelsMaxRequests),
+            budget_picos: self.bound(PolicyKey::ModelsBudgetUsd),
+            max_requests: self.bound(PolicyKey::ModelsMaxRequests),
         }
     }
 
@@ -310,7 +310,7 @@ impl Effective {
 
     /// Every key with its value as a person would write it, for records.
     pub fn values(&self) -> BTreeMap<&'static str, String> {
-        Key::ALL.iter().map(|key| (key.name(), self.policy.show(*key))).collect()
+        PolicyKey::ALL.iter().map(|key| (key.name(), self.policy.show(*key))).collect()
     }
 
     /// A short name for exactly these values: equal for two sessions that may do the same.
@@ -325,11 +325,11 @@ impl Effective {
         })
     }
 
-    fn bound(&self, key: Key) -> u64 {
+    fn bound(&self, key: PolicyKey) -> u64 {
         self.policy.bounds.get(&key).map_or(0, |ruled| ruled.value)
     }
 }
 
-fn show<P: Pattern>(entry: &crate::rule::Ruled<P>) -> String {
+fn show<P: Pattern>(entry: &crate::rule::WithRule<P>) -> String {
     entry.value.to_string()
 }

@@ -9,13 +9,13 @@ use crate::pattern::{
     Endpoint, EndpointPattern, Host, HostError, Location, Pattern as _, Reach, ReachPattern, Request, RequestPath,
     SHELL, ToolCall, locate,
 };
-use crate::policy::{FsRules, NetRules, Policy};
-use crate::rule::{LayerName, RuleRef, Ruled};
+use crate::policy::{CompiledPolicy, FsRules, NetRules};
+use crate::rule::{LayerName, RuleRef, WithRule};
 
 /// Where a program named without a slash is looked for inside.
 const SEARCH_PATH: [&str; 6] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-impl Policy {
+impl CompiledPolicy {
     /// Whether `action` may be done, and by which rule.
     pub fn decide(&self, action: &Action) -> Decision {
         match action {
@@ -38,7 +38,7 @@ impl Policy {
         }
     }
 
-    /// Whether an address that a name was resolved to may be dialled. Asked after `Net` was allowed.
+    /// Whether an address that a name was resolved to may be dialled. Asked after `NetPolicy` was allowed.
     pub fn decide_address(&self, address: IpAddr, port: u16) -> Decision {
         let endpoint = Endpoint { host: Host::from(address), port };
         match self.net.denylist.find(|denied| denied.matches(&endpoint)) {
@@ -152,7 +152,7 @@ impl NetRules {
     }
 
     /// The entry by which TLS to `endpoint` is opened.
-    pub(crate) fn intercepting(&self, endpoint: &Endpoint) -> Option<&Ruled<EndpointPattern>> {
+    pub(crate) fn intercepting(&self, endpoint: &Endpoint) -> Option<&WithRule<EndpointPattern>> {
         self.intercept.find(|pattern| pattern.matches(endpoint))
     }
 
@@ -160,7 +160,7 @@ impl NetRules {
         host.parse().is_ok_and(|host| self.intercepting(&Endpoint { host, port }).is_some())
     }
 
-    fn allowed(&self, entry: Option<&Ruled<ReachPattern>>) -> Decision {
+    fn allowed(&self, entry: Option<&WithRule<ReachPattern>>) -> Decision {
         Decision::allow(entry.map_or_else(|| self.enabled.rule.clone(), |entry| entry.rule.clone()))
     }
 

@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-use crate::document::{Means, NameService, WorkspaceMode};
-use crate::effective::Effective;
+use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
+use crate::effective::EffectivePolicy;
 use crate::inspect::{Value, texts};
-use crate::key::Key;
-use crate::policy::Policy;
+use crate::key::PolicyKey;
+use crate::policy::CompiledPolicy;
 use crate::rule::{LayerName, RuleRef};
 
 /// One sentence about what a session may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Sentence {
+pub struct Explanation {
     /// The key it speaks of.
-    pub key: Key,
+    pub key: PolicyKey,
     /// The sentence.
     pub text: String,
     /// The layer it comes from.
@@ -23,62 +23,64 @@ pub struct Sentence {
 }
 
 /// Says what a session may do, in the order of the policy file.
-pub fn explain(effective: &Effective) -> &[Sentence] {
+pub fn explain(effective: &EffectivePolicy) -> &[Explanation] {
     effective.sentences.get_or_init(|| tell(effective.policy()))
 }
 
-fn tell(policy: &Policy) -> Vec<Sentence> {
-    let told = |key: &Key| {
+fn tell(policy: &CompiledPolicy) -> Vec<Explanation> {
+    let told = |key: &PolicyKey| {
         let text = sentence(policy, *key)?;
         let rule = policy.value(*key).rule();
-        Some(Sentence { key: *key, text, layer: rule.layer, rule })
+        Some(Explanation { key: *key, text, layer: rule.layer, rule })
     };
-    Key::ALL.iter().filter_map(told).collect()
+    PolicyKey::ALL.iter().filter_map(told).collect()
 }
 
-fn sentence(policy: &Policy, key: Key) -> Option<String> {
+fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
     let value = policy.value(key);
     let shown = value.show();
     let text = match key {
-        Key::FsWorkspace => workspace(policy.fs.workspace.value).to_owned(),
-        Key::FsRead => beside(&value, "reads nothing of the host", "reads"),
-        Key::FsWrite => beside(&value, "changes nothing of the host", "reads and changes"),
-        Key::FsDenyRead => named(&value, "In the workspace it never sees", ".")?,
-        Key::FsDenyWrite => named(&value, "In the workspace it never changes", ", whether it exists yet or not.")?,
-        Key::NetEnabled => return network_off(policy),
-        Key::NetAllowlist => return network_on(policy, &value),
-        Key::NetDenylist => denied(policy, &value)?,
-        Key::NetIntercept => intercepted(policy, &value)?,
-        Key::NetInject => named(&value, "The proxy adds to its requests, and it never sees,", ".")
+        PolicyKey::FsWorkspace => workspace(policy.fs.workspace.value).to_owned(),
+        PolicyKey::FsRead => beside(&value, "reads nothing of the host", "reads"),
+        PolicyKey::FsWrite => beside(&value, "changes nothing of the host", "reads and changes"),
+        PolicyKey::FsDenyRead => named(&value, "In the workspace it never sees", ".")?,
+        PolicyKey::FsDenyWrite => {
+            named(&value, "In the workspace it never changes", ", whether it exists yet or not.")?
+        }
+        PolicyKey::NetEnabled => return network_off(policy),
+        PolicyKey::NetAllowlist => return network_on(policy, &value),
+        PolicyKey::NetDenylist => denied(policy, &value)?,
+        PolicyKey::NetIntercept => intercepted(policy, &value)?,
+        PolicyKey::NetInject => named(&value, "The proxy adds to its requests, and it never sees,", ".")
             .filter(|_| policy.net.enabled.value)?,
-        Key::NetDns => return names(policy),
-        Key::ProcCpus => format!("It uses at most {shown} processors."),
-        Key::ProcMemory => format!("Its processes use at most {shown} of memory together."),
-        Key::ProcPids => format!("It has at most {shown} processes and threads at once."),
-        Key::ProcTimeout => format!("It is stopped after {shown}."),
-        Key::ProcOutput => format!("At most {shown} of each of its outputs are kept."),
-        Key::ProcDisk => {
+        PolicyKey::NetDns => return names(policy),
+        PolicyKey::ProcCpus => format!("It uses at most {shown} processors."),
+        PolicyKey::ProcMemory => format!("Its processes use at most {shown} of memory together."),
+        PolicyKey::ProcPids => format!("It has at most {shown} processes and threads at once."),
+        PolicyKey::ProcTimeout => format!("It is stopped after {shown}."),
+        PolicyKey::ProcOutput => format!("At most {shown} of each of its outputs are kept."),
+        PolicyKey::ProcDisk => {
             let note = disk_above_memory(policy).map(|note| format!(" {note}")).unwrap_or_default();
             format!("It writes at most {shown}.{note}")
         }
-        Key::ProcNofile => format!("Each of its processes opens at most {shown} files."),
-        Key::DegradeCpus => degraded(policy, key, "its use of processors")?,
-        Key::DegradeMemory => degraded(policy, key, "its memory")?,
-        Key::DegradePids => degraded(policy, key, "the number of its processes")?,
-        Key::DegradeDisk => degraded(policy, key, "what it writes")?,
-        Key::DegradeLandlock => landlock(policy)?,
-        Key::EnvPass => named(&value, "Of your environment it gets", " and nothing else.")
+        PolicyKey::ProcNofile => format!("Each of its processes opens at most {shown} files."),
+        PolicyKey::DegradeCpus => degraded(policy, key, "its use of processors")?,
+        PolicyKey::DegradeMemory => degraded(policy, key, "its memory")?,
+        PolicyKey::DegradePids => degraded(policy, key, "the number of its processes")?,
+        PolicyKey::DegradeDisk => degraded(policy, key, "what it writes")?,
+        PolicyKey::DegradeLandlock => landlock(policy)?,
+        PolicyKey::EnvPass => named(&value, "Of your environment it gets", " and nothing else.")
             .unwrap_or_else(|| "It gets nothing of your environment.".to_owned()),
-        Key::ModelsAllow if value.is_nothing() => "It calls no model.".to_owned(),
-        Key::ModelsAllow if shown == "[*]" => "It calls any model, through the gateway.".to_owned(),
-        Key::ModelsAllow => format!("It calls models named {}, through the gateway.", all_of(&value)),
-        Key::ModelsBudgetUsd => format!("It spends at most ${shown} on models."),
-        Key::ModelsMaxRequests => format!("It makes at most {shown} model calls."),
-        Key::ToolsAllow if value.is_nothing() => "No tool call passes without being asked about.".to_owned(),
-        Key::ToolsAllow if shown == "[*]" => "Tool calls pass unless another rule stops them.".to_owned(),
-        Key::ToolsAllow => format!("Tool calls pass when they are {}.", all_of(&value)),
-        Key::ToolsAsk => named(&value, "You are asked about", ".")?,
-        Key::ToolsDeny => named(&value, "Tool calls never pass when they are", ".")?,
+        PolicyKey::ModelsAllow if value.is_nothing() => "It calls no model.".to_owned(),
+        PolicyKey::ModelsAllow if shown == "[*]" => "It calls any model, through the gateway.".to_owned(),
+        PolicyKey::ModelsAllow => format!("It calls models named {}, through the gateway.", all_of(&value)),
+        PolicyKey::ModelsBudgetUsd => format!("It spends at most ${shown} on models."),
+        PolicyKey::ModelsMaxRequests => format!("It makes at most {shown} model calls."),
+        PolicyKey::ToolsAllow if value.is_nothing() => "No tool call passes without being asked about.".to_owned(),
+        PolicyKey::ToolsAllow if shown == "[*]" => "Tool calls pass unless another rule stops them.".to_owned(),
+        PolicyKey::ToolsAllow => format!("Tool calls pass when they are {}.", all_of(&value)),
+        PolicyKey::ToolsAsk => named(&value, "You are asked about", ".")?,
+        PolicyKey::ToolsDeny => named(&value, "Tool calls never pass when they are", ".")?,
     };
     Some(text)
 }
@@ -109,11 +111,11 @@ fn all_of(value: &Value) -> String {
     lists.iter().map(|(items, _)| texts(items).join(", ")).collect::<Vec<_>>().join(" and at the same time ")
 }
 
-fn network_off(policy: &Policy) -> Option<String> {
+fn network_off(policy: &CompiledPolicy) -> Option<String> {
     (!policy.net.enabled.value).then(|| "It reaches nothing over the network but the model gateway.".to_owned())
 }
 
-fn network_on(policy: &Policy, value: &Value) -> Option<String> {
+fn network_on(policy: &CompiledPolicy, value: &Value) -> Option<String> {
     if !policy.net.enabled.value {
         return None;
     }
@@ -123,7 +125,7 @@ fn network_on(policy: &Policy, value: &Value) -> Option<String> {
     Some(format!("It reaches {}, and nothing else over the network but the model gateway.", all_of(value)))
 }
 
-fn denied(policy: &Policy, value: &Value) -> Option<String> {
+fn denied(policy: &CompiledPolicy, value: &Value) -> Option<String> {
     if !policy.net.enabled.value {
         return None;
     }
@@ -135,31 +137,31 @@ fn denied(policy: &Policy, value: &Value) -> Option<String> {
     (!named.is_empty()).then(|| format!("It never reaches {}.", named.join(", ")))
 }
 
-fn names(policy: &Policy) -> Option<String> {
-    let answered = policy.net.enabled.value && policy.net.dns.value == NameService::Stub;
+fn names(policy: &CompiledPolicy) -> Option<String> {
+    let answered = policy.net.enabled.value && policy.net.dns.value == DnsMode::Stub;
     answered.then(|| "Names it may reach are answered inside, with an address that leads nowhere.".to_owned())
 }
 
-fn intercepted(policy: &Policy, value: &Value) -> Option<String> {
+fn intercepted(policy: &CompiledPolicy, value: &Value) -> Option<String> {
     let after = " is opened by the proxy: each request is judged, and only HTTP passes.";
     named(value, "Its TLS to", after).filter(|_| policy.net.enabled.value)
 }
 
-fn landlock(policy: &Policy) -> Option<String> {
-    let missing = policy.degrade.get(&Key::DegradeLandlock)?.value != Means::Enforced;
+fn landlock(policy: &CompiledPolicy) -> Option<String> {
+    let missing = policy.degrade.get(&PolicyKey::DegradeLandlock)?.value != EnforcementMeans::Enforced;
     missing.then(|| "On a kernel without Landlock, the mounts alone guard its files.".to_owned())
 }
 
 /// What is allowed and yet will not be had.
-pub fn notes(policy: &Policy) -> Vec<String> {
+pub fn notes(policy: &CompiledPolicy) -> Vec<String> {
     let disk = disk_above_memory(policy).map(|note| format!("`proc.disk` is above `proc.memory`. {note}"));
     disk.into_iter().collect()
 }
 
-fn disk_above_memory(policy: &Policy) -> Option<String> {
-    let (disk, memory) = (policy.bounds.get(&Key::ProcDisk)?, policy.bounds.get(&Key::ProcMemory)?);
+fn disk_above_memory(policy: &CompiledPolicy) -> Option<String> {
+    let (disk, memory) = (policy.bounds.get(&PolicyKey::ProcDisk)?, policy.bounds.get(&PolicyKey::ProcMemory)?);
     (disk.value > memory.value).then(|| {
-        let memory = policy.show(Key::ProcMemory);
+        let memory = policy.show(PolicyKey::ProcMemory);
         format!(
             "What it writes lies in memory: where its {memory} of memory are counted for all processes together, they \
              count first."
@@ -168,16 +170,16 @@ fn disk_above_memory(policy: &Policy) -> Option<String> {
 }
 
 /// What is left of a limit where a weaker means is accepted for it, which may still be a better one than the weakest.
-fn degraded(policy: &Policy, key: Key, subject: &str) -> Option<String> {
+fn degraded(policy: &CompiledPolicy, key: PolicyKey, subject: &str) -> Option<String> {
     let left = match (policy.degrade.get(&key)?.value, key) {
-        (Means::Enforced, _) => return None,
-        (Means::None, _) => return Some(format!("Where the machine cannot limit {subject}, it need not.")),
-        (Means::Rlimit, Key::DegradePids) => {
+        (EnforcementMeans::Enforced, _) => return None,
+        (EnforcementMeans::None, _) => return Some(format!("Where the machine cannot limit {subject}, it need not.")),
+        (EnforcementMeans::Rlimit, PolicyKey::DegradePids) => {
             "its processes and threads are counted by their user: before Linux 5.14, whatever else runs as that user \
              counts too"
         }
         // A limit of each process does not see what belongs to none of them.
-        (Means::Rlimit, _) => {
+        (EnforcementMeans::Rlimit, _) => {
             "each of its processes has its own limit of private memory; what they share, and files in memory (memfd, \
              tmpfs), are beside that"
         }

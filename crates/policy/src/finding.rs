@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
-use protocol::Code;
+use protocol::ProblemCode;
 
-use crate::source::{Place, Source};
+use crate::source::{PolicySource, SourcePosition};
 
 /// A policy that cannot be used, with everything that is wrong in it.
 #[derive(Debug, Clone, thiserror::Error, Diagnostic)]
@@ -17,27 +17,27 @@ use crate::source::{Place, Source};
 pub struct PolicyError {
     name: String,
     #[related]
-    findings: Vec<Finding>,
+    findings: Vec<PolicyFinding>,
 }
 
 impl PolicyError {
-    pub(crate) fn new(source: &Source, mut findings: Vec<Finding>) -> Self {
+    pub(crate) fn new(source: &PolicySource, mut findings: Vec<PolicyFinding>) -> Self {
         findings.sort_by_key(|finding| finding.span.map(|span| span.offset()));
         Self { name: blot(source.name()), findings }
     }
 
     /// Everything that is wrong, in the order of the text.
-    pub fn findings(&self) -> &[Finding] {
+    pub fn findings(&self) -> &[PolicyFinding] {
         &self.findings
     }
 
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
-        Code::PolicyInvalid
+    pub fn code(&self) -> ProblemCode {
+        ProblemCode::PolicyInvalid
     }
 }
 
-fn count(findings: &[Finding]) -> String {
+fn count(findings: &[PolicyFinding]) -> String {
     match findings.len() {
         1 => "1 mistake".to_owned(),
         many => format!("{many} mistakes"),
@@ -47,7 +47,7 @@ fn count(findings: &[Finding]) -> String {
 /// One thing that is wrong.
 #[derive(Debug, Clone, thiserror::Error, Diagnostic)]
 #[error("{message}")]
-pub struct Finding {
+pub struct PolicyFinding {
     message: String,
     #[source_code]
     text: NamedSource<Arc<str>>,
@@ -59,9 +59,9 @@ pub struct Finding {
     help: Option<String>,
 }
 
-impl Finding {
+impl PolicyFinding {
     /// A finding about the whole text.
-    pub(crate) fn new(source: &Source, message: impl Into<String>) -> Self {
+    pub(crate) fn new(source: &PolicySource, message: impl Into<String>) -> Self {
         Self {
             message: blot(&message.into()),
             text: NamedSource::new(blot(source.name()), blot(source.text()).into()),
@@ -73,7 +73,7 @@ impl Finding {
     }
 
     /// Points at a place; an unknown place is left out.
-    pub(crate) fn at(mut self, place: Option<Place>) -> Self {
+    pub(crate) fn at(mut self, place: Option<SourcePosition>) -> Self {
         if let Some(place) = place.filter(|place| place.line > 0) {
             self.span = Some((place.offset, place.length).into());
             self.line = Some(place.line);

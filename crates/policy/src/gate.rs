@@ -5,22 +5,22 @@
 
 use crate::decision::Verdict;
 use crate::pattern::{Pattern, ToolCall, ToolPattern};
-use crate::rule::{RuleRef, Ruled};
+use crate::rule::{RuleRef, WithRule};
 
 /// The tool rules of one layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gate {
     /// `None`: no opinion, everything passes that is not asked about or denied.
-    pub(crate) allow: Option<Vec<Ruled<ToolPattern>>>,
-    pub(crate) ask: Vec<Ruled<ToolPattern>>,
-    pub(crate) deny: Vec<Ruled<ToolPattern>>,
+    pub(crate) allow: Option<Vec<WithRule<ToolPattern>>>,
+    pub(crate) ask: Vec<WithRule<ToolPattern>>,
+    pub(crate) deny: Vec<WithRule<ToolPattern>>,
     /// The rule that denies what no list names.
-    pub(crate) otherwise: Ruled<()>,
+    pub(crate) otherwise: WithRule<()>,
 }
 
 impl Gate {
     fn decide(&self, call: &ToolCall<'_>) -> (Verdict, RuleRef) {
-        let hit = |list: &[Ruled<ToolPattern>]| list.iter().find(|entry| call.hit_by(&entry.value)).cloned();
+        let hit = |list: &[WithRule<ToolPattern>]| list.iter().find(|entry| call.hit_by(&entry.value)).cloned();
         if let Some(entry) = hit(&self.deny) {
             return (Verdict::Deny, entry.rule);
         }
@@ -47,7 +47,7 @@ impl Gate {
     }
 }
 
-fn values(list: &[Ruled<ToolPattern>]) -> Vec<&ToolPattern> {
+fn values(list: &[WithRule<ToolPattern>]) -> Vec<&ToolPattern> {
     list.iter().map(|entry| &entry.value).collect()
 }
 
@@ -87,7 +87,7 @@ impl Gates {
     }
 
     /// With the calls `pattern` names asked about or allowed as well, unless they are denied by name.
-    pub(crate) fn widened(&self, pattern: &Ruled<ToolPattern>, verdict: Verdict) -> Self {
+    pub(crate) fn widened(&self, pattern: &WithRule<ToolPattern>, verdict: Verdict) -> Self {
         let widen = |gate: &Gate| {
             let mut gate = gate.clone();
             match (verdict, &mut gate.allow) {
@@ -101,17 +101,17 @@ impl Gates {
     }
 
     /// What the `allow` lists name.
-    pub(crate) fn allowed(&self) -> impl Iterator<Item = &Ruled<ToolPattern>> {
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &WithRule<ToolPattern>> {
         self.gates.iter().filter_map(|gate| gate.allow.as_ref()).flatten()
     }
 
     /// What the `ask` lists name.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = &Ruled<ToolPattern>> {
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &WithRule<ToolPattern>> {
         self.gates.iter().flat_map(|gate| &gate.ask)
     }
 
     /// What the `deny` lists name.
-    pub(crate) fn denied(&self) -> impl Iterator<Item = &Ruled<ToolPattern>> {
+    pub(crate) fn denied(&self) -> impl Iterator<Item = &WithRule<ToolPattern>> {
         self.gates.iter().flat_map(|gate| &gate.deny)
     }
 

@@ -4,13 +4,13 @@ use protocol::SessionId;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::PolicyError;
-use crate::layer::Narrowing;
+use crate::layer::NarrowingLayer;
 use crate::widening::Widening;
 
 /// A person's yes to exactly one widening.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grant {
+pub struct WideningGrant {
     /// Who may use it.
     pub scope: GrantScope,
     /// What it covers, as `key=value`: one value or one entry of a list, never a pattern of them.
@@ -49,14 +49,14 @@ pub struct GrantContext {
     pub now_unix_secs: u64,
 }
 
-impl Grant {
+impl WideningGrant {
     /// Checks that `covers` has a meaning, before a person is shown it.
     pub fn check(&self) -> Result<(), PolicyError> {
         self.compiled().map(drop)
     }
 
     /// What it adds, when it covers exactly `widening` in this context.
-    pub(crate) fn granting(&self, widening: &Widening, context: &GrantContext) -> Option<Narrowing> {
+    pub(crate) fn granting(&self, widening: &Widening, context: &GrantContext) -> Option<NarrowingLayer> {
         if context.now_unix_secs >= self.expires_unix_secs || !self.scope.fits(context) {
             return None;
         }
@@ -66,8 +66,8 @@ impl Grant {
         (key == widening.key && item.text == widening.asked).then_some(granted)
     }
 
-    fn compiled(&self) -> Result<Narrowing, PolicyError> {
-        Narrowing::grant(&self.covers)
+    fn compiled(&self) -> Result<NarrowingLayer, PolicyError> {
+        NarrowingLayer::grant(&self.covers)
     }
 }
 

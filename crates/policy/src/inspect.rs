@@ -4,10 +4,10 @@ use crate::allow::AllowLists;
 use crate::bound;
 use crate::deny::DenyList;
 use crate::gate::Gate;
-use crate::key::Key;
+use crate::key::PolicyKey;
 use crate::pattern::{Intersect, Pattern, ToolPattern};
-use crate::policy::Policy;
-use crate::rule::{RuleRef, Ruled};
+use crate::policy::CompiledPolicy;
+use crate::rule::{RuleRef, WithRule};
 
 /// One thing a key says: the whole value, or an entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    fn of<T: ToString>(ruled: &Ruled<T>) -> Self {
+    fn of<T: ToString>(ruled: &WithRule<T>) -> Self {
         Self { text: ruled.value.to_string(), rule: ruled.rule.clone() }
     }
 }
@@ -49,11 +49,11 @@ impl Value {
         Self::Lists(vec![(list.entries().map(Item::of).collect(), None)])
     }
 
-    fn one<T: ToString>(ruled: Option<&Ruled<T>>) -> Self {
+    fn one<T: ToString>(ruled: Option<&WithRule<T>>) -> Self {
         ruled.map_or(Self::Unset, |ruled| Self::One(Item::of(ruled)))
     }
 
-    fn gates(policy: &Policy, of: impl Fn(&Gate) -> Option<&Vec<Ruled<ToolPattern>>>) -> Self {
+    fn gates(policy: &CompiledPolicy, of: impl Fn(&Gate) -> Option<&Vec<WithRule<ToolPattern>>>) -> Self {
         let gates = policy.tools.gates().iter();
         let lists: Vec<_> =
             gates.filter_map(|gate| of(gate).map(|list| (items(list), Some(gate.otherwise.rule.clone())))).collect();
@@ -103,33 +103,35 @@ pub(crate) fn texts(items: &[Item]) -> Vec<&str> {
     items.iter().map(|item| item.text.as_str()).collect()
 }
 
-fn items<T: ToString>(entries: &[Ruled<T>]) -> Vec<Item> {
+fn items<T: ToString>(entries: &[WithRule<T>]) -> Vec<Item> {
     entries.iter().map(Item::of).collect()
 }
 
-impl Policy {
+impl CompiledPolicy {
     /// What `key` says here.
-    pub(crate) fn value(&self, key: Key) -> Value {
+    pub(crate) fn value(&self, key: PolicyKey) -> Value {
         match key {
-            Key::FsWorkspace => Value::One(Item::of(&self.fs.workspace)),
-            Key::FsRead => Value::flat(&self.fs.read),
-            Key::FsWrite => Value::flat(&self.fs.write),
-            Key::FsDenyRead => Value::deny(&self.fs.deny_read),
-            Key::FsDenyWrite => Value::deny(&self.fs.deny_write),
-            Key::NetEnabled => Value::One(Item::of(&self.net.enabled)),
-            Key::NetAllowlist => Value::flat(&self.net.allowlist),
-            Key::NetDenylist => Value::deny(&self.net.denylist),
-            Key::NetIntercept => Value::deny(&self.net.intercept),
-            Key::NetInject => Value::flat(&self.net.inject),
-            Key::NetDns => Value::One(Item::of(&self.net.dns)),
-            Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
-                Value::one(self.degrade.get(&key))
-            }
-            Key::EnvPass => Value::flat(&self.env),
-            Key::ModelsAllow => Value::allow(&self.models),
-            Key::ToolsAllow => Value::gates(self, |gate| gate.allow.as_ref()),
-            Key::ToolsAsk => Value::gates(self, |gate| Some(&gate.ask)),
-            Key::ToolsDeny => Value::gates(self, |gate| Some(&gate.deny)),
+            PolicyKey::FsWorkspace => Value::One(Item::of(&self.fs.workspace)),
+            PolicyKey::FsRead => Value::flat(&self.fs.read),
+            PolicyKey::FsWrite => Value::flat(&self.fs.write),
+            PolicyKey::FsDenyRead => Value::deny(&self.fs.deny_read),
+            PolicyKey::FsDenyWrite => Value::deny(&self.fs.deny_write),
+            PolicyKey::NetEnabled => Value::One(Item::of(&self.net.enabled)),
+            PolicyKey::NetAllowlist => Value::flat(&self.net.allowlist),
+            PolicyKey::NetDenylist => Value::deny(&self.net.denylist),
+            PolicyKey::NetIntercept => Value::deny(&self.net.intercept),
+            PolicyKey::NetInject => Value::flat(&self.net.inject),
+            PolicyKey::NetDns => Value::One(Item::of(&self.net.dns)),
+            PolicyKey::DegradeCpus
+            | PolicyKey::DegradeMemory
+            | PolicyKey::DegradePids
+            | PolicyKey::DegradeDisk
+            | PolicyKey::DegradeLandlock => Value::one(self.degrade.get(&key)),
+            PolicyKey::EnvPass => Value::flat(&self.env),
+            PolicyKey::ModelsAllow => Value::allow(&self.models),
+            PolicyKey::ToolsAllow => Value::gates(self, |gate| gate.allow.as_ref()),
+            PolicyKey::ToolsAsk => Value::gates(self, |gate| Some(&gate.ask)),
+            PolicyKey::ToolsDeny => Value::gates(self, |gate| Some(&gate.deny)),
             limit => self.bounds.get(&limit).map_or(Value::Unset, |ruled| {
                 Value::One(Item { text: bound::show(limit, ruled.value), rule: ruled.rule.clone() })
             }),
@@ -137,7 +139,7 @@ impl Policy {
     }
 
     /// What `key` says here, as a person would write it; `anything` where nothing was said.
-    pub fn show(&self, key: Key) -> String {
+    pub fn show(&self, key: PolicyKey) -> String {
         self.value(key).show()
     }
 }

@@ -11,15 +11,15 @@ macro_rules! keys {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
         /// A key of the policy file.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Key { $($(#[$doc])* $variant,)* }
+        pub enum PolicyKey { $($(#[$doc])* $variant,)* }
 
-        impl Key {
+        impl PolicyKey {
             /// All of them, in the order of the file.
-            pub const ALL: &[Key] = &[$(Key::$variant,)*];
+            pub const ALL: &[PolicyKey] = &[$(PolicyKey::$variant,)*];
 
             /// Its dotted name.
             pub fn name(self) -> &'static str {
-                match self { $(Key::$variant => $name,)* }
+                match self { $(PolicyKey::$variant => $name,)* }
             }
         }
     };
@@ -88,7 +88,7 @@ keys! {
     ToolsDeny = "tools.deny";
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for PolicyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -102,7 +102,7 @@ pub struct UnknownKey {
     pub(crate) suggestion: Option<&'static str>,
 }
 
-impl FromStr for Key {
+impl FromStr for PolicyKey {
     type Err = UnknownKey;
 
     fn from_str(name: &str) -> Result<Self, UnknownKey> {
@@ -113,13 +113,13 @@ impl FromStr for Key {
     }
 }
 
-impl Serialize for Key {
+impl Serialize for PolicyKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for PolicyKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }

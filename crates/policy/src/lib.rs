@@ -1,7 +1,7 @@
 //! `sandbox.policy.yaml`: document → compiled policy → decision with the rule that decided.
 //!
-//! A [`Document`] is what was written; a [`Policy`] is what it means; an [`Effective`] policy is what is left
-//! when the [`Ceiling`], the [`Base`] and every [`Narrowing`] met. The rule that must stay true: nothing is
+//! A [`PolicyDocument`] is what was written; a [`CompiledPolicy`] is what it means; an [`EffectivePolicy`] policy is what is left
+//! when the [`CeilingLayer`], the [`BaseLayer`] and every [`NarrowingLayer`] met. The rule that must stay true: nothing is
 //! ever allowed that one of the layers denies, and every answer names the file and line that gave it.
 //!
 //! # What an absent key means
@@ -56,19 +56,19 @@ mod widening;
 pub use decision::{Action, Decision, Verdict};
 pub use denials::FileDenials;
 pub use deny::DenyGlobs;
-pub use diff::{Change, Direction, diff};
-pub use document::{Document, Means, NameService, WorkspaceMode};
-pub use effective::{Degrade, Effective, Fs, Limits, Models, Net, ToolRules};
-pub use explain::{Sentence, explain, notes};
-pub use finding::{Finding, PolicyError};
-pub use grant::{Grant, GrantContext, GrantScope};
-pub use key::{Key, UnknownKey};
-pub use layer::{Base, Ceiling, Narrowing, effective, narrow};
+pub use diff::{ChangeDirection, KeyChange, diff};
+pub use document::{DnsMode, EnforcementMeans, PolicyDocument, WorkspaceMode};
+pub use effective::{DegradePolicy, EffectivePolicy, FsPolicy, ModelPolicy, NetPolicy, ResourceLimits, ToolRules};
+pub use explain::{Explanation, explain, notes};
+pub use finding::{PolicyError, PolicyFinding};
+pub use grant::{GrantContext, GrantScope, WideningGrant};
+pub use key::{PolicyKey, UnknownKey};
+pub use layer::{BaseLayer, CeilingLayer, NarrowingLayer, effective, narrow};
 pub use pattern::{Endpoint, Host, HostError, Injection};
-pub use policy::Policy;
+pub use policy::CompiledPolicy;
 pub use preset::{Preset, UnknownPreset};
-pub use rule::{LayerName, RuleRef, Ruled};
+pub use rule::{LayerName, RuleRef, WithRule};
 pub use schema::{reference, schema};
-pub use source::{Place, Source, Written};
-pub use trust::{Pin, Trust, TrustedFiles};
+pub use source::{PolicySource, SourcePosition, Spanned};
+pub use trust::{FilePin, FileTrust, TrustedFiles};
 pub use widening::{Widening, WideningDenied, resolve};

@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 
 use crate::allow::AllowLists;
 use crate::deny::DenyList;
-use crate::document::{Means, NameService, WorkspaceMode};
+use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
 use crate::gate::Gates;
-use crate::key::Key;
+use crate::key::PolicyKey;
 use crate::pattern::{
     Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName,
 };
-use crate::rule::{RuleRef, Ruled};
+use crate::rule::{RuleRef, WithRule};
 
 /// What a document means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct CompiledPolicy {
     pub(crate) fs: FsRules,
     pub(crate) net: NetRules,
     /// Limits by key; an absent one is no limit.
-    pub(crate) bounds: BTreeMap<Key, Ruled<u64>>,
+    pub(crate) bounds: BTreeMap<PolicyKey, WithRule<u64>>,
     /// The weakest means accepted by `degrade.*` key; an absent one is no opinion.
-    pub(crate) degrade: BTreeMap<Key, Ruled<Means>>,
+    pub(crate) degrade: BTreeMap<PolicyKey, WithRule<EnforcementMeans>>,
     pub(crate) env: AllowLists<VariableName>,
     pub(crate) models: AllowLists<NamePattern>,
     pub(crate) tools: Gates,
@@ -32,7 +32,7 @@ pub struct Policy {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FsRules {
-    pub(crate) workspace: Ruled<WorkspaceMode>,
+    pub(crate) workspace: WithRule<WorkspaceMode>,
     pub(crate) read: AllowLists<PathPrefix>,
     pub(crate) write: AllowLists<PathPrefix>,
     pub(crate) deny_read: DenyList<PathGlob>,
@@ -41,33 +41,33 @@ pub(crate) struct FsRules {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NetRules {
-    pub(crate) enabled: Ruled<bool>,
+    pub(crate) enabled: WithRule<bool>,
     pub(crate) allowlist: AllowLists<ReachPattern>,
     pub(crate) denylist: DenyList<Denied>,
     /// Where nothing passes that nobody looks into. Like a denial, it only takes away.
     pub(crate) intercept: DenyList<EndpointPattern>,
     pub(crate) inject: AllowLists<InjectPattern>,
-    pub(crate) dns: Ruled<NameService>,
+    pub(crate) dns: WithRule<DnsMode>,
 }
 
-impl Policy {
+impl CompiledPolicy {
     /// No opinion on any key: the widest element, which changes nothing it meets.
     pub fn unrestricted() -> Self {
         Self {
             fs: FsRules {
-                workspace: Ruled::new(WorkspaceMode::Bind, RuleRef::no_opinion()),
+                workspace: WithRule::new(WorkspaceMode::Bind, RuleRef::no_opinion()),
                 read: AllowLists::any(),
                 write: AllowLists::any(),
                 deny_read: DenyList::none(),
                 deny_write: DenyList::none(),
             },
             net: NetRules {
-                enabled: Ruled::new(true, RuleRef::no_opinion()),
+                enabled: WithRule::new(true, RuleRef::no_opinion()),
                 allowlist: AllowLists::any(),
                 denylist: DenyList::none(),
                 intercept: DenyList::none(),
                 inject: AllowLists::any(),
-                dns: Ruled::new(NameService::Stub, RuleRef::no_opinion()),
+                dns: WithRule::new(DnsMode::Stub, RuleRef::no_opinion()),
             },
             bounds: BTreeMap::new(),
             degrade: BTreeMap::new(),
@@ -122,7 +122,10 @@ impl NetRules {
     }
 }
 
-fn smaller<T: Ord + Clone>(left: &BTreeMap<Key, Ruled<T>>, right: &BTreeMap<Key, Ruled<T>>) -> BTreeMap<Key, Ruled<T>> {
+fn smaller<T: Ord + Clone>(
+    left: &BTreeMap<PolicyKey, WithRule<T>>,
+    right: &BTreeMap<PolicyKey, WithRule<T>>,
+) -> BTreeMap<PolicyKey, WithRule<T>> {
     let mut all = left.clone();
     for (key, value) in right {
         all.entry(*key).and_modify(|ours| *ours = ours.min(value)).or_insert_with(|| value.clone());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::rule::RuleRef;
-use crate::source::Source;
+use crate::source::PolicySource;
 use crate::suggest::closest;
 
 /// A policy that can be used by name.
@@ -41,13 +41,13 @@ impl Preset {
     }
 
     /// Its text.
-    pub fn source(self) -> Source {
+    pub fn source(self) -> PolicySource {
         let text = match self {
             Self::Strict => include_str!("../builtin/strict.yaml"),
             Self::Balanced => include_str!("../builtin/balanced.yaml"),
             Self::Open => include_str!("../builtin/open.yaml"),
         };
-        Source::new(self.name(), text)
+        PolicySource::new(self.name(), text)
     }
 }
 
@@ -77,11 +77,11 @@ impl FromStr for Preset {
 }
 
 /// The rules nothing passes.
-pub(crate) fn ceiling() -> Source {
-    Source::new(RuleRef::BUILT_IN, include_str!("../builtin/ceiling.yaml"))
+pub(crate) fn ceiling() -> PolicySource {
+    PolicySource::new(RuleRef::BUILT_IN, include_str!("../builtin/ceiling.yaml"))
 }
 
 /// What an absent key means in a base.
-pub(crate) fn strictest() -> Source {
-    Source::new("default", include_str!("../builtin/strictest.yaml"))
+pub(crate) fn strictest() -> PolicySource {
+    PolicySource::new("default", include_str!("../builtin/strictest.yaml"))
 }

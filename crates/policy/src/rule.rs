@@ -76,28 +76,28 @@ impl fmt::Display for RuleRef {
 ///
 /// Two are equal when their values are: policies are compared by what they allow, not by who said so.
 #[derive(Debug, Clone)]
-pub struct Ruled<T> {
+pub struct WithRule<T> {
     /// The value.
     pub value: T,
     /// The rule that set it.
     pub rule: RuleRef,
 }
 
-impl<T: PartialEq> PartialEq for Ruled<T> {
+impl<T: PartialEq> PartialEq for WithRule<T> {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-impl<T: Eq> Eq for Ruled<T> {}
+impl<T: Eq> Eq for WithRule<T> {}
 
-impl<T> Ruled<T> {
+impl<T> WithRule<T> {
     pub(crate) fn new(value: T, rule: RuleRef) -> Self {
         Self { value, rule }
     }
 }
 
-impl<T: Ord + Clone> Ruled<T> {
+impl<T: Ord + Clone> WithRule<T> {
     /// The smaller of two; on a tie the one that was there first, so that the highest layer is named.
     pub(crate) fn min(&self, other: &Self) -> Self {
         if other.value < self.value { other.clone() } else { self.clone() }

@@ -2,24 +2,24 @@
 
 use serde_json::Value;
 
-use crate::document::Document;
+use crate::document::PolicyDocument;
 use crate::finding::PolicyError;
-use crate::key::Key;
-use crate::layer::Base;
-use crate::source::Source;
+use crate::key::PolicyKey;
+use crate::layer::BaseLayer;
+use crate::source::PolicySource;
 
 /// The schema of `sandbox.policy.yaml` (JSON Schema 2020-12), for editors.
 pub fn schema() -> Value {
-    schemars::schema_for!(Document).to_value()
+    schemars::schema_for!(PolicyDocument).to_value()
 }
 
 /// The reference of `docs/policy.md`: a table of keys for each section, in Markdown.
 pub fn reference() -> Result<String, PolicyError> {
     let schema = schema();
-    let empty = Base::read(&Source::new("empty", ""))?;
+    let empty = BaseLayer::read(&PolicySource::new("empty", ""))?;
     let mut page = String::new();
     let mut last = "";
-    for key in Key::ALL {
+    for key in PolicyKey::ALL {
         let Some((name, leaf)) = key.name().split_once('.') else { continue };
         let section = resolve(&schema, &schema["properties"][name]);
         if name != last {
@@ -31,7 +31,7 @@ pub fn reference() -> Result<String, PolicyError> {
         let absent = absent_cell(&empty.policy().show(*key));
         let cells = [format!("`{leaf}`"), kind(&schema, property), absent, text(&property["description"])];
         page.extend(["| ", &cells.join(" | "), " |\n"]);
-        let ends = Key::ALL.iter().rev().find(|other| other.name().starts_with(&format!("{name}."))) == Some(key);
+        let ends = PolicyKey::ALL.iter().rev().find(|other| other.name().starts_with(&format!("{name}."))) == Some(key);
         page += if ends { "\n" } else { "" };
     }
     Ok(page)

@@ -7,12 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A policy text with the name people know it by: a path, a preset, an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct PolicySource {
     name: Arc<str>,
     text: Arc<str>,
 }
 
-impl Source {
+impl PolicySource {
     /// A text under a name; the caller has read it.
     pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
         Self { name: name.into(), text: text.into() }
@@ -31,7 +31,7 @@ impl Source {
 
 /// Where a value stands in its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct SourcePosition {
     /// Line, from 1; 0 when the value was not read from a text.
     pub line: u32,
     /// Byte offset of the value.
@@ -40,7 +40,7 @@ pub struct Place {
     pub length: usize,
 }
 
-impl Place {
+impl SourcePosition {
     pub(crate) fn of(location: serde_saphyr::Location) -> Option<Self> {
         let span = location.span();
         let offset = usize::try_from(span.byte_offset()?).ok()?;
@@ -51,39 +51,39 @@ impl Place {
 
 /// A value as it was written, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written<T> {
+pub struct Spanned<T> {
     /// What was written.
     pub value: T,
     /// Where.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
-impl<T> Written<T> {
+impl<T> Spanned<T> {
     /// A value at a place.
-    pub fn at(value: T, place: Place) -> Self {
+    pub fn at(value: T, place: SourcePosition) -> Self {
         Self { value, place }
     }
 
     /// A value that stands in no text.
     pub fn unplaced(value: T) -> Self {
-        Self::at(value, Place::default())
+        Self::at(value, SourcePosition::default())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Written<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = serde_saphyr::Spanned::<T>::deserialize(deserializer)?;
-        Ok(Self::at(spanned.value, Place::of(spanned.referenced).unwrap_or_default()))
+        Ok(Self::at(spanned.value, SourcePosition::of(spanned.referenced).unwrap_or_default()))
     }
 }
 
-impl<T: Serialize> Serialize for Written<T> {
+impl<T: Serialize> Serialize for Spanned<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value.serialize(serializer)
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Written<T> {
+impl<T: JsonSchema> JsonSchema for Spanned<T> {
     fn inline_schema() -> bool {
         true
     }

@@ -14,13 +14,13 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustedFiles {
-    files: BTreeMap<PathBuf, Pin>,
+    files: BTreeMap<PathBuf, FilePin>,
 }
 
 /// What a trusted file held when it was trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pin {
+pub struct FilePin {
     /// Hexadecimal SHA-256 of its bytes.
     pub sha256: String,
     /// When it was trusted, in seconds since 1970.
@@ -30,7 +30,7 @@ pub struct Pin {
 /// How a file stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
-pub enum Trust {
+pub enum FileTrust {
     /// Trusted, byte for byte: it may be a base.
     Trusted,
     /// Trusted once, changed since: it may only narrow.
@@ -48,7 +48,7 @@ impl TrustedFiles {
     /// Trusts the file at the absolute `path` with exactly these bytes, and returns their hash.
     pub fn pin(&mut self, path: impl Into<PathBuf>, bytes: &[u8], now_unix_secs: u64) -> String {
         let sha256 = hash(bytes);
-        self.files.insert(path.into(), Pin { sha256: sha256.clone(), trusted_unix_secs: now_unix_secs });
+        self.files.insert(path.into(), FilePin { sha256: sha256.clone(), trusted_unix_secs: now_unix_secs });
         sha256
     }
 
@@ -58,14 +58,14 @@ impl TrustedFiles {
     }
 
     /// How the file at the absolute `path` stands, given the bytes that will be used.
-    pub fn check(&self, path: &Path, bytes: &[u8]) -> Trust {
-        let Some(pin) = self.files.get(path) else { return Trust::Unknown };
+    pub fn check(&self, path: &Path, bytes: &[u8]) -> FileTrust {
+        let Some(pin) = self.files.get(path) else { return FileTrust::Unknown };
         let found = hash(bytes);
-        if pin.sha256 == found { Trust::Trusted } else { Trust::Changed { pinned: pin.sha256.clone(), found } }
+        if pin.sha256 == found { FileTrust::Trusted } else { FileTrust::Changed { pinned: pin.sha256.clone(), found } }
     }
 
     /// Every pin, by path.
-    pub fn iter(&self) -> impl Iterator<Item = (&Path, &Pin)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Path, &FilePin)> {
         self.files.iter().map(|(path, pin)| (path.as_path(), pin))
     }
 }
@@ -84,20 +84,20 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{Trust, TrustedFiles};
+    use super::{FileTrust, TrustedFiles};
 
     #[test]
     fn trust_ends_with_the_first_changed_byte() {
         let path = Path::new("/home/you/project/sandbox.policy.yaml");
         let mut trusted = TrustedFiles::default();
-        assert_eq!(trusted.check(path, b"version: 1\n"), Trust::Unknown);
+        assert_eq!(trusted.check(path, b"version: 1\n"), FileTrust::Unknown);
         let hash = trusted.pin(path, b"version: 1\n", 1_700_000_000);
         assert_eq!(hash, "09bfcc6a14b83e2192b8673677725c84883ee9cd0c70e45c9ec09daa8f2b2847");
-        assert_eq!(trusted.check(path, b"version: 1\n"), Trust::Trusted);
-        assert!(matches!(trusted.check(path, b"version: 1 \n"), Trust::Changed { pinned, .. } if pinned == hash));
-        assert_eq!(trusted.check(Path::new("/elsewhere/sandbox.policy.yaml"), b"version: 1\n"), Trust::Unknown);
+        assert_eq!(trusted.check(path, b"version: 1\n"), FileTrust::Trusted);
+        assert!(matches!(trusted.check(path, b"version: 1 \n"), FileTrust::Changed { pinned, .. } if pinned == hash));
+        assert_eq!(trusted.check(Path::new("/elsewhere/sandbox.policy.yaml"), b"version: 1\n"), FileTrust::Unknown);
         assert!(trusted.forget(path));
-        assert_eq!(trusted.check(path, b"version: 1\n"), Trust::Unknown);
+        assert_eq!(trusted.check(path, b"version: 1\n"), FileTrust::Unknown);
     }
 
     #[test]

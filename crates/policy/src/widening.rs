@@ -6,22 +6,22 @@
 
 use std::fmt;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use serde::Serialize;
 
 use crate::decision::Verdict;
-use crate::effective::Effective;
-use crate::grant::{Grant, GrantContext};
-use crate::key::Key;
-use crate::layer::{Base, Ceiling, Narrowing};
-use crate::policy::Policy;
-use crate::rule::{RuleRef, Ruled};
+use crate::effective::EffectivePolicy;
+use crate::grant::{GrantContext, WideningGrant};
+use crate::key::PolicyKey;
+use crate::layer::{BaseLayer, CeilingLayer, NarrowingLayer};
+use crate::policy::CompiledPolicy;
+use crate::rule::{RuleRef, WithRule};
 
 /// One thing that was asked for and is not allowed above.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Widening {
     /// The key.
-    pub key: Key,
+    pub key: PolicyKey,
     /// What holds.
     pub current: String,
     /// What was asked for.
@@ -49,20 +49,20 @@ pub struct WideningDenied {
 
 impl WideningDenied {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
-        Code::PolicyWideningDenied
+    pub fn code(&self) -> ProblemCode {
+        ProblemCode::PolicyWideningDenied
     }
 }
 
 /// What a session may do, like [`crate::effective`], but a narrowing that asks for more than it can get is an error,
 /// unless one of `grants` covers exactly what it asks for.
 pub fn resolve(
-    ceiling: &Ceiling,
-    base: &Base,
-    narrowings: &[Narrowing],
-    grants: &[Grant],
+    ceiling: &CeilingLayer,
+    base: &BaseLayer,
+    narrowings: &[NarrowingLayer],
+    grants: &[WideningGrant],
     context: &GrantContext,
-) -> Result<Effective, WideningDenied> {
+) -> Result<EffectivePolicy, WideningDenied> {
     let mut chosen = base.policy().clone();
     let mut denied = Vec::new();
     for narrowing in narrowings {
@@ -77,15 +77,15 @@ pub fn resolve(
         chosen = chosen.meet(narrowing.policy());
     }
     if denied.is_empty() {
-        Ok(Effective::new(ceiling.policy().meet(&chosen), ceiling.policy().clone()))
+        Ok(EffectivePolicy::new(ceiling.policy().meet(&chosen), ceiling.policy().clone()))
     } else {
         Err(WideningDenied { widenings: denied })
     }
 }
 
-impl Effective {
+impl EffectivePolicy {
     /// The same policy narrowed further; a narrowing that asks for more than it can get is an error.
-    pub fn narrowed(&self, narrowings: &[Narrowing]) -> Result<Self, WideningDenied> {
+    pub fn narrowed(&self, narrowings: &[NarrowingLayer]) -> Result<Self, WideningDenied> {
         let mut chosen = self.policy().clone();
         let mut denied = Vec::new();
         for narrowing in narrowings {
@@ -101,13 +101,13 @@ impl Effective {
 
     /// What is left of the policy by a narrowing; where that asks for more, it simply does not get it.
     #[must_use]
-    pub fn met(&self, narrowing: &Narrowing) -> Self {
+    pub fn met(&self, narrowing: &NarrowingLayer) -> Self {
         Self::new(self.policy().meet(narrowing.policy()), self.ceiling.clone())
     }
 
     /// The same policy with what a person granted beside it. What passes the ceiling is an error, and what is denied
     /// by name stays denied.
-    pub fn granting(&self, granted: &Narrowing) -> Result<Self, WideningDenied> {
+    pub fn granting(&self, granted: &NarrowingLayer) -> Result<Self, WideningDenied> {
         let widenings = granted.widenings(&self.ceiling);
         if !widenings.is_empty() {
             return Err(WideningDenied { widenings });
@@ -116,10 +116,10 @@ impl Effective {
     }
 }
 
-impl Narrowing {
+impl NarrowingLayer {
     /// What it asks for that `above` does not surely allow.
-    pub fn widenings(&self, above: &Policy) -> Vec<Widening> {
-        let asked = |key: Key| {
+    pub fn widenings(&self, above: &CompiledPolicy) -> Vec<Widening> {
+        let asked = |key: PolicyKey| {
             let texts = self.policy.uncovered(above, key);
             let items = self.policy.value(key).items().into_iter().filter(move |item| texts.contains(&item.text));
             items.map(move |item| {
@@ -131,65 +131,77 @@ impl Narrowing {
     }
 }
 
-impl Policy {
+impl CompiledPolicy {
     /// The items of `key` here that `above` does not surely allow.
-    fn uncovered(&self, above: &Self, key: Key) -> Vec<String> {
+    fn uncovered(&self, above: &Self, key: PolicyKey) -> Vec<String> {
         let value = |wider: bool| if wider { vec![self.show(key)] } else { Vec::new() };
         match key {
-            Key::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
-            Key::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
-            Key::NetDns => value(self.net.dns.value > above.net.dns.value),
-            Key::FsRead => {
+            PolicyKey::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
+            PolicyKey::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
+            PolicyKey::NetDns => value(self.net.dns.value > above.net.dns.value),
+            PolicyKey::FsRead => {
                 unless(self.fs.read.entries(), |path| above.fs.read.covers(path) || above.fs.write.covers(path))
             }
-            Key::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
-            Key::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
-            Key::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
-            Key::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
-            Key::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
-            Key::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
-            Key::ToolsAsk => unless(self.tools.asked(), |tool| above.tools.covers(tool)),
+            PolicyKey::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
+            PolicyKey::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
+            PolicyKey::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
+            PolicyKey::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
+            PolicyKey::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
+            PolicyKey::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
+            PolicyKey::ToolsAsk => unless(self.tools.asked(), |tool| above.tools.covers(tool)),
             // Adding to what is denied is what a narrowing is for, and leaving it out takes nothing back.
-            Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::NetIntercept | Key::ToolsDeny => Vec::new(),
-            Key::DegradeCpus | Key::DegradeMemory | Key::DegradePids | Key::DegradeDisk | Key::DegradeLandlock => {
-                value(larger(self.degrade.get(&key), above.degrade.get(&key)))
-            }
+            PolicyKey::FsDenyRead
+            | PolicyKey::FsDenyWrite
+            | PolicyKey::NetDenylist
+            | PolicyKey::NetIntercept
+            | PolicyKey::ToolsDeny => Vec::new(),
+            PolicyKey::DegradeCpus
+            | PolicyKey::DegradeMemory
+            | PolicyKey::DegradePids
+            | PolicyKey::DegradeDisk
+            | PolicyKey::DegradeLandlock => value(larger(self.degrade.get(&key), above.degrade.get(&key))),
             limit => value(larger(self.bounds.get(&limit), above.bounds.get(&limit))),
         }
     }
 
     /// With everything `granted` speaks of allowed as well.
-    fn join(&self, granted: &Narrowing) -> Self {
+    fn join(&self, granted: &NarrowingLayer) -> Self {
         let mut wider = self.clone();
         let more = &granted.policy;
         for key in granted.keys() {
             match key {
-                Key::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
-                Key::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
-                Key::NetDns => wider.net.dns = more.net.dns.clone(),
-                Key::FsRead => wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one)),
-                Key::FsWrite => {
+                PolicyKey::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
+                PolicyKey::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
+                PolicyKey::NetDns => wider.net.dns = more.net.dns.clone(),
+                PolicyKey::FsRead => {
+                    wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one))
+                }
+                PolicyKey::FsWrite => {
                     wider.fs.write = more.fs.write.entries().fold(wider.fs.write, |all, one| all.widened(one));
                 }
-                Key::NetAllowlist => {
+                PolicyKey::NetAllowlist => {
                     let hosts = more.net.allowlist.entries();
                     wider.net.allowlist = hosts.fold(wider.net.allowlist, |all, one| all.widened(one));
                 }
-                Key::NetInject => {
+                PolicyKey::NetInject => {
                     let headers = more.net.inject.entries();
                     wider.net.inject = headers.fold(wider.net.inject, |all, one| all.widened(one));
                 }
-                Key::EnvPass => wider.env = more.env.entries().fold(wider.env, |all, one| all.widened(one)),
-                Key::ModelsAllow => {
+                PolicyKey::EnvPass => wider.env = more.env.entries().fold(wider.env, |all, one| all.widened(one)),
+                PolicyKey::ModelsAllow => {
                     wider.models = more.models.entries().fold(wider.models, |all, one| all.widened(one));
                 }
-                Key::ToolsAllow => {
+                PolicyKey::ToolsAllow => {
                     wider.tools = more.tools.allowed().fold(wider.tools, |all, one| all.widened(one, Verdict::Allow));
                 }
-                Key::ToolsAsk => {
+                PolicyKey::ToolsAsk => {
                     wider.tools = more.tools.asked().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));
                 }
-                Key::FsDenyRead | Key::FsDenyWrite | Key::NetDenylist | Key::NetIntercept | Key::ToolsDeny => {}
+                PolicyKey::FsDenyRead
+                | PolicyKey::FsDenyWrite
+                | PolicyKey::NetDenylist
+                | PolicyKey::NetIntercept
+                | PolicyKey::ToolsDeny => {}
                 _ => {
                     wider.bounds.extend(more.bounds.clone());
                     wider.degrade.extend(more.degrade.clone());
@@ -201,12 +213,12 @@ impl Policy {
 }
 
 fn unless<'a, P: ToString + 'a>(
-    entries: impl Iterator<Item = &'a Ruled<P>>,
+    entries: impl Iterator<Item = &'a WithRule<P>>,
     covered: impl Fn(&P) -> bool,
 ) -> Vec<String> {
     entries.filter(|entry| !covered(&entry.value)).map(|entry| entry.value.to_string()).collect()
 }
 
-fn larger<T: Ord>(asked: Option<&Ruled<T>>, above: Option<&Ruled<T>>) -> bool {
+fn larger<T: Ord>(asked: Option<&WithRule<T>>, above: Option<&WithRule<T>>) -> bool {
     matches!((asked, above), (Some(asked), Some(above)) if asked.value > above.value)
 }

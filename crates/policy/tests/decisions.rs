@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use policy::{Action, Base, Ceiling, Effective, Preset, Source, Verdict, effective};
+use policy::{Action, BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset, Verdict, effective};
 
 const POLICY: &str = r#"version: 1
 fs:
@@ -27,9 +27,9 @@ tools:
   deny: [WebFetch, "Bash(curl *)"]
 "#;
 
-fn session(text: &str) -> Effective {
-    let base = Base::read(&Source::new("sandbox.policy.yaml", text)).unwrap();
-    effective(&Ceiling::built_in().unwrap(), &base, &[])
+fn session(text: &str) -> EffectivePolicy {
+    let base = BaseLayer::read(&PolicySource::new("sandbox.policy.yaml", text)).unwrap();
+    effective(&CeilingLayer::built_in().unwrap(), &base, &[])
 }
 
 fn net(host: &str, port: u16) -> Action {
@@ -362,18 +362,18 @@ fn an_enabled_network_with_an_empty_allow_list_is_closed() {
 #[test]
 fn presets_are_ordered_where_they_can_be() {
     let limits = Preset::ALL.map(|preset| {
-        effective(&Ceiling::built_in().unwrap(), &Base::preset(preset).unwrap(), &[]).limits().memory_bytes
+        effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::preset(preset).unwrap(), &[]).limits().memory_bytes
     });
     assert!(limits.is_sorted());
 }
 
 #[test]
 fn an_organisation_can_only_take_away() {
-    let ceiling = Ceiling::built_in().unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap();
     let organisation =
-        Source::new("/etc/viv/policy.yaml", "net: {allowlist: [\"*.example.com:443\"]}\nproc: {memory: 1GiB}\n");
+        PolicySource::new("/etc/viv/policy.yaml", "net: {allowlist: [\"*.example.com:443\"]}\nproc: {memory: 1GiB}\n");
     let ceiling = ceiling.and(&organisation).unwrap();
-    let session = effective(&ceiling, &Base::preset(Preset::Open).unwrap(), &[]);
+    let session = effective(&ceiling, &BaseLayer::preset(Preset::Open).unwrap(), &[]);
     assert_eq!(session.net().allowlist, ["*.example.com:443"]);
     assert_eq!(session.limits().memory_bytes, 1 << 30);
     let decision = session.decide(&net("example.org", 443));

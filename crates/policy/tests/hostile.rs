@@ -5,13 +5,15 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
-use policy::{Action, Base, Ceiling, Effective, Host, Narrowing, Preset, Source, effective, narrow};
+use policy::{
+    Action, BaseLayer, CeilingLayer, EffectivePolicy, Host, NarrowingLayer, PolicySource, Preset, effective, narrow,
+};
 use proptest::prelude::*;
 
 /// Reads `text` in every role; what is wrong with it must be drawable, or the place it points at is not in it.
 fn read(text: &str) {
-    let source = Source::new("hostile.yaml", text);
-    let outcomes = [Base::read(&source).err(), Narrowing::read(&source).err(), narrow(text).err()];
+    let source = PolicySource::new("hostile.yaml", text);
+    let outcomes = [BaseLayer::read(&source).err(), NarrowingLayer::read(&source).err(), narrow(text).err()];
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor());
     for finding in outcomes.iter().flatten().flat_map(policy::PolicyError::findings) {
         let mut shown = String::new();
@@ -37,8 +39,8 @@ fn damaged() -> impl Strategy<Value = String> {
     })
 }
 
-static OPEN: LazyLock<Effective> =
-    LazyLock::new(|| effective(&Ceiling::built_in().unwrap(), &Base::preset(Preset::Open).unwrap(), &[]));
+static OPEN: LazyLock<EffectivePolicy> =
+    LazyLock::new(|| effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::preset(Preset::Open).unwrap(), &[]));
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
@@ -79,19 +81,19 @@ proptest! {
 #[test]
 fn nothing_takes_long() {
     let stars = format!("models: {{allow: [\"{}b\"]}}\n", "a*".repeat(500));
-    let base = Base::read(&Source::new("stars", stars)).unwrap();
+    let base = BaseLayer::read(&PolicySource::new("stars", stars)).unwrap();
     let hosts: Vec<String> = (0..1_000).map(|index| format!("\"h{index}.example.com:443\"")).collect();
     let many = format!("net: {{enabled: true, allowlist: [{}]}}\n", hosts.join(", "));
     let started = Instant::now();
     assert!(!base.policy().decide(&Action::Model("a".repeat(2_000))).is_allowed());
-    let (left, right) = (Base::read(&Source::new("many", many.as_str())).unwrap(), narrowing(&many));
-    assert_eq!(effective(&Ceiling::built_in().unwrap(), &left, &[right]).net().allowlist.len(), 1_000);
+    let (left, right) = (BaseLayer::read(&PolicySource::new("many", many.as_str())).unwrap(), narrowing(&many));
+    assert_eq!(effective(&CeilingLayer::built_in().unwrap(), &left, &[right]).net().allowlist.len(), 1_000);
     read(&"[".repeat(100_000));
     read(&"fs: {".repeat(20_000));
     read(&"- ".repeat(100_000));
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
-fn narrowing(text: &str) -> Narrowing {
-    Narrowing::read(&Source::new("narrowing", text)).unwrap()
+fn narrowing(text: &str) -> NarrowingLayer {
+    NarrowingLayer::read(&PolicySource::new("narrowing", text)).unwrap()
 }

@@ -1,7 +1,9 @@
 //! The laws the meet of policies must keep, on policies written as text.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
-use policy::{Action, Base, Ceiling, Endpoint, Narrowing, Policy, Source, Verdict, effective};
+use policy::{
+    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, Verdict, effective,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -155,21 +157,21 @@ fn section(name: &str, keys: &[(&str, Option<String>)]) -> String {
     if body.is_empty() { body } else { format!("{name}:\n{body}") }
 }
 
-fn narrowing(text: &str) -> Narrowing {
-    Narrowing::read(&Source::new("narrowing.yaml", text)).unwrap()
+fn narrowing(text: &str) -> NarrowingLayer {
+    NarrowingLayer::read(&PolicySource::new("narrowing.yaml", text)).unwrap()
 }
 
-fn base(text: &str) -> Base {
-    Base::read(&Source::new("base.yaml", text)).unwrap()
+fn base(text: &str) -> BaseLayer {
+    BaseLayer::read(&PolicySource::new("base.yaml", text)).unwrap()
 }
 
 /// A policy in any of the roles.
-fn policy() -> impl Strategy<Value = Policy> {
+fn policy() -> impl Strategy<Value = CompiledPolicy> {
     (text(), any::<bool>())
         .prop_map(|(text, whole)| if whole { base(&text).policy().clone() } else { narrowing(&text).policy().clone() })
 }
 
-fn verdict(policy: &Policy, action: &Action) -> Verdict {
+fn verdict(policy: &CompiledPolicy, action: &Action) -> Verdict {
     policy.decide(action).allowed
 }
 
@@ -181,7 +183,7 @@ proptest! {
         prop_assert_eq!(a.meet(&b), b.meet(&a));
         prop_assert_eq!(a.meet(&b).meet(&c), a.meet(&b.meet(&c)));
         prop_assert_eq!(a.meet(&a), a.clone());
-        prop_assert_eq!(Policy::unrestricted().meet(&a), a.clone());
+        prop_assert_eq!(CompiledPolicy::unrestricted().meet(&a), a.clone());
         prop_assert_eq!(a.meet(&b).meet(&b), a.meet(&b));
     }
 
@@ -208,7 +210,7 @@ proptest! {
     fn numbers_and_words_of_a_session_are_within_every_layer(
         texts in vec(text(), 1..4), chosen in text()
     ) {
-        let ceiling = Ceiling::built_in().unwrap();
+        let ceiling = CeilingLayer::built_in().unwrap();
         let narrowings: Vec<_> = texts.iter().map(|text| narrowing(text)).collect();
         let whole = effective(&ceiling, &base(&chosen), &narrowings);
         for fewer in (0..narrowings.len()).map(|count| effective(&ceiling, &base(&chosen), &narrowings[..count])) {
@@ -239,7 +241,7 @@ proptest! {
     #[test]
     fn the_lists_enforcement_reads_say_what_the_evaluator_says(a in text(), b in text(), c in text()) {
         let layers = [narrowing(&b), narrowing(&c)];
-        let whole = effective(&Ceiling::built_in().unwrap(), &base(&a), &layers);
+        let whole = effective(&CeilingLayer::built_in().unwrap(), &base(&a), &layers);
         let (fs, net) = (whole.fs(), whole.net());
         let listed = format!("enabled: {}, allowlist: {:?}, denylist: {:?}", net.enabled, net.allowlist, net.denylist);
         let listed = narrowing(&format!("net: {{{listed}, intercept: {:?}}}\n", net.intercept));
@@ -266,7 +268,7 @@ proptest! {
         texts in vec(text(), 1..3), hosts in list(INTERCEPTED)
     ) {
         let policies: Vec<_> = texts.iter().map(|text| narrowing(text)).collect();
-        let before = policies.iter().fold(Policy::unrestricted(), |all, layer| all.meet(layer.policy()));
+        let before = policies.iter().fold(CompiledPolicy::unrestricted(), |all, layer| all.meet(layer.policy()));
         let layer = narrowing(&section("net", &[("intercept", hosts)]));
         prop_assert!(layer.widenings(&before).is_empty());
         let after = before.meet(layer.policy());

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
-use policy::{Base, Narrowing, PolicyError, Source, narrow};
+use policy::{BaseLayer, NarrowingLayer, PolicyError, PolicySource, narrow};
 
 fn render(error: &PolicyError) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(100);
@@ -15,7 +15,7 @@ fn render(error: &PolicyError) -> String {
 
 #[track_caller]
 fn complaint(text: &str) -> String {
-    render(&Base::read(&Source::new("sandbox.policy.yaml", text)).expect_err("the policy is wrong"))
+    render(&BaseLayer::read(&PolicySource::new("sandbox.policy.yaml", text)).expect_err("the policy is wrong"))
 }
 
 macro_rules! complaints {
@@ -104,6 +104,6 @@ fn arguments_are_pointed_at_too() {
 #[test]
 fn findings_know_their_line() {
     let text = "net:\n  allowlist:\n    - good.example.com\n    - bad_.example.com\n";
-    let error = Narrowing::read(&Source::new("p.yaml", text)).unwrap_err();
+    let error = NarrowingLayer::read(&PolicySource::new("p.yaml", text)).unwrap_err();
     assert_eq!(error.findings()[0].line(), Some(4));
 }

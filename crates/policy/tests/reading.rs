@@ -1,32 +1,32 @@
 //! What a person reads about a policy that is right: sentences, differences, the reference.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
 
-use policy::{Base, Ceiling, Preset, Source, diff, effective, explain, narrow, reference, schema};
+use policy::{BaseLayer, CeilingLayer, PolicySource, Preset, diff, effective, explain, narrow, reference, schema};
 
-fn sentences(base: &Base, narrowings: &[&str]) -> String {
+fn sentences(base: &BaseLayer, narrowings: &[&str]) -> String {
     let narrowings: Vec<_> = narrowings.iter().map(|argument| narrow(argument).unwrap()).collect();
-    let policy = effective(&Ceiling::built_in().unwrap(), base, &narrowings);
-    let line = |s: &policy::Sentence| format!("{} [{} {}]", s.text, s.layer, s.rule.location());
+    let policy = effective(&CeilingLayer::built_in().unwrap(), base, &narrowings);
+    let line = |s: &policy::Explanation| format!("{} [{} {}]", s.text, s.layer, s.rule.location());
     explain(&policy).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn presets_explained() {
     for preset in Preset::ALL {
-        insta::assert_snapshot!(format!("explain_{preset}"), sentences(&Base::preset(preset).unwrap(), &[]));
+        insta::assert_snapshot!(format!("explain_{preset}"), sentences(&BaseLayer::preset(preset).unwrap(), &[]));
     }
 }
 
 #[test]
 fn an_empty_policy_explained() {
-    let empty = Base::read(&Source::new("sandbox.policy.yaml", "# nothing\n")).unwrap();
+    let empty = BaseLayer::read(&PolicySource::new("sandbox.policy.yaml", "# nothing\n")).unwrap();
     insta::assert_snapshot!(sentences(&empty, &[]));
 }
 
 #[test]
 fn narrowings_explained() {
     let text = "net:\n  enabled: true\n  allowlist: [\"*.example.org:443\", packages.example.com]\n  denylist: [telemetry.example.org]\ndegrade: {memory: rlimit, landlock: none}\nmodels: {allow: [\"claude-*\", \"gpt-*\"]}\ntools: {allow: [\"*\"]}\n";
-    let base = Base::read(&Source::new("sandbox.policy.yaml", text)).unwrap();
+    let base = BaseLayer::read(&PolicySource::new("sandbox.policy.yaml", text)).unwrap();
     let narrowings = [
         "net.allowlist=packages.example.org",
         "proc.memory=64MiB",
@@ -39,7 +39,7 @@ fn narrowings_explained() {
 #[test]
 fn more_disk_than_memory_is_noted_and_as_much_is_not() {
     let told = |proc: &str| {
-        let base = Base::read(&Source::new("test", format!("proc: {{{proc}}}\n"))).unwrap();
+        let base = BaseLayer::read(&PolicySource::new("test", format!("proc: {{{proc}}}\n"))).unwrap();
         (policy::notes(base.policy()), sentences(&base, &[]).contains("What it writes lies in memory"))
     };
     let (notes, is_explained) = told("memory: 1GiB, disk: 2GiB");
@@ -50,7 +50,7 @@ fn more_disk_than_memory_is_noted_and_as_much_is_not() {
 
 #[test]
 fn differences_between_presets() {
-    let [strict, balanced, open] = Preset::ALL.map(|preset| Base::preset(preset).unwrap());
+    let [strict, balanced, open] = Preset::ALL.map(|preset| BaseLayer::preset(preset).unwrap());
     insta::assert_json_snapshot!("diff_strict_balanced", diff(strict.policy(), balanced.policy()));
     insta::assert_json_snapshot!("diff_open_balanced", diff(open.policy(), balanced.policy()));
     assert_eq!(diff(open.policy(), open.policy()), []);
@@ -87,7 +87,7 @@ fn the_cookbook_is_read_as_it_stands() {
     let mut recipes = 0;
     for recipe in page.split("```yaml\n").skip(1) {
         let text = recipe.split("```").next().unwrap();
-        Base::read(&Source::new("docs/policy.md", text)).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+        BaseLayer::read(&PolicySource::new("docs/policy.md", text)).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
         recipes += 1;
     }
     assert!(recipes >= 5, "the cookbook has only {recipes} recipes");

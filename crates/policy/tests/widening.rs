@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
-    Action, Base, Ceiling, Effective, Grant, GrantContext, GrantScope, Narrowing, Source, WideningDenied, narrow,
-    resolve,
+    Action, BaseLayer, CeilingLayer, EffectivePolicy, GrantContext, GrantScope, NarrowingLayer, PolicySource,
+    WideningDenied, WideningGrant, narrow, resolve,
 };
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 
 const BASE: &str = r#"fs: {workspace: overlay, read: [/usr], deny_write: []}
 net: {enabled: true, allowlist: ["*.example.org:443"]}
@@ -21,21 +21,25 @@ fn me() -> SessionId {
     "one".parse().unwrap()
 }
 
-fn resolved(narrowings: &[Narrowing], grants: &[Grant]) -> Result<Effective, WideningDenied> {
-    let base = Base::read(&Source::new("base.yaml", BASE)).unwrap();
+fn resolved(narrowings: &[NarrowingLayer], grants: &[WideningGrant]) -> Result<EffectivePolicy, WideningDenied> {
+    let base = BaseLayer::read(&PolicySource::new("base.yaml", BASE)).unwrap();
     let context = GrantContext { session_id: Some(me()), call: Some("call-1".to_owned()), now_unix_secs: NOW };
-    resolve(&Ceiling::built_in().unwrap(), &base, narrowings, grants, &context)
+    resolve(&CeilingLayer::built_in().unwrap(), &base, narrowings, grants, &context)
 }
 
 #[track_caller]
 fn denied(argument: &str) -> String {
     let error = resolved(&[narrow(argument).unwrap()], &[]).expect_err("it asks for more");
-    assert_eq!(error.code(), Code::PolicyWideningDenied);
+    assert_eq!(error.code(), ProblemCode::PolicyWideningDenied);
     error.to_string()
 }
 
-fn grant(covers: &str) -> Grant {
-    Grant { scope: GrantScope::Session { session_id: me() }, covers: covers.to_owned(), expires_unix_secs: NOW + 600 }
+fn grant(covers: &str) -> WideningGrant {
+    WideningGrant {
+        scope: GrantScope::Session { session_id: me() },
+        covers: covers.to_owned(),
+        expires_unix_secs: NOW + 600,
+    }
 }
 
 fn net(host: &str) -> Action {
@@ -114,8 +118,8 @@ fn more_is_refused_by_name() {
 #[test]
 fn a_project_file_that_asks_for_more_is_refused_with_every_ask() {
     let file =
-        Source::new("sandbox.policy.yaml", "net:\n  allowlist:\n    - evil.example.com\nproc:\n  memory: 8GiB\n");
-    let error = resolved(&[Narrowing::read(&file).unwrap()], &[]).expect_err("it asks for more");
+        PolicySource::new("sandbox.policy.yaml", "net:\n  allowlist:\n    - evil.example.com\nproc:\n  memory: 8GiB\n");
+    let error = resolved(&[NarrowingLayer::read(&file).unwrap()], &[]).expect_err("it asks for more");
     let lines: Vec<_> = error.widenings.iter().map(|widening| (widening.key.name(), widening.rule.line)).collect();
     assert_eq!(lines, [("net.allowlist", Some(3)), ("proc.memory", Some(5))]);
 }
@@ -164,19 +168,19 @@ fn a_grant_ends_and_belongs_to_one_session_and_call() {
     let asked = [narrow("proc.memory=4GiB").unwrap()];
     let good = grant("proc.memory=4GiB");
     assert!(resolved(&asked, std::slice::from_ref(&good)).is_ok());
-    assert!(resolved(&asked, &[Grant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
+    assert!(resolved(&asked, &[WideningGrant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
     let scope =
         |session: &str, call: &str| GrantScope::Call { session_id: session.parse().unwrap(), call: call.to_owned() };
-    assert!(resolved(&asked, &[Grant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
-    assert!(resolved(&asked, &[Grant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
-    assert!(resolved(&asked, &[Grant { scope: scope("two", "call-1"), ..good }]).is_err());
+    assert!(resolved(&asked, &[WideningGrant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
+    assert!(resolved(&asked, &[WideningGrant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
+    assert!(resolved(&asked, &[WideningGrant { scope: scope("two", "call-1"), ..good }]).is_err());
 }
 
 #[test]
 fn no_grant_passes_the_ceiling() {
-    let organisation = Source::new("/etc/viv/policy.yaml", "proc: {memory: 3GiB}\n");
-    let ceiling = Ceiling::built_in().unwrap().and(&organisation).unwrap();
-    let base = Base::read(&Source::new("base.yaml", BASE)).unwrap();
+    let organisation = PolicySource::new("/etc/viv/policy.yaml", "proc: {memory: 3GiB}\n");
+    let ceiling = CeilingLayer::built_in().unwrap().and(&organisation).unwrap();
+    let base = BaseLayer::read(&PolicySource::new("base.yaml", BASE)).unwrap();
     let context = GrantContext { session_id: Some(me()), call: None, now_unix_secs: NOW };
     let outcome = |covers: &str| resolve(&ceiling, &base, &[narrow(covers).unwrap()], &[grant(covers)], &context);
     assert_eq!(outcome("proc.memory=3GiB").unwrap().limits().memory_bytes, 3 << 30);
@@ -192,25 +196,26 @@ fn grants_are_stored_as_they_are_shown() {
         text,
         r#"{"scope":{"session":{"session_id":"one"}},"match":"proc.memory=4GiB","expires_unix_secs":1800000600}"#
     );
-    assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), grant("proc.memory=4GiB"));
+    assert_eq!(serde_json::from_str::<WideningGrant>(&text).unwrap(), grant("proc.memory=4GiB"));
 }
 
 #[test]
 fn a_running_session_gets_what_a_person_granted_and_nothing_above_the_ceiling() {
-    let organisation = Source::new("organisation", "net: {allowlist: [\"*.example.com:443\"]}\n");
-    let ceiling = Ceiling::built_in().unwrap().and(&organisation).unwrap();
-    let base = Base::read(&Source::new("base", "net: {enabled: false, denylist: [no.example.com]}\n")).unwrap();
+    let organisation = PolicySource::new("organisation", "net: {allowlist: [\"*.example.com:443\"]}\n");
+    let ceiling = CeilingLayer::built_in().unwrap().and(&organisation).unwrap();
+    let base =
+        BaseLayer::read(&PolicySource::new("base", "net: {enabled: false, denylist: [no.example.com]}\n")).unwrap();
     let mut policy = policy::effective(&ceiling, &base, &[]);
     for rule in ["net.enabled=true", "net.allowlist=a.example.com:443", "net.allowlist=no.example.com:443"] {
-        policy = policy.granting(&Narrowing::grant(rule).unwrap()).unwrap();
+        policy = policy.granting(&NarrowingLayer::grant(rule).unwrap()).unwrap();
     }
     assert!(policy.decide(&net("a.example.com")).is_allowed());
     assert_eq!(policy.decide(&net("a.example.com")).rule.file, "grant");
     assert!(!policy.decide(&net("b.example.com")).is_allowed());
     assert!(!policy.decide(&net("no.example.com")).is_allowed(), "what is denied by name stays denied");
-    let above = policy.granting(&Narrowing::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
+    let above = policy.granting(&NarrowingLayer::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
     assert_eq!(above.widenings[0].asked, "a.example.org:443");
     // Taken away again, it is gone, whoever granted it.
-    let closed = policy.narrowed(&[Narrowing::assign("net.enabled=false").unwrap()]).unwrap();
+    let closed = policy.narrowed(&[NarrowingLayer::assign("net.enabled=false").unwrap()]).unwrap();
     assert!(!closed.decide(&net("a.example.com")).is_allowed());
 }

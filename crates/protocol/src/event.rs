@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AgentUnparsed, BudgetExceeded, Connection, ErrorData, ExecFinished, ExecStarted, Grant, ItemDelta, ItemEvent,
+    AgentUnparsed, BudgetExceeded, EgressConnection, ErrorData, ExecFinished, ExecStarted, Grant, ItemDelta, ItemEvent,
     LlmCall, MessageQueued, MessageRemoved, ModelRequest, ModelResponse, Permission, PolicyChange, PolicyEffective,
     Question, SessionEnded, SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn,
     TurnId, UpstreamError, WorkspaceChanged,
@@ -26,12 +26,12 @@ pub struct Event {
     pub session_id: SessionId,
     /// What happened, and everything about it.
     #[serde(flatten)]
-    pub draft: Draft,
+    pub draft: EventDraft,
 }
 
 /// An event before it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Draft {
+pub struct EventDraft {
     /// The turn it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
@@ -50,7 +50,7 @@ pub struct Draft {
     pub raw: Option<Value>,
 }
 
-impl Draft {
+impl EventDraft {
     /// Something the agent said.
     pub fn agent(body: EventBody) -> Self {
         Self { turn_id: None, native_session_id: None, synthetic: false, source: EventSource::Agent, body, raw: None }
@@ -164,9 +164,9 @@ pub enum EventBody {
     #[serde(rename = "budget.exceeded")]
     BudgetExceeded(BudgetExceeded),
     #[serde(rename = "egress.allowed")]
-    EgressAllowed(Connection),
+    EgressAllowed(EgressConnection),
     #[serde(rename = "egress.denied")]
-    EgressDenied(Connection),
+    EgressDenied(EgressConnection),
     #[serde(rename = "exec.started")]
     ExecStarted(ExecStarted),
     #[serde(rename = "exec.finished")]

@@ -194,7 +194,7 @@ pub struct PolicyChange {
 
 /// `egress.allowed`, written when the connection is over, and `egress.denied`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connection {
+pub struct EgressConnection {
     /// Host name or address asked for.
     pub host: String,
     /// Port asked for.

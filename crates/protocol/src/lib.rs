@@ -17,9 +17,9 @@ mod schema;
 mod session;
 mod usage;
 
-pub use event::{Draft, Event, EventBody, EventSource};
+pub use event::{Event, EventBody, EventDraft, EventSource};
 pub use fact::{
-    BodyRef, BudgetExceeded, Connection, ExecFinished, ExecStarted, LlmCall, MessageQueued, MessageRemoved,
+    BodyRef, BudgetExceeded, EgressConnection, ExecFinished, ExecStarted, LlmCall, MessageQueued, MessageRemoved,
     ModelRequest, ModelResponse, PolicyChange, PolicyEffective, PolicySentence, SessionRecovered, SessionRegistered,
     TaskCommandFinished, UpstreamError, WorkspaceChanged,
 };
@@ -30,6 +30,6 @@ pub use payload::{
     Question, QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn,
     TurnOutcome, TurnPhase,
 };
-pub use problem::{Code, Problem};
+pub use problem::{Problem, ProblemCode};
 pub use session::{Attachment, CreateSession, SessionInfo};
 pub use usage::Usage;

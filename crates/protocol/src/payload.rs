@@ -140,7 +140,7 @@ pub struct ItemDelta {
 pub struct ErrorData {
     /// For a person.
     pub message: String,
-    /// For a program; see [`crate::Code`].
+    /// For a program; see [`crate::ProblemCode`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Anything else.

@@ -7,25 +7,25 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $exit:literal;)*) => {
         /// Stable identifier of a failure; listed in `docs/errors.md`, never renamed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Code { $($(#[$doc])* $variant,)* }
+        pub enum ProblemCode { $($(#[$doc])* $variant,)* }
 
-        impl Code {
+        impl ProblemCode {
             /// Every code there is.
-            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+            pub const ALL: &[ProblemCode] = &[$(ProblemCode::$variant,)*];
 
             /// As it stands in JSON and on the terminal.
             pub fn as_str(self) -> &'static str {
-                match self { $(Code::$variant => $text,)* }
+                match self { $(ProblemCode::$variant => $text,)* }
             }
 
             /// The HTTP status that goes with it.
             pub fn status(self) -> u16 {
-                match self { $(Code::$variant => $status,)* }
+                match self { $(ProblemCode::$variant => $status,)* }
             }
 
             /// The exit code of `viv` that goes with it.
             pub fn exit(self) -> u8 {
-                match self { $(Code::$variant => $exit,)* }
+                match self { $(ProblemCode::$variant => $exit,)* }
             }
         }
     };
@@ -198,7 +198,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem with a code and what failed this time.
-    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("urn:viv:error:{}", code.as_str()),
             title: code.as_str().replace('_', " "),

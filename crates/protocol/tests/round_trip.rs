@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use protocol::{Draft, Event};
+use protocol::{Event, EventDraft};
 use serde_json::Value;
 
 proptest! {
@@ -23,7 +23,7 @@ proptest! {
     #[test]
     fn any_draft_survives_json(draft in arbitrary::draft()) {
         let text = serde_json::to_string(&draft).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Draft>(&text).unwrap(), draft);
+        prop_assert_eq!(serde_json::from_str::<EventDraft>(&text).unwrap(), draft);
     }
 }
 

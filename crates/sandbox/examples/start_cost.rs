@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jail::Spawner;
-use policy::{Base, Ceiling, Effective, Preset};
-use sandbox::{Backend, ExecSpec, JailBackend, Sandbox, SandboxSpec};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, Preset};
+use sandbox::{ExecSpec, JailBackend, Sandbox, SandboxBackend, SandboxSpec};
 
 const ROUNDS: usize = 200;
 const MANY: usize = 1000;
@@ -85,9 +85,9 @@ fn nothing() -> ExecSpec {
     ExecSpec { command: vec!["/bin/true".into()], ..ExecSpec::default() }
 }
 
-fn policy() -> Arc<Effective> {
-    let base = Base::preset(Preset::Balanced).expect("preset");
-    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
+fn policy() -> Arc<EffectivePolicy> {
+    let base = BaseLayer::preset(Preset::Balanced).expect("preset");
+    Arc::new(policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]))
 }
 
 fn micros(started: Instant) -> u64 {

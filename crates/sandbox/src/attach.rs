@@ -15,30 +15,34 @@ const AFTERMATH: Duration = Duration::from_millis(50);
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Changes bytes on their way.
-pub type Filter = Box<dyn FnMut(&[u8]) -> Vec<u8> + Send>;
+pub type OutputFilter = Box<dyn FnMut(&[u8]) -> Vec<u8> + Send>;
 
 /// Where one of the two outputs goes.
-pub struct Outflow {
+pub struct OutputSink {
     /// Who reads it.
     pub to: Box<dyn AsyncWrite + Send + Unpin>,
     /// What is done to it before.
-    pub filter: Option<Filter>,
+    pub filter: Option<OutputFilter>,
 }
 
 /// The three standard streams of a command, seen from outside.
-pub struct Streams {
+pub struct StandardStreams {
     /// What it reads.
     pub input: Box<dyn AsyncRead + Send + Unpin>,
     /// What it writes.
-    pub output: Outflow,
+    pub output: OutputSink,
     /// What it complains.
-    pub errors: Outflow,
+    pub errors: OutputSink,
     /// How large the window is, as it changes: for a command with a terminal.
     pub window: Option<watch::Receiver<WindowSize>>,
 }
 
 /// Runs a command to its end between `streams`. Of `spec` the output limit has no meaning.
-pub async fn attach(sandbox: &dyn Sandbox, spec: ExecSpec, streams: Streams) -> Result<ExecResult, SandboxError> {
+pub async fn attach(
+    sandbox: &dyn Sandbox,
+    spec: ExecSpec,
+    streams: StandardStreams,
+) -> Result<ExecResult, SandboxError> {
     let (started, timeout, idle_timeout) = (Instant::now(), spec.timeout, spec.idle_timeout);
     let (heard, listening) = watch::channel(Heard { last: started, waiting: 0 });
     let mut process = sandbox.exec(spec).await?;
@@ -130,7 +134,7 @@ async fn feed(mut from: Box<dyn AsyncRead + Send + Unpin>, to: Option<Box<dyn As
 /// would without us.
 async fn pump(
     mut from: Box<dyn AsyncRead + Send + Unpin>,
-    mut into: Outflow,
+    mut into: OutputSink,
     mut ended: watch::Receiver<bool>,
     heard: &watch::Sender<Heard>,
 ) {

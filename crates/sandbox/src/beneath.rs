@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};
 use rustix::io::Errno;
 
-use crate::review::Stamp;
+use crate::review::FileStamp;
 
 /// How often a resolution is tried again when a rename elsewhere disturbed it.
 const TRIES: usize = 64;
@@ -50,9 +50,9 @@ pub(crate) fn look(root: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> 
 }
 
 /// What lies at `path` below `root`, links not followed.
-pub(crate) fn stamp(root: impl AsFd, path: &Path) -> rustix::io::Result<Option<Stamp>> {
+pub(crate) fn stamp(root: impl AsFd, path: &Path) -> rustix::io::Result<Option<FileStamp>> {
     match look(root, path) {
-        Ok(found) => Ok(Some(Stamp::of(&fstat(&found)?))),
+        Ok(found) => Ok(Some(FileStamp::of(&fstat(&found)?))),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error),
     }

@@ -6,20 +6,20 @@ use std::sync::{Arc, OnceLock};
 use jail::Spawner;
 
 use crate::{
-    Backend, ContainerBackend, ContainerSettings, JailBackend, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    ContainerBackend, ContainerSettings, JailBackend, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec,
 };
 
 /// Tries backends in turn, until one of them has made a sandbox; from then on it is that one.
 ///
 /// Only a backend that says what is missing here is passed over: what failed for any other reason is told.
-pub struct FirstThatWorks {
-    backends: Vec<Arc<dyn Backend>>,
-    chosen: OnceLock<Arc<dyn Backend>>,
+pub struct FallbackBackend {
+    backends: Vec<Arc<dyn SandboxBackend>>,
+    chosen: OnceLock<Arc<dyn SandboxBackend>>,
 }
 
-impl FirstThatWorks {
+impl FallbackBackend {
     /// Of these, the best first.
-    pub fn of(backends: Vec<Arc<dyn Backend>>) -> Self {
+    pub fn of(backends: Vec<Arc<dyn SandboxBackend>>) -> Self {
         Self { backends, chosen: OnceLock::new() }
     }
 
@@ -30,7 +30,7 @@ impl FirstThatWorks {
         engines: impl IntoIterator<Item = ContainerSettings>,
         scratch: &Path,
     ) -> Result<Self, SandboxError> {
-        let mut backends: Vec<Arc<dyn Backend>> = vec![Arc::new(JailBackend::new(Arc::clone(spawner))?)];
+        let mut backends: Vec<Arc<dyn SandboxBackend>> = vec![Arc::new(JailBackend::new(Arc::clone(spawner))?)];
         // Engines that do not run are no choice, and would only lengthen the message.
         for settings in engines.into_iter().filter(ContainerSettings::is_listening) {
             backends.push(Arc::new(ContainerBackend::new(settings, Arc::clone(spawner), scratch.to_owned())?));
@@ -59,7 +59,7 @@ impl FirstThatWorks {
     }
 }
 
-impl Backend for FirstThatWorks {
+impl SandboxBackend for FallbackBackend {
     fn name(&self) -> &'static str {
         self.chosen.get().or(self.backends.first()).map_or("none", |backend| backend.name())
     }
@@ -74,15 +74,15 @@ impl Backend for FirstThatWorks {
 
 #[cfg(test)]
 mod tests {
-    use policy::{Base, Ceiling, Source};
+    use policy::{BaseLayer, CeilingLayer, PolicySource};
 
     use super::*;
-    use crate::Unconfined;
+    use crate::UnconfinedBackend;
 
     /// A backend that this machine does not let work.
     struct Absent(&'static str);
 
-    impl Backend for Absent {
+    impl SandboxBackend for Absent {
         fn name(&self) -> &'static str {
             self.0
         }
@@ -94,16 +94,16 @@ mod tests {
     }
 
     fn spec() -> SandboxSpec {
-        let base = Base::read(&Source::new("test", "version: 1\nfs: {workspace: bind}\n")).unwrap();
-        let policy = policy::effective(&Ceiling::built_in().unwrap(), &base, &[]);
+        let base = BaseLayer::read(&PolicySource::new("test", "version: 1\nfs: {workspace: bind}\n")).unwrap();
+        let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]);
         SandboxSpec { id: "one".into(), workspace: None, mounts: vec![], files: vec![], policy: Arc::new(policy) }
     }
 
     #[tokio::test]
     async fn the_first_that_works_is_taken_and_kept() {
         let scratch = tempfile::tempdir().unwrap();
-        let open: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.path().to_owned()));
-        let first = FirstThatWorks::of(vec![Arc::new(Absent("jail")), open, Arc::new(Absent("docker"))]);
+        let open: Arc<dyn SandboxBackend> = Arc::new(UnconfinedBackend::new(scratch.path().to_owned()));
+        let first = FallbackBackend::of(vec![Arc::new(Absent("jail")), open, Arc::new(Absent("docker"))]);
         assert_eq!(first.name(), "jail");
         first.create(spec()).await.unwrap().destroy().await.unwrap();
         assert_eq!(first.name(), "unconfined");
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn when_none_works_each_says_why_and_the_best_is_mended() {
-        let none = FirstThatWorks::of(vec![Arc::new(Absent("jail")), Arc::new(Absent("podman"))]);
+        let none = FallbackBackend::of(vec![Arc::new(Absent("jail")), Arc::new(Absent("podman"))]);
         let Err(SandboxError::Unavailable { missing, fix }) = none.create(spec()).await else { panic!("made") };
         assert_eq!(missing, "jail: jail is not there; podman: podman is not there");
         assert_eq!(fix, "install jail");

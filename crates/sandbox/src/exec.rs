@@ -20,7 +20,7 @@ pub struct ExecSpec {
     /// Given to its standard input, which is then closed. With `None` the caller of `exec` holds it open.
     pub stdin: Option<Vec<u8>>,
     /// Who it runs as inside.
-    pub user: User,
+    pub user: ExecUser,
     /// A terminal of this size in place of pipes; where there can be none, it is refused.
     pub terminal: Option<WindowSize>,
     /// Wall time before everything is killed.
@@ -33,7 +33,7 @@ pub struct ExecSpec {
 
 /// Who a command is inside. A backend that has no such user refuses with [`SandboxError::Unavailable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum User {
+pub enum ExecUser {
     /// Whoever owns the workspace there: an ordinary user, where there is a wall.
     #[default]
     Agent,
@@ -43,7 +43,7 @@ pub enum User {
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Exit {
+pub struct ProcessExit {
     /// Its exit code, when it had one.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -64,7 +64,7 @@ pub struct ExecResult {
     /// Its standard error, up to the limit.
     pub stderr: Vec<u8>,
     /// How it ended.
-    pub exit: Exit,
+    pub exit: ProcessExit,
     /// Wall time.
     pub wall: Duration,
     /// Whether output was cut.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jail::{Jail, Limiter, Plan, Spawner};
-use policy::{Means, WorkspaceMode};
+use jail::{CgroupRoot, Jail, JailPlan, Spawner};
+use policy::{EnforcementMeans, WorkspaceMode};
 use serde_json::{Map, Value, json};
 
 use crate::limits::Keeper;
@@ -13,13 +13,13 @@ use crate::refusal;
 use crate::source::Sources;
 use crate::system::System;
 use crate::walled::{Built, Walled};
-use crate::{Backend, Layers, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits};
+use crate::{OverlayLayers, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec, limits};
 
 /// Makes sandboxes with the kernel's own means.
 #[derive(Debug, Clone)]
 pub struct JailBackend {
     spawner: Arc<Spawner>,
-    limiter: Arc<Limiter>,
+    limiter: Arc<CgroupRoot>,
 }
 
 impl JailBackend {
@@ -31,12 +31,12 @@ impl JailBackend {
     /// Uses `spawner`, which must have been started before the host had threads.
     pub fn new(spawner: Arc<Spawner>) -> Result<Self, SandboxError> {
         let limiter =
-            Limiter::probe().map_err(|source| SandboxError::Create { step: "look for cgroups".into(), source })?;
+            CgroupRoot::probe().map_err(|source| SandboxError::Create { step: "look for cgroups".into(), source })?;
         Ok(Self { spawner, limiter: Arc::new(limiter) })
     }
 }
 
-impl Backend for JailBackend {
+impl SandboxBackend for JailBackend {
     fn name(&self) -> &'static str {
         "jail"
     }
@@ -69,13 +69,13 @@ impl JailBackend {
         let landlock = guards_files(jail::landlock_version(), spec.policy.degrade().landlock)?;
         let sources = Sources::beside(spec.workspace.as_deref(), &fs.write_paths)?;
         let system = System::showing(&fs.read_paths, &sources)?;
-        let plan = Plan { landlock, ..plan(spec, &fs, kept.process, &sources, system)? };
+        let plan = JailPlan { landlock, ..plan(spec, &fs, kept.process, &sources, system)? };
         let since = SystemTime::now();
         let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
         let denials = spec.policy.file_denials();
         let layers = made.upper.take().zip(lower);
-        let layers = layers.map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
+        let layers = layers.map(|(upper, lower)| OverlayLayers { upper: Arc::new(upper), lower, since, denials });
         let mut effective = kept.effective;
         describe(&mut effective, fs.workspace_mode, if landlock { WALL } else { "private root" }, NETWORK);
         if !landlock {
@@ -87,8 +87,8 @@ impl JailBackend {
 }
 
 /// Whether Landlock guards files beside the mounts. A kernel that has none must have been accepted by name.
-fn guards_files(version: Option<u32>, accepted: Means) -> Result<bool, SandboxError> {
-    if version.is_some() || accepted == Means::None {
+fn guards_files(version: Option<u32>, accepted: EnforcementMeans) -> Result<bool, SandboxError> {
+    if version.is_some() || accepted == EnforcementMeans::None {
         return Ok(version.is_some());
     }
     Err(SandboxError::Unavailable {
@@ -128,16 +128,16 @@ pub(crate) fn describe(effective: &mut Map<String, Value>, mode: WorkspaceMode, 
 
 #[cfg(test)]
 mod tests {
-    use policy::Means;
+    use policy::EnforcementMeans;
 
     use super::{SandboxError, guards_files};
 
     #[test]
     fn a_kernel_without_landlock_is_taken_only_where_a_policy_accepts_it() {
-        assert!(guards_files(Some(6), Means::None).unwrap(), "what is there is used");
-        assert!(guards_files(Some(1), Means::Enforced).unwrap());
-        assert!(!guards_files(None, Means::None).unwrap());
-        let Err(SandboxError::Unavailable { missing, fix }) = guards_files(None, Means::Enforced) else {
+        assert!(guards_files(Some(6), EnforcementMeans::None).unwrap(), "what is there is used");
+        assert!(guards_files(Some(1), EnforcementMeans::Enforced).unwrap());
+        assert!(!guards_files(None, EnforcementMeans::None).unwrap());
+        let Err(SandboxError::Unavailable { missing, fix }) = guards_files(None, EnforcementMeans::Enforced) else {
             panic!("it is refused");
         };
         assert!(missing.contains("Landlock") && fix.contains("degrade: {landlock: none}"), "{missing}: {fix}");

@@ -29,24 +29,26 @@ mod tree;
 mod unconfined;
 mod walled;
 
-pub use attach::{Filter, Outflow, Streams, attach};
-pub use choice::FirstThatWorks;
+pub use attach::{OutputFilter, OutputSink, StandardStreams, attach};
+pub use choice::FallbackBackend;
 pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};
 pub use environment::{default_environment, pass_variables};
-pub use exec::{ExecResult, ExecSpec, Exit, OutputListener, OutputStream, User, run, run_with_input};
+pub use exec::{ExecResult, ExecSpec, ExecUser, OutputListener, OutputStream, ProcessExit, run, run_with_input};
 pub use files::{
-    ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileEntry, FileKind, FileStat, Files, FilesError,
-    FilesFuture, Listing, Unpacked,
+    ArchiveLimit, ByteRange, ByteStream, DirectoryListing, FileContent, FileEntry, FileKind, FileStat, FilesError,
+    FilesFuture, OnExisting, RemovalDepth, UnpackReport, WorkspaceFiles,
 };
 pub use jailed::JailBackend;
 pub use mask::masks;
-pub use overlay::{Change, ChangeKind, Layers};
+pub use overlay::{ChangeKind, OverlayLayers, WorkspaceChange};
 pub use port::{
-    Backend, DEPENDENCIES, EGRESS_PORT, MODEL_URL, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec,
+    DEPENDENCIES, EGRESS_PORT, MODEL_URL, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxPort,
+    SandboxProcess, SandboxSpec,
 };
 pub use review::{
-    Applied, ApplyError, ChangeStat, Difference, Entry, LineCount, Reason, Refusal, Rules, SavedChange, SavedChanges,
-    Stamp, UnsavedReason, apply, denying, discard, finish, quoted, render_diff, render_stat, undo, visible,
+    ApplyError, ApplyReport, ChangeStat, FileStamp, HostDifference, LineCount, RefusalReason, RefusedPath, SavedChange,
+    SavedChanges, SavedEntry, UnsavedReason, WriteRules, apply, denying, discard, finish, quoted, render_diff,
+    render_stat, undo, visible,
 };
 pub use terminal::WindowSize;
-pub use unconfined::Unconfined;
+pub use unconfined::UnconfinedBackend;

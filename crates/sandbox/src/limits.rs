@@ -1,7 +1,7 @@
 //! What all processes of a sandbox together may use, and how that is kept here.
 
-use jail::{CgroupLimits, Controller, Hierarchy, ProcessLimits};
-use policy::{Effective, Means};
+use jail::{CgroupController, CgroupLimits, CgroupVersion, ProcessLimits};
+use policy::{EffectivePolicy, EnforcementMeans};
 use serde_json::{Map, Value, json};
 
 use crate::SandboxError;
@@ -15,19 +15,19 @@ enum LimitKey {
 }
 
 impl LimitKey {
-    fn controller(self) -> Controller {
+    fn controller(self) -> CgroupController {
         match self {
-            Self::Memory => Controller::Memory,
-            Self::Pids => Controller::Pids,
-            Self::Cpus => Controller::Cpu,
+            Self::Memory => CgroupController::Memory,
+            Self::Pids => CgroupController::Pids,
+            Self::Cpus => CgroupController::Cpu,
         }
     }
 
     /// The next best means where there is no cgroup.
-    fn weaker(self) -> Means {
+    fn weaker(self) -> EnforcementMeans {
         match self {
-            Self::Memory | Self::Pids => Means::Rlimit,
-            Self::Cpus => Means::None,
+            Self::Memory | Self::Pids => EnforcementMeans::Rlimit,
+            Self::Cpus => EnforcementMeans::None,
         }
     }
 
@@ -43,7 +43,7 @@ impl LimitKey {
 /// By what limits are kept on a machine, or in an engine.
 pub(crate) struct Keeper<'a> {
     /// A word for the cgroup that keeps it, where there is one.
-    pub(crate) by: &'a dyn Fn(Controller) -> Option<String>,
+    pub(crate) by: &'a dyn Fn(CgroupController) -> Option<String>,
     /// Why there is none.
     pub(crate) why: &'a str,
     /// Whether the cgroup is around a kernel of the sandbox's own, and counts its memory and threads too.
@@ -67,13 +67,13 @@ pub(crate) struct Kept {
 }
 
 /// What a version of cgroups is called in records.
-pub(crate) fn word(hierarchy: Hierarchy) -> String {
-    if hierarchy == Hierarchy::V1 { "cgroup1".to_owned() } else { "cgroup2".to_owned() }
+pub(crate) fn word(hierarchy: CgroupVersion) -> String {
+    if hierarchy == CgroupVersion::V1 { "cgroup1".to_owned() } else { "cgroup2".to_owned() }
 }
 
 /// Chooses a means for each limit: by a cgroup, where the keeper has a word for it. Without one, and without leave to
 /// take a weaker one, it refuses.
-pub(crate) fn keep(policy: &Effective, keeper: &Keeper<'_>) -> Result<Kept, SandboxError> {
+pub(crate) fn keep(policy: &EffectivePolicy, keeper: &Keeper<'_>) -> Result<Kept, SandboxError> {
     let (limits, degrade) = (policy.limits(), policy.degrade());
     let mut kept = Kept {
         group: CgroupLimits::default(),
@@ -127,7 +127,7 @@ impl Kept {
             LimitKey::Pids => self.process.processes = Some(value),
             LimitKey::Cpus => {}
         }
-        let state = if key.weaker() == Means::None { "absent" } else { "weaker" };
+        let state = if key.weaker() == EnforcementMeans::None { "absent" } else { "weaker" };
         row(state, key.weaker().as_str(), value)
     }
 }

@@ -40,13 +40,13 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::{Duration, Instant};
 
-    use policy::{Base, Ceiling, DenyGlobs, Source, effective};
+    use policy::{BaseLayer, CeilingLayer, DenyGlobs, PolicySource, effective};
 
     use super::masks;
 
     fn deny(globs: &str) -> DenyGlobs {
-        let source = Source::new("test.yaml", format!("version: 1\nfs:\n  deny_read: [{globs}]\n"));
-        effective(&Ceiling::built_in().unwrap(), &Base::read(&source).unwrap(), &[]).fs().deny_read
+        let source = PolicySource::new("test.yaml", format!("version: 1\nfs:\n  deny_read: [{globs}]\n"));
+        effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::read(&source).unwrap(), &[]).fs().deny_read
     }
 
     fn tree(files: &[&str]) -> tempfile::TempDir {

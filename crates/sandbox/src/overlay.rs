@@ -17,7 +17,7 @@ use crate::review::walk::touched;
 
 /// The two layers of a workspace.
 #[derive(Debug, Clone)]
-pub struct Layers {
+pub struct OverlayLayers {
     /// Holds what was written; it outlives the sandbox.
     pub upper: Arc<OwnedFd>,
     /// The directory on the host.
@@ -30,7 +30,7 @@ pub struct Layers {
 
 /// One path that is not as on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct WorkspaceChange {
     /// Relative to the workspace.
     pub path: PathBuf,
     /// What happened to it.
@@ -49,13 +49,13 @@ pub enum ChangeKind {
     Modified,
 }
 
-impl Layers {
+impl OverlayLayers {
     /// Every path that was touched, deletions first, then by path. A directory that only holds changes is
     /// none; what was deleted with its directory is listed path by path. A file that was only opened for
     /// writing is among them: telling it apart means reading it, as `SavedChanges::save` does.
-    pub fn changes(&self) -> io::Result<Vec<Change>> {
+    pub fn changes(&self) -> io::Result<Vec<WorkspaceChange>> {
         let touched = touched(&self.upper, &beneath::root(&self.lower)?)?;
-        Ok(touched.into_iter().map(|touched| Change { path: touched.path, kind: touched.kind }).collect())
+        Ok(touched.into_iter().map(|touched| WorkspaceChange { path: touched.path, kind: touched.kind }).collect())
     }
 
     /// Content of a changed path as the sandbox left it; `None` when it is no regular file there.

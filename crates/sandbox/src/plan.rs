@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use jail::{Bind, Plan, ProcessLimits, WorkspacePlan};
-use policy::{DenyGlobs, NameService, WorkspaceMode};
+use jail::{BindMount, JailPlan, ProcessLimits, WorkspacePlan};
+use policy::{DenyGlobs, DnsMode, WorkspaceMode};
 
 use crate::source::Sources;
 use crate::system::System;
@@ -17,29 +17,33 @@ const BYTES_PER_INODE: u64 = 16 * 1024;
 /// The plan of one sandbox. Every host path in it is without links: the jail follows none.
 pub(crate) fn plan(
     spec: &SandboxSpec,
-    fs: &policy::Fs,
+    fs: &policy::FsPolicy,
     process: ProcessLimits,
     sources: &Sources,
     mut system: System,
-) -> Result<Plan, SandboxError> {
+) -> Result<JailPlan, SandboxError> {
     let limits = spec.policy.limits();
     for path in &fs.write_paths {
-        system.binds.push(Bind { source: sources.find("`fs.write`", path)?, target: path.clone(), writable: true });
+        system.binds.push(BindMount {
+            source: sources.find("`fs.write`", path)?,
+            target: path.clone(),
+            writable: true,
+        });
     }
     for (source, target) in &spec.mounts {
         let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "what an agent needs" };
-        system.binds.push(Bind { source: sources.find(key, source)?, target: target.clone(), writable: false });
+        system.binds.push(BindMount { source: sources.find(key, source)?, target: target.clone(), writable: false });
     }
-    if spec.policy.name_service() == NameService::Stub {
+    if spec.policy.name_service() == DnsMode::Stub {
         system.ask_for_names();
     }
     system.files.extend(spec.files.iter().cloned());
-    Ok(Plan {
+    Ok(JailPlan {
         id: spec.id.clone(),
         binds: system.binds,
         links: system.links,
         files: system.files,
-        names: spec.policy.name_service() == NameService::Stub,
+        names: spec.policy.name_service() == DnsMode::Stub,
         workspace: workspace_plan(sources.workspace(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
@@ -48,7 +52,7 @@ pub(crate) fn plan(
     })
 }
 
-fn workspace_plan(directory: Option<&Path>, fs: &policy::Fs) -> Result<WorkspacePlan, SandboxError> {
+fn workspace_plan(directory: Option<&Path>, fs: &policy::FsPolicy) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = directory.to_owned();
     let found = |denied: &DenyGlobs| {

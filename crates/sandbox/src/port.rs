@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use policy::Effective;
-use protocol::Code;
+use policy::EffectivePolicy;
+use protocol::ProblemCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, Exit, Files, Layers, WindowSize};
+use crate::{ExecSpec, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -25,7 +25,7 @@ pub const EGRESS_PORT: u16 = jail::EGRESS_PORT;
 pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;
 
 /// Makes sandboxes.
-pub trait Backend: Send + Sync {
+pub trait SandboxBackend: Send + Sync {
     /// Its name in records and on the command line.
     fn name(&self) -> &'static str;
     /// Makes a sandbox as `spec` says, or fails with what is missing. Never a weaker one.
@@ -37,24 +37,24 @@ pub trait Sandbox: Send + Sync {
     /// Its name in records.
     fn id(&self) -> &str;
     /// A listener on one of the two ports inside; `None` once taken, or where there is none.
-    fn take_listener(&self, port: Port) -> Option<TcpListener>;
+    fn take_listener(&self, port: SandboxPort) -> Option<TcpListener>;
     /// What is asked for names inside, by stream and by datagram; `None` once taken, or where nobody is asked.
     fn take_names(&self) -> Option<(TcpListener, UdpSocket)>;
     /// Starts a command.
-    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process>;
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, SandboxProcess>;
     /// The files of its workspace.
-    fn files(&self) -> &dyn Files;
+    fn files(&self) -> &dyn WorkspaceFiles;
     /// What is enforced here, key by key, and by what; the data of `policy.effective`.
     fn effective(&self) -> serde_json::Value;
     /// What an overlay workspace is made of, to see what changed; `None` for every other mode.
-    fn layers(&self) -> Option<Layers>;
+    fn layers(&self) -> Option<OverlayLayers>;
     /// Ends every process inside and frees everything. Returns when all are dead; twice is no error.
     fn destroy(&self) -> SandboxFuture<'_, ()>;
 }
 
 /// The two ways out of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Port {
+pub enum SandboxPort {
     /// The model gateway.
     Models,
     /// Everything else that is allowed.
@@ -73,11 +73,11 @@ pub struct SandboxSpec {
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// What is allowed in it.
-    pub policy: Arc<Effective>,
+    pub policy: Arc<EffectivePolicy>,
 }
 
 /// A running command.
-pub struct Process {
+pub struct SandboxProcess {
     /// Its standard input; drop it to close.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     /// Its standard output.
@@ -89,10 +89,10 @@ pub struct Process {
     /// Ends the command and everything it started.
     pub kill: Box<dyn Fn() + Send + Sync>,
     /// Comes when it ended.
-    pub exit: Pin<Box<dyn Future<Output = Result<Exit, SandboxError>> + Send>>,
+    pub exit: Pin<Box<dyn Future<Output = Result<ProcessExit, SandboxError>> + Send>>,
 }
 
-impl fmt::Debug for Process {
+impl fmt::Debug for SandboxProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Process").finish_non_exhaustive()
     }
@@ -149,10 +149,10 @@ pub enum SandboxError {
 
 impl SandboxError {
     /// Stable identifier for clients, of an error that came while the sandbox was made.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Bind { .. } => Code::ProxyBindError,
-            _ => Code::SandboxCreateError,
+            Self::Bind { .. } => ProblemCode::ProxyBindError,
+            _ => ProblemCode::SandboxCreateError,
         }
     }
 }

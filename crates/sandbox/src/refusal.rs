@@ -3,7 +3,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-use jail::{JailError, NAMES_PORT, Step};
+use jail::{JailError, NAMES_PORT, SetupStep};
 use rustix::io::Errno;
 
 use crate::SandboxError;
@@ -11,13 +11,13 @@ use crate::SandboxError;
 /// Says what to do where the kernel refused one of the first steps.
 pub(crate) fn explain(error: JailError) -> SandboxError {
     match error {
-        JailError::Setup { step: Step::CloneNamespaces | Step::MapIds, source, .. } => no_namespaces(&source),
+        JailError::Setup { step: SetupStep::CloneNamespaces | SetupStep::MapIds, source, .. } => no_namespaces(&source),
         // The mapping of a workspace's owner is a user namespace too.
-        JailError::Setup { step: Step::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
+        JailError::Setup { step: SetupStep::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
             no_namespaces(&source)
         }
-        JailError::Setup { step: Step::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
-        JailError::Setup { step: Step::BindListeners, subject, source } if subject == NAMES_PORT.to_string() => {
+        JailError::Setup { step: SetupStep::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
+        JailError::Setup { step: SetupStep::BindListeners, subject, source } if subject == NAMES_PORT.to_string() => {
             SandboxError::Unavailable {
                 missing: format!(
                     "`net.dns: stub` needs port {NAMES_PORT} inside, which cannot be bound here ({source})"
@@ -25,9 +25,9 @@ pub(crate) fn explain(error: JailError) -> SandboxError {
                 fix: "set `net.dns: none`, or run in another backend".to_owned(),
             }
         }
-        JailError::Setup { step: Step::BindListeners, subject, source } => match subject.parse() {
+        JailError::Setup { step: SetupStep::BindListeners, subject, source } => match subject.parse() {
             Ok(port) => SandboxError::Bind { address: (Ipv4Addr::LOCALHOST, port).into(), source },
-            Err(_) => SandboxError::Create { step: Step::BindListeners.to_string(), source },
+            Err(_) => SandboxError::Create { step: SetupStep::BindListeners.to_string(), source },
         },
         JailError::Setup { step, subject, source } => {
             let subject = if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") };

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use jail::{Bind, HOME, INSIDE_GID, INSIDE_UID};
+use jail::{BindMount, HOME, INSIDE_GID, INSIDE_UID};
 
 use crate::SandboxError;
 use crate::source::Sources;
@@ -13,7 +13,7 @@ use crate::source::Sources;
 /// What a sandbox shows of the host's system.
 #[derive(Debug, Default)]
 pub(crate) struct System {
-    pub(crate) binds: Vec<Bind>,
+    pub(crate) binds: Vec<BindMount>,
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -68,7 +68,7 @@ impl System {
             }
         }
         if let Some(source) = source {
-            self.binds.push(Bind { source, target: path.to_owned(), writable: false });
+            self.binds.push(BindMount { source, target: path.to_owned(), writable: false });
         }
         Ok(())
     }

@@ -24,19 +24,22 @@ use self::group::Group;
 use self::names::Names;
 use crate::beneath;
 use crate::files::FilesOnDisk;
-use crate::{Backend, ExecSpec, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, SandboxSpec, User};
+use crate::{
+    ExecSpec, ExecUser, OverlayLayers, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxPort,
+    SandboxProcess, SandboxSpec, WorkspaceFiles,
+};
 
 const WORKSPACE: &str = "/workspace";
 const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "env", "seccomp"];
 
 /// Makes sandboxes that are none.
 #[derive(Debug, Clone)]
-pub struct Unconfined {
+pub struct UnconfinedBackend {
     scratch: PathBuf,
     gateway: SocketAddr,
 }
 
-impl Unconfined {
+impl UnconfinedBackend {
     /// Placed files and workspaces that nobody named are kept under `scratch`, one directory a sandbox.
     pub fn new(scratch: PathBuf) -> Self {
         Self { scratch, gateway: (Ipv4Addr::LOCALHOST, 0).into() }
@@ -50,7 +53,7 @@ impl Unconfined {
     }
 }
 
-impl Backend for Unconfined {
+impl SandboxBackend for UnconfinedBackend {
     fn name(&self) -> &'static str {
         "unconfined"
     }
@@ -81,7 +84,7 @@ struct Running {
 }
 
 impl Open {
-    fn new(backend: &Unconfined, spec: SandboxSpec) -> Result<Self, SandboxError> {
+    fn new(backend: &UnconfinedBackend, spec: SandboxSpec) -> Result<Self, SandboxError> {
         if spec.policy.fs().workspace_mode != WorkspaceMode::Bind {
             return Err(SandboxError::Unavailable {
                 missing: "without a sandbox the workspace can only be the directory itself".to_owned(),
@@ -114,8 +117,8 @@ impl Open {
         Ok(Self { id: spec.id, directory, names, files, model: Mutex::new(Some(model)), running: Mutex::default() })
     }
 
-    fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
-        if spec.user == User::Root && !rustix::process::geteuid().is_root() {
+    fn start(&self, spec: ExecSpec) -> Result<SandboxProcess, SandboxError> {
+        if spec.user == ExecUser::Root && !rustix::process::geteuid().is_root() {
             return Err(SandboxError::Unavailable {
                 missing: "without a sandbox a command runs as the user who started viv, who is not root".to_owned(),
                 fix: "run the command as that user, or start viv as root".to_owned(),
@@ -151,7 +154,7 @@ impl Open {
         running.groups.retain(|group| !group.has_ended());
         running.groups.push(group.clone());
         let exit = Box::pin(group.clone().wait());
-        Ok(Process {
+        Ok(SandboxProcess {
             stdin: Some(Box::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
@@ -167,10 +170,10 @@ impl Sandbox for Open {
         &self.id
     }
 
-    fn take_listener(&self, port: Port) -> Option<TcpListener> {
+    fn take_listener(&self, port: SandboxPort) -> Option<TcpListener> {
         match port {
-            Port::Models => lock(&self.model).take(),
-            Port::Egress => None,
+            SandboxPort::Models => lock(&self.model).take(),
+            SandboxPort::Egress => None,
         }
     }
 
@@ -178,11 +181,11 @@ impl Sandbox for Open {
         None
     }
 
-    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, SandboxProcess> {
         Box::pin(async move { self.start(spec) })
     }
 
-    fn files(&self) -> &dyn Files {
+    fn files(&self) -> &dyn WorkspaceFiles {
         &self.files
     }
 
@@ -192,7 +195,7 @@ impl Sandbox for Open {
             .collect()
     }
 
-    fn layers(&self) -> Option<Layers> {
+    fn layers(&self) -> Option<OverlayLayers> {
         None
     }
 
@@ -260,14 +263,14 @@ mod tests {
         }
     }
 
-    fn policy(mode: WorkspaceMode) -> policy::Effective {
+    fn policy(mode: WorkspaceMode) -> policy::EffectivePolicy {
         let text = policy::Preset::Balanced.source().text().replace("overlay", mode.as_str());
-        let base = policy::Base::read(&policy::Source::new("test", text)).unwrap();
-        policy::effective(&policy::Ceiling::built_in().unwrap(), &base, &[])
+        let base = policy::BaseLayer::read(&policy::PolicySource::new("test", text)).unwrap();
+        policy::effective(&policy::CeilingLayer::built_in().unwrap(), &base, &[])
     }
 
     async fn make(scratch: &Path) -> Box<dyn Sandbox> {
-        Unconfined::new(scratch.to_owned()).create(spec(None, WorkspaceMode::Bind)).await.unwrap()
+        UnconfinedBackend::new(scratch.to_owned()).create(spec(None, WorkspaceMode::Bind)).await.unwrap()
     }
 
     async fn shell(sandbox: &dyn Sandbox, line: &str) -> crate::ExecResult {
@@ -297,16 +300,16 @@ mod tests {
     async fn the_gateway_is_where_every_sandbox_has_it() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        let bound = sandbox.take_listener(Port::Models).unwrap().local_addr().unwrap();
+        let bound = sandbox.take_listener(SandboxPort::Models).unwrap().local_addr().unwrap();
         let result = shell(&*sandbox, &format!("echo {}", crate::MODEL_URL)).await;
         assert_eq!(String::from_utf8(result.stdout).unwrap(), format!("http://{bound}\n"));
-        assert!(sandbox.take_listener(Port::Models).is_none());
+        assert!(sandbox.take_listener(SandboxPort::Models).is_none());
     }
 
     #[tokio::test]
     async fn an_address_that_is_taken_is_told_and_leaves_nothing() {
         let (scratch, taken) = (tempfile::tempdir().unwrap(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        let backend = Unconfined::new(scratch.path().to_owned()).with_gateway(taken.local_addr().unwrap());
+        let backend = UnconfinedBackend::new(scratch.path().to_owned()).with_gateway(taken.local_addr().unwrap());
         let refused = backend.create(spec(None, WorkspaceMode::Bind)).await.err().unwrap();
         assert!(matches!(refused, SandboxError::Bind { .. }), "{refused}");
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
@@ -349,7 +352,7 @@ mod tests {
     async fn what_only_a_wall_could_keep_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         for mode in [WorkspaceMode::Overlay, WorkspaceMode::Readonly] {
-            let made = Unconfined::new(scratch.path().to_owned()).create(spec(None, mode)).await;
+            let made = UnconfinedBackend::new(scratch.path().to_owned()).create(spec(None, mode)).await;
             assert!(matches!(made, Err(SandboxError::Unavailable { .. })));
         }
     }

@@ -24,7 +24,10 @@ use crate::environment::default_environment;
 use crate::files::FilesOnDisk;
 use crate::inside::as_user;
 use crate::terminal;
-use crate::{ExecSpec, Exit, Files, Layers, Port, Process, Sandbox, SandboxError, SandboxFuture, User, WindowSize};
+use crate::{
+    ExecSpec, ExecUser, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture, SandboxPort, SandboxProcess,
+    WindowSize, WorkspaceFiles,
+};
 
 const SIGKILL: i32 = 9;
 /// How long an init may take to end a command. It cannot be stopped by one where the host's kernel is also theirs;
@@ -35,11 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Built {
     pub(crate) id: String,
     pub(crate) spawner: Arc<Spawner>,
-    pub(crate) made: jail::Made,
+    pub(crate) made: jail::NewJail,
     pub(crate) remains: Box<dyn Remains>,
-    pub(crate) layers: Option<Layers>,
+    pub(crate) layers: Option<OverlayLayers>,
     pub(crate) effective: Map<String, Value>,
-    pub(crate) policy: Arc<policy::Effective>,
+    pub(crate) policy: Arc<policy::EffectivePolicy>,
 }
 
 /// One sandbox.
@@ -56,7 +59,7 @@ pub(crate) struct Walled {
     /// Where its terminals are made; inside, where there is none.
     terminals: Mutex<Option<Arc<OwnedFd>>>,
     makes_terminals: bool,
-    layers: Option<Layers>,
+    layers: Option<OverlayLayers>,
     effective: Map<String, Value>,
     commands: Arc<Commands>,
     ended: watch::Receiver<bool>,
@@ -90,8 +93,8 @@ impl Walled {
         })
     }
 
-    async fn start(&self, spec: ExecSpec) -> Result<Process, SandboxError> {
-        if spec.user == User::Root {
+    async fn start(&self, spec: ExecSpec) -> Result<SandboxProcess, SandboxError> {
+        if spec.user == ExecUser::Root {
             return Err(SandboxError::Unavailable {
                 missing: "a sandbox has one user inside, who is not root and cannot become it".to_owned(),
                 fix: "run the command as the ordinary user".to_owned(),
@@ -120,14 +123,14 @@ impl Walled {
         }
         let (jail, remains) = (Arc::clone(&self.jail), Arc::clone(&self.remains));
         let commands = Arc::clone(&self.commands);
-        Ok(Process {
+        Ok(SandboxProcess {
             stdin: Some(stdin),
             stdout,
             stderr,
             resize,
             kill: Box::new(move || end_command(exec, &jail, &commands)),
             exit: Box::pin(async move {
-                let mut exit: Exit = exited.await.map_err(|_| SandboxError::Gone)?;
+                let mut exit: ProcessExit = exited.await.map_err(|_| SandboxError::Gone)?;
                 before.correct(&mut exit, &Count::of(&remains));
                 Ok(exit)
             }),
@@ -189,10 +192,10 @@ impl Sandbox for Walled {
         &self.id
     }
 
-    fn take_listener(&self, port: Port) -> Option<TcpListener> {
+    fn take_listener(&self, port: SandboxPort) -> Option<TcpListener> {
         match port {
-            Port::Models => lock(&self.models).take(),
-            Port::Egress => lock(&self.egress).take(),
+            SandboxPort::Models => lock(&self.models).take(),
+            SandboxPort::Egress => lock(&self.egress).take(),
         }
     }
 
@@ -200,11 +203,11 @@ impl Sandbox for Walled {
         lock(&self.names).take()
     }
 
-    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, Process> {
+    fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, SandboxProcess> {
         Box::pin(self.start(spec))
     }
 
-    fn files(&self) -> &dyn Files {
+    fn files(&self) -> &dyn WorkspaceFiles {
         &self.files
     }
 
@@ -212,7 +215,7 @@ impl Sandbox for Walled {
         Value::Object(self.effective.clone())
     }
 
-    fn layers(&self) -> Option<Layers> {
+    fn layers(&self) -> Option<OverlayLayers> {
         self.layers.clone()
     }
 

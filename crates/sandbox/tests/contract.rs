@@ -23,8 +23,10 @@ use std::sync::Arc;
 use engines::{Engine, Traces};
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
-use policy::{Base, Ceiling, Effective, Preset, Source, WorkspaceMode};
-use sandbox::{Backend, EngineKind, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxSpec, Unconfined, run};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset, WorkspaceMode};
+use sandbox::{
+    EngineKind, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxBackend, SandboxSpec, UnconfinedBackend, run,
+};
 
 /// A container of Docker whose kernel is gVisor.
 const GVISOR: &str = "gvisor";
@@ -34,7 +36,7 @@ const GVISOR: &str = "gvisor";
 struct Subject {
     /// What it is called here: one engine can have several runtimes.
     name: &'static str,
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn SandboxBackend>,
     mode: WorkspaceMode,
     /// For many sandboxes at once.
     crowd: Crowd,
@@ -54,7 +56,7 @@ struct Crowd {
     /// How many are many.
     size: usize,
     /// One that nobody else uses meanwhile, where that can be told by what it leaves.
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn SandboxBackend>,
     /// What its containers could leave; a backend of its own mount namespace has no place for it.
     traces: Option<Traces>,
 }
@@ -111,9 +113,9 @@ fn main() {
 
 /// Every backend there is, and whether it has walls.
 fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(Subject, bool)> {
-    let jail: Arc<dyn Backend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
-    let unconfined: Arc<dyn Backend> = Arc::new(Unconfined::new(scratch.to_owned()));
-    let crowd = |backend: &Arc<dyn Backend>| Crowd { size: 100, backend: Arc::clone(backend), traces: None };
+    let jail: Arc<dyn SandboxBackend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
+    let unconfined: Arc<dyn SandboxBackend> = Arc::new(UnconfinedBackend::new(scratch.to_owned()));
+    let crowd = |backend: &Arc<dyn SandboxBackend>| Crowd { size: 100, backend: Arc::clone(backend), traces: None };
     let mut subjects = vec![
         (Subject { name: "jail", crowd: crowd(&jail), backend: jail, mode: WorkspaceMode::Overlay }, true),
         (
@@ -144,19 +146,19 @@ fn plain_spec(id: &str) -> SandboxSpec {
 }
 
 /// What a session may do whose policy says `source`.
-fn policy_of(source: &Source) -> Arc<Effective> {
-    let base = Base::read(source).expect("policy");
-    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
+fn policy_of(source: &PolicySource) -> Arc<EffectivePolicy> {
+    let base = BaseLayer::read(source).expect("policy");
+    Arc::new(policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]))
 }
 
 /// The preset that an ordinary user without cgroups can have too, with `changes` of its text.
-fn policy(subject: &Subject, changes: &[(&str, &str)]) -> Arc<Effective> {
+fn policy(subject: &Subject, changes: &[(&str, &str)]) -> Arc<EffectivePolicy> {
     let mut text = Preset::Balanced.source().text().replace("overlay", subject.mode.as_str());
     for (old, new) in changes {
         assert!(text.contains(old), "the preset has no `{old}`");
         text = text.replace(old, new);
     }
-    policy_of(&Source::new("test", text))
+    policy_of(&PolicySource::new("test", text))
 }
 
 fn spec(subject: &Subject, directory: Option<PathBuf>) -> SandboxSpec {

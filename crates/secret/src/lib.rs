@@ -1,6 +1,6 @@
 //! A key of ours: used, never shown.
 //!
-//! A [`Secret`] prints as nothing, a [`Veil`] keeps it out of what servers answer, and a placeholder of its shape stands
+//! A [`Secret`] prints as nothing, a [`Redactor`] keeps it out of what servers answer, and a placeholder of its shape stands
 //! where it must not be.
 
 mod placeholder;
@@ -8,9 +8,9 @@ mod veil;
 
 use std::fmt;
 
-pub use veil::Veil;
+pub use veil::Redactor;
 
-/// A key or a credential. It prints as `Secret(…)`, and [`Veil`] keeps it out of answers.
+/// A key or a credential. It prints as `Secret(…)`, and [`Redactor`] keeps it out of answers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

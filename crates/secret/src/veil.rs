@@ -10,13 +10,13 @@ use crate::Secret;
 /// Covers a key wherever a server repeats it, with as many stars as it has bytes. One veil is for one answer; a clone
 /// of a fresh one is another.
 #[derive(Debug, Clone)]
-pub struct Veil {
+pub struct Redactor {
     finder: Arc<memmem::Finder<'static>>,
     /// The end of the last bytes, where it could be the beginning of the key.
     held: BytesMut,
 }
 
-impl Veil {
+impl Redactor {
     /// A veil over `secret`; none: there is nothing to cover.
     pub fn over(secret: &Secret) -> Option<Self> {
         let finder = memmem::Finder::new(secret.expose().as_bytes()).into_owned();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn cover(key: &str, pieces: &[&[u8]]) -> Vec<u8> {
-        let mut veil = Veil::over(&Secret::new(key)).unwrap();
+        let mut veil = Redactor::over(&Secret::new(key)).unwrap();
         let mut out: Vec<u8> = pieces.iter().flat_map(|piece| veil.pass(Bytes::copy_from_slice(piece))).collect();
         out.extend_from_slice(&veil.finish());
         out
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn bytes_that_cannot_begin_the_key_are_not_held_back() {
-        let mut veil = Veil::over(&Secret::new("sk-abc")).unwrap();
+        let mut veil = Redactor::over(&Secret::new("sk-abc")).unwrap();
         assert_eq!(veil.pass(Bytes::from("data: {\"a\":1}\n\n")), "data: {\"a\":1}\n\n");
     }
 

@@ -12,10 +12,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use protocol::Code;
-use session::{Options, Workspaces, to_its_end};
+use protocol::ProblemCode;
+use session::{SessionOptions, WorkspaceAccess, detach_on_drop};
 use sha2::{Digest, Sha256};
-use store::Tokens;
+use store::TokenStore;
 use subtle::ConstantTimeEq;
 
 use crate::audit::{Call, Noted};
@@ -25,7 +25,7 @@ use crate::state::AppState;
 
 /// What a token is good for. Each holds nothing but itself; `Admin` holds all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum TokenScope {
     /// Look at sessions and their events.
     Read,
     /// Make sessions, send messages, interrupt, terminate.
@@ -36,7 +36,7 @@ pub enum Scope {
     Admin,
 }
 
-impl Scope {
+impl TokenScope {
     /// Every scope there is.
     pub const ALL: [Self; 4] = [Self::Read, Self::Drive, Self::Answer, Self::Admin];
 
@@ -58,19 +58,19 @@ impl Scope {
 
 /// A token that is recognised, without being known.
 #[derive(Clone)]
-pub struct Token {
+pub struct AccessToken {
     digest: [u8; 32],
-    scopes: Vec<Scope>,
+    scopes: Vec<TokenScope>,
 }
 
-impl Token {
+impl AccessToken {
     /// Recognises `text`, good for `scopes`.
-    pub fn new(text: &str, scopes: impl Into<Vec<Scope>>) -> Self {
+    pub fn new(text: &str, scopes: impl Into<Vec<TokenScope>>) -> Self {
         Self { digest: Sha256::digest(text).into(), scopes: scopes.into() }
     }
 
     /// Recognises the token with this SHA-256.
-    pub fn of_digest(digest: [u8; 32], scopes: impl Into<Vec<Scope>>) -> Self {
+    pub fn of_digest(digest: [u8; 32], scopes: impl Into<Vec<TokenScope>>) -> Self {
         Self { digest, scopes: scopes.into() }
     }
 
@@ -78,12 +78,12 @@ impl Token {
         self.digest.ct_eq(digest).into()
     }
 
-    fn covers(&self, scope: Scope) -> bool {
-        self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin)
+    fn covers(&self, scope: TokenScope) -> bool {
+        self.scopes.iter().any(|held| *held == scope || *held == TokenScope::Admin)
     }
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Token").field("scopes", &self.scopes).finish_non_exhaustive()
     }
@@ -91,25 +91,25 @@ impl std::fmt::Debug for Token {
 
 /// How callers over TCP show who they are.
 #[derive(Debug, Clone)]
-pub enum Auth {
+pub enum AuthMode {
     /// They need not; only where nobody else can connect.
     None,
     /// By one of these tokens.
-    Tokens(Vec<Token>),
+    Tokens(Vec<AccessToken>),
     /// By one of these, or by one that is kept in the data directory: made and revoked while the server runs.
-    Kept(Vec<Token>, Arc<Tokens>),
+    Kept(Vec<AccessToken>, Arc<TokenStore>),
 }
 
-impl Auth {
+impl AuthMode {
     /// Whether a caller that presents `header` may do what `scope` covers; who it is, and whether it may do everything.
-    fn admits(&self, header: Option<&str>, scope: Scope) -> Result<(String, Trust), ApiError> {
+    fn admits(&self, header: Option<&str>, scope: TokenScope) -> Result<(String, Trust), ApiError> {
         let fixed = match self {
             // Every process of the machine can be this caller, of whichever user.
             Self::None => return Ok(("anybody".to_owned(), Trust::Unasked)),
             Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
         };
         let presented =
-            header.and_then(credential).ok_or_else(|| ApiError::new(Code::TokenInvalid, "no token was sent"))?;
+            header.and_then(credential).ok_or_else(|| ApiError::new(ProblemCode::TokenInvalid, "no token was sent"))?;
         let digest: [u8; 32] = Sha256::digest(presented).into();
         // Every token is looked at, so that the time tells nothing about which one came close.
         let mut found = None;
@@ -123,26 +123,26 @@ impl Auth {
             None => self.kept(&digest)?,
         };
         if token.covers(scope) {
-            let trust = if token.covers(Scope::Admin) { Trust::Whole } else { Trust::Bounded };
+            let trust = if token.covers(TokenScope::Admin) { Trust::Whole } else { Trust::Bounded };
             return Ok((who, trust));
         }
-        Err(ApiError::new(Code::PermissionDenied, format!("the token is not good for `{}`", scope.as_str())))
+        Err(ApiError::new(ProblemCode::PermissionDenied, format!("the token is not good for `{}`", scope.as_str())))
     }
 
-    fn kept(&self, digest: &[u8; 32]) -> Result<(String, Token), ApiError> {
+    fn kept(&self, digest: &[u8; 32]) -> Result<(String, AccessToken), ApiError> {
         let Self::Kept(_, tokens) = self else { return Err(unknown_token()) };
         let found = tokens.find(digest).map_err(|error| {
             tracing::error!(%error, "cannot look up a token");
-            ApiError::new(Code::Internal, "the tokens cannot be read")
+            ApiError::new(ProblemCode::Internal, "the tokens cannot be read")
         })?;
         let record = found.ok_or_else(unknown_token)?;
-        let scopes: Vec<Scope> = record.scopes.iter().filter_map(|scope| Scope::named(scope)).collect();
-        Ok((record.id, Token::of_digest(*digest, scopes)))
+        let scopes: Vec<TokenScope> = record.scopes.iter().filter_map(|scope| TokenScope::named(scope)).collect();
+        Ok((record.id, AccessToken::of_digest(*digest, scopes)))
     }
 }
 
 fn unknown_token() -> ApiError {
-    ApiError::new(Code::TokenInvalid, "the token opens nothing here")
+    ApiError::new(ProblemCode::TokenInvalid, "the token opens nothing here")
 }
 
 /// The token in an `Authorization` header.
@@ -170,22 +170,22 @@ pub(crate) struct Caller {
     /// As it stands in the audit log.
     pub(crate) who: String,
     /// The directories of the host it may name.
-    workspaces: Workspaces,
+    workspaces: WorkspaceAccess,
 }
 
 impl Caller {
     fn new(who: String, trust: Trust, roots: &Arc<[PathBuf]>) -> Self {
         let workspaces = match trust {
-            Trust::Whole => Workspaces::Any,
-            Trust::Unasked if roots.is_empty() => Workspaces::Any,
-            Trust::Unasked | Trust::Bounded => Workspaces::Within(roots.clone()),
+            Trust::Whole => WorkspaceAccess::Any,
+            Trust::Unasked if roots.is_empty() => WorkspaceAccess::Any,
+            Trust::Unasked | Trust::Bounded => WorkspaceAccess::Within(roots.clone()),
         };
         Self { who, workspaces }
     }
 
     /// How sessions of this caller are made.
-    pub(crate) fn options(&self, options: &Options) -> Options {
-        Options { workspaces: self.workspaces.clone(), ..options.clone() }
+    pub(crate) fn options(&self, options: &SessionOptions) -> SessionOptions {
+        SessionOptions { workspaces: self.workspaces.clone(), ..options.clone() }
     }
 }
 
@@ -195,7 +195,7 @@ pub(crate) async fn may_read(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    check(&state, request, next, Scope::Read).await
+    check(&state, request, next, TokenScope::Read).await
 }
 
 /// Lets through who may drive.
@@ -204,7 +204,7 @@ pub(crate) async fn may_drive(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    check(&state, request, next, Scope::Drive).await
+    check(&state, request, next, TokenScope::Drive).await
 }
 
 /// Lets through who may answer.
@@ -213,7 +213,7 @@ pub(crate) async fn may_answer(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    check(&state, request, next, Scope::Answer).await
+    check(&state, request, next, TokenScope::Answer).await
 }
 
 /// Lets through who may do everything.
@@ -222,10 +222,10 @@ pub(crate) async fn may_administer(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    check(&state, request, next, Scope::Admin).await
+    check(&state, request, next, TokenScope::Admin).await
 }
 
-async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope) -> Result<Response, ApiError> {
+async fn check(state: &AppState, mut request: Request, next: Next, scope: TokenScope) -> Result<Response, ApiError> {
     let (who, trust) = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
         ("the user of this server".to_owned(), Trust::Whole)
     } else {
@@ -240,7 +240,7 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope)
     }
     let noted = Noted::new(state.audit.clone(), call);
     // A client that leaves drops what waits for the answer, and what was begun is done to its end and noted all the same.
-    let done = to_its_end(&state.changing, async move {
+    let done = detach_on_drop(&state.changing, async move {
         let response = next.run(request).await;
         noted.answered(response.status());
         response
@@ -251,13 +251,13 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: Scope)
 /// What let a caller in, as long as it does.
 struct Pass {
     /// A token that can be taken back while a stream runs; none of the others can.
-    revocable: Option<(AppState, String, Scope)>,
+    revocable: Option<(AppState, String, TokenScope)>,
 }
 
 impl Pass {
-    fn of(state: &AppState, request: &Request, scope: Scope) -> Self {
+    fn of(state: &AppState, request: &Request, scope: TokenScope) -> Self {
         let over_tcp = request.extensions().get::<Peer>() != Some(&Peer::SameUser);
-        let kept = over_tcp && matches!(state.config.auth, Auth::Kept(..));
+        let kept = over_tcp && matches!(state.config.auth, AuthMode::Kept(..));
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         Self { revocable: header.filter(|_| kept).map(|header| (state.clone(), header.to_owned(), scope)) }
     }
@@ -282,21 +282,24 @@ impl Pass {
 mod tests {
     use super::*;
 
-    fn auth() -> Auth {
-        Auth::Tokens(vec![Token::new("all", [Scope::Admin]), Token::new("look", [Scope::Read])])
+    fn auth() -> AuthMode {
+        AuthMode::Tokens(vec![
+            AccessToken::new("all", [TokenScope::Admin]),
+            AccessToken::new("look", [TokenScope::Read]),
+        ])
     }
 
     #[track_caller]
-    fn check(header: Option<&str>, scope: Scope) -> u16 {
+    fn check(header: Option<&str>, scope: TokenScope) -> u16 {
         auth().admits(header, scope).map_or_else(|error| error.status(), |_| 200)
     }
 
     #[test]
     fn a_token_opens_what_it_is_good_for() {
-        assert_eq!(check(Some("Bearer all"), Scope::Answer), 200);
-        assert_eq!(check(Some("bearer look"), Scope::Read), 200);
-        assert_eq!(check(Some("Token look"), Scope::Read), 200);
-        assert_eq!(check(Some("Bearer look"), Scope::Drive), 403);
+        assert_eq!(check(Some("Bearer all"), TokenScope::Answer), 200);
+        assert_eq!(check(Some("bearer look"), TokenScope::Read), 200);
+        assert_eq!(check(Some("Token look"), TokenScope::Read), 200);
+        assert_eq!(check(Some("Bearer look"), TokenScope::Drive), 403);
     }
 
     #[test]
@@ -304,7 +307,7 @@ mod tests {
         for header in
             [None, Some(""), Some("all"), Some("Bearer"), Some("Bearer "), Some("Basic all"), Some("Bearer al")]
         {
-            assert_eq!(check(header, Scope::Read), 401, "{header:?}");
+            assert_eq!(check(header, TokenScope::Read), 401, "{header:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use agents::{Agent, Capabilities, LaunchContext, PermissionMode};
 use serde::Serialize;
-use session::{Drift, Enlisted, SessionError, Sessions};
+use session::{Drift, RegisteredAgent, SessionError, Sessions};
 use utoipa::ToSchema;
 
 /// `GET /v1/agents`.
@@ -40,7 +40,7 @@ impl AgentList {
 }
 
 impl AgentInfo {
-    fn of(agent: &dyn Agent, enlisted: Option<Enlisted>, drift: BTreeMap<String, Drift>) -> Self {
+    fn of(agent: &dyn Agent, enlisted: Option<RegisteredAgent>, drift: BTreeMap<String, Drift>) -> Self {
         let path = enlisted.as_ref().and_then(|enlisted| enlisted.program.to_str().map(str::to_owned));
         Self {
             id: agent.id(),

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use protocol::{Problem, SessionId};
-use session::Options;
+use session::SessionOptions;
 
-use crate::access::Auth;
-use crate::tasks::Tasker;
-use crate::tls::Tls;
-use crate::vocabulary::Vocabulary;
+use crate::access::AuthMode;
+use crate::tasks::TaskRunner;
+use crate::tls::TlsConfig;
+use crate::vocabulary::EventFilter;
 
 /// What a server is made of.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// How callers over TCP show who they are.
-    pub auth: Auth,
+    pub auth: AuthMode,
     /// Names this server answers to, beside those of the loopback.
     pub hosts: Vec<String>,
     /// Origins whose pages may call it, beside its own.
@@ -32,17 +32,17 @@ pub struct ServerConfig {
     /// The directories of the host, without links, in which callers that may not do everything find their workspaces.
     pub workspace_roots: Arc<[PathBuf]>,
     /// Which types of events a client is served that does not say.
-    pub events: Vocabulary,
+    pub events: EventFilter,
     /// Where calls that change something are noted; nowhere when there is none.
     pub audit: Option<PathBuf>,
     /// Installs agents, where that can be done.
-    pub installer: Option<Installer>,
+    pub installer: Option<AgentInstaller>,
     /// Ends sessions that other processes of the data directory run, where they can be reached.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<RemoteStop>,
     /// Does tasks, where that can be done.
-    pub tasker: Option<Tasker>,
+    pub tasker: Option<TaskRunner>,
     /// How sessions are made.
-    pub options: Options,
+    pub options: SessionOptions,
     /// Time between two signs of life on a silent stream.
     pub heartbeat: Duration,
     /// How long answers in flight may take once the server stops.
@@ -51,7 +51,7 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// A server with the usual bounds.
-    pub fn new(auth: Auth) -> Self {
+    pub fn new(auth: AuthMode) -> Self {
         Self {
             auth,
             hosts: Vec::new(),
@@ -60,12 +60,12 @@ impl ServerConfig {
             file_bytes: 1 << 30,
             bundle_bytes: 1 << 30,
             workspace_roots: Arc::default(),
-            events: Vocabulary::All,
+            events: EventFilter::All,
             audit: None,
             installer: None,
             elsewhere: None,
             tasker: None,
-            options: Options::default(),
+            options: SessionOptions::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),
         }
@@ -74,12 +74,12 @@ impl ServerConfig {
 
 /// Installs agents: the name of one, and whether one that is there is installed again.
 #[derive(Clone)]
-pub struct Installer(pub Arc<Install>);
+pub struct AgentInstaller(pub Arc<InstallAgent>);
 
-/// What an [`Installer`] does; it may take minutes.
-pub type Install = dyn Fn(&str, bool) -> Result<(), Box<Problem>> + Send + Sync;
+/// What an [`AgentInstaller`] does; it may take minutes.
+pub type InstallAgent = dyn Fn(&str, bool) -> Result<(), Box<Problem>> + Send + Sync;
 
-impl std::fmt::Debug for Installer {
+impl std::fmt::Debug for AgentInstaller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Installer")
     }
@@ -87,12 +87,12 @@ impl std::fmt::Debug for Installer {
 
 /// Ends a session that another process runs.
 #[derive(Clone)]
-pub struct Elsewhere(pub Arc<End>);
+pub struct RemoteStop(pub Arc<StopSession>);
 
-/// What [`Elsewhere`] does; when it is done, every process of the session is dead.
-pub type End = dyn Fn(SessionId) -> BoxFuture<'static, Result<(), Box<Problem>>> + Send + Sync;
+/// What [`RemoteStop`] does; when it is done, every process of the session is dead.
+pub type StopSession = dyn Fn(SessionId) -> BoxFuture<'static, Result<(), Box<Problem>>> + Send + Sync;
 
-impl std::fmt::Debug for Elsewhere {
+impl std::fmt::Debug for RemoteStop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Elsewhere")
     }
@@ -100,11 +100,11 @@ impl std::fmt::Debug for Elsewhere {
 
 /// Where a server listens.
 #[derive(Debug, Clone, Default)]
-pub struct Listeners {
+pub struct ServerListeners {
     /// TCP addresses; without tokens only loopback ones are taken.
     pub tcp: Vec<SocketAddr>,
     /// A unix socket; callers of the same user need no token.
     pub unix: Option<PathBuf>,
     /// What callers over TCP are greeted with; none: plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsConfig>,
 }

@@ -14,7 +14,7 @@ use http::header::{
     WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName, StatusCode};
-use protocol::{Code, Problem};
+use protocol::{Problem, ProblemCode};
 use sandbox::FilesError;
 use serde_json::Value;
 use session::SessionError;
@@ -26,12 +26,12 @@ use crate::request_id::RequestId;
 pub(crate) struct ApiError(Box<Problem>);
 
 impl ApiError {
-    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::new(code, detail)))
     }
 
     /// A failure told with everything that caused it.
-    pub(crate) fn caused(code: Code, error: &dyn std::error::Error) -> Self {
+    pub(crate) fn caused(code: ProblemCode, error: &dyn std::error::Error) -> Self {
         Self::new(code, chain(error))
     }
 
@@ -39,7 +39,7 @@ impl ApiError {
     pub(crate) fn unkept(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let full = store::is_full(error);
         let failed = |code| Self::new(code, format!("{what}: {}", chain(error)));
-        if full { failed(Code::DiskFull).hint("df -h") } else { failed(Code::JournalUnavailable) }
+        if full { failed(ProblemCode::DiskFull).hint("df -h") } else { failed(ProblemCode::JournalUnavailable) }
     }
 
     /// A line that can be pasted to mend it.
@@ -96,13 +96,13 @@ impl IntoResponse for ApiError {
 /// `404`: no such route.
 pub(crate) async fn route_not_found(request: Request) -> ApiError {
     let what = format!("there is no route `{}`", request.uri().path());
-    ApiError::new(Code::RouteNotFound, what).hint("viv api GET /openapi.json")
+    ApiError::new(ProblemCode::RouteNotFound, what).hint("viv api GET /openapi.json")
 }
 
 /// `405`: the route is there, the method is not.
 pub(crate) async fn method_not_allowed(request: Request) -> ApiError {
     let (method, path) = (request.method(), request.uri().path());
-    ApiError::new(Code::MethodNotAllowed, format!("`{path}` does not take {method}"))
+    ApiError::new(ProblemCode::MethodNotAllowed, format!("`{path}` does not take {method}"))
 }
 
 /// Writes every failure down as a problem document, panics included.
@@ -110,7 +110,7 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let response = AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
         // What panicked is in the log, by the panic hook; a client learns nothing from it.
-        ApiError::new(Code::Internal, "the server failed; its log says how").into_response()
+        ApiError::new(ProblemCode::Internal, "the server failed; its log says how").into_response()
     });
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if failed { document(response, id) } else { response }
@@ -145,17 +145,17 @@ fn keep(from: &HeaderMap, to: &mut HeaderMap) {
 
 /// What mends most failures of a kind, where nobody knew better.
 fn usual_hint(problem: &Problem) -> &'static str {
-    const HINTS: [(Code, &str); 10] = [
-        (Code::TokenInvalid, "viv tokens create --scope=drive"),
-        (Code::PermissionDenied, "viv tokens create --scope=admin"),
-        (Code::SessionEnded, "viv sessions ls"),
-        (Code::PermissionNotPending, "viv perms ls"),
-        (Code::QuestionNotPending, "viv perms ls"),
-        (Code::MessageNotQueued, "viv sessions ls"),
-        (Code::MessageNotFound, "viv sessions ls"),
-        (Code::GrantNotFound, "viv sessions ls"),
-        (Code::TaskNotFound, "viv api GET /v1/tasks"),
-        (Code::PolicyInvalid, "viv policy schema"),
+    const HINTS: [(ProblemCode, &str); 10] = [
+        (ProblemCode::TokenInvalid, "viv tokens create --scope=drive"),
+        (ProblemCode::PermissionDenied, "viv tokens create --scope=admin"),
+        (ProblemCode::SessionEnded, "viv sessions ls"),
+        (ProblemCode::PermissionNotPending, "viv perms ls"),
+        (ProblemCode::QuestionNotPending, "viv perms ls"),
+        (ProblemCode::MessageNotQueued, "viv sessions ls"),
+        (ProblemCode::MessageNotFound, "viv sessions ls"),
+        (ProblemCode::GrantNotFound, "viv sessions ls"),
+        (ProblemCode::TaskNotFound, "viv api GET /v1/tasks"),
+        (ProblemCode::PolicyInvalid, "viv policy schema"),
     ];
     let known = HINTS.iter().find(|(known, _)| known.as_str() == problem.code);
     // What this machine lacks is told by the one, what may be asked by the other.
@@ -169,14 +169,14 @@ pub(crate) fn refused_by_framework(status: StatusCode) -> Problem {
 }
 
 /// The code that goes with a status the framework chose.
-pub(crate) fn code_of(status: StatusCode) -> Code {
+pub(crate) fn code_of(status: StatusCode) -> ProblemCode {
     match status {
-        StatusCode::NOT_FOUND => Code::RouteNotFound,
-        StatusCode::METHOD_NOT_ALLOWED => Code::MethodNotAllowed,
-        StatusCode::PAYLOAD_TOO_LARGE => Code::BodyTooLarge,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
-        status if status.is_server_error() => Code::Internal,
-        _ => Code::InvalidRequest,
+        StatusCode::NOT_FOUND => ProblemCode::RouteNotFound,
+        StatusCode::METHOD_NOT_ALLOWED => ProblemCode::MethodNotAllowed,
+        StatusCode::PAYLOAD_TOO_LARGE => ProblemCode::BodyTooLarge,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => ProblemCode::UnsupportedMediaType,
+        status if status.is_server_error() => ProblemCode::Internal,
+        _ => ProblemCode::InvalidRequest,
     }
 }
 

@@ -11,8 +11,8 @@ use axum::response::Response;
 use axum::response::sse::Event as Frame;
 use futures_util::stream::{self, Stream};
 use serde_json::json;
-use session::{Entry, Everything, Follower, Wanted};
-use store::Spot;
+use session::{FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
+use store::FeedCursor;
 use tokio_util::sync::CancellationToken;
 
 use crate::page::encode;
@@ -22,17 +22,17 @@ use crate::stream::{HELD, RETRY, respond};
 /// Where a reader begins.
 pub(crate) enum Start {
     /// Behind a place it has been at.
-    At(Spot),
+    At(FeedCursor),
     /// The place it names is not there: it is told, and begins at the beginning.
-    Gap(Spot),
+    Gap(FeedCursor),
 }
 
 /// The events behind `start`, as they happen.
 pub(crate) fn follow(
     state: &AppState,
-    everything: &Arc<Everything>,
+    everything: &Arc<GlobalFeed>,
     start: Start,
-    wanted: Wanted,
+    wanted: FeedFilter,
     include_raw: bool,
 ) -> Response {
     let mut held = VecDeque::from([Frame::default().retry(RETRY)]);
@@ -51,7 +51,7 @@ pub(crate) fn follow(
 }
 
 struct Reader {
-    follower: Follower,
+    follower: FeedFollower,
     held: VecDeque<Frame>,
     include_raw: bool,
     stopping: CancellationToken,
@@ -77,13 +77,13 @@ impl Reader {
     }
 }
 
-fn frame(entry: Entry, include_raw: bool) -> Frame {
+fn frame(entry: FeedEntry, include_raw: bool) -> Frame {
     match entry {
-        Entry::Event(spot, event) => {
+        FeedEntry::Event(spot, event) => {
             let kind = event.draft.body.kind().to_owned();
             Frame::default().id(spot.to_string()).event(kind).data(encode(*event, include_raw))
         }
-        Entry::Lost { spot, session_id, first, last } => {
+        FeedEntry::Lost { spot, session_id, first, last } => {
             let told = json!({"session_id": session_id, "first": first, "last": last, "reason": "unreadable"});
             Frame::default().id(spot.to_string()).event("stream.gap").data(told.to_string())
         }

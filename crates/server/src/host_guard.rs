@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderName};
-use protocol::Code;
+use protocol::ProblemCode;
 
 use crate::config::ServerConfig;
 use crate::error::ApiError;
@@ -31,7 +31,7 @@ pub(crate) async fn known_host(
 
 fn check(config: &ServerConfig, headers: &HeaderMap) -> Result<(), ApiError> {
     let refuse = |what: &str, flag: &str, named: &str| {
-        let refusal = ApiError::new(Code::HostNotAllowed, format!("`{what}` is not a name of this server"));
+        let refusal = ApiError::new(ProblemCode::HostNotAllowed, format!("`{what}` is not a name of this server"));
         // Only what is a name and nothing else is put into a line to paste.
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || ".-:/[]".contains(letter);
         let plain = !named.is_empty() && named.chars().all(is_name);
@@ -84,11 +84,11 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::access::Auth;
+    use crate::access::AuthMode;
 
     #[track_caller]
     fn check_headers(pairs: &[(HeaderName, &str)]) -> bool {
-        let mut config = ServerConfig::new(Auth::None);
+        let mut config = ServerConfig::new(AuthMode::None);
         config.hosts = vec!["viv.example.com".to_owned()];
         config.origins = vec!["https://ui.example.com".to_owned()];
         let mut headers = HeaderMap::new();

@@ -14,9 +14,9 @@ use axum::response::Response;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use protocol::{Code, SessionId, SessionInfo};
+use protocol::{ProblemCode, SessionId, SessionInfo};
 use sha2::{Digest, Sha256};
-use store::{Answered, Known, Requests};
+use store::{IdempotencyStore, RecordedResponse, RequestLookup};
 use uuid::Uuid;
 
 use crate::access::Caller;
@@ -46,7 +46,7 @@ pub(crate) struct Named {
 impl Named {
     /// The id of what such a request makes when nobody chose one.
     pub(crate) fn session_id(&self) -> Result<SessionId, ApiError> {
-        SessionId::new(self.id.to_string()).map_err(|error| ApiError::new(Code::Internal, error.to_string()))
+        SessionId::new(self.id.to_string()).map_err(|error| ApiError::new(ProblemCode::Internal, error.to_string()))
     }
 
     /// Whether this request is done once more after it was broken off.
@@ -77,7 +77,7 @@ impl InFlight {
             return Ok(Flight { all: self.clone(), name });
         }
         let detail = format!("the request with the key `{key}` is being done");
-        Err(ApiError::new(Code::IdempotencyKeyInFlight, detail))
+        Err(ApiError::new(ProblemCode::IdempotencyKeyInFlight, detail))
     }
 }
 
@@ -96,12 +96,12 @@ pub(crate) async fn once(State(state): State<AppState>, request: Request, next: 
     let _flight = state.in_flight.enter(&caller, &key)?;
     let requests = state.requests()?;
     let begun_ms = match begin(&requests, &caller, &key, digest).await? {
-        Known::New => None,
-        Known::Begun(begun_ms) => Some(begun_ms),
-        Known::Answered(answered) => return Ok(replay(answered)),
-        Known::Another => {
+        RequestLookup::New => None,
+        RequestLookup::Begun(begun_ms) => Some(begun_ms),
+        RequestLookup::Answered(answered) => return Ok(replay(answered)),
+        RequestLookup::Another => {
             let detail = format!("the key `{key}` was used for another request");
-            return Err(ApiError::new(Code::IdempotencyKeyReused, detail));
+            return Err(ApiError::new(ProblemCode::IdempotencyKeyReused, detail));
         }
     };
     request.extensions_mut().insert(Named { id: id_of(&caller, &key), begun_ms });
@@ -114,7 +114,7 @@ fn key(request: &Request) -> Result<Option<String>, ApiError> {
     };
     let key = value.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= MAX_KEY);
     let refused =
-        || ApiError::new(Code::InvalidRequest, format!("`Idempotency-Key` has 1 to {MAX_KEY} plain characters"));
+        || ApiError::new(ProblemCode::InvalidRequest, format!("`Idempotency-Key` has 1 to {MAX_KEY} plain characters"));
     key.map(|key| Some(key.to_owned())).ok_or_else(refused)
 }
 
@@ -144,18 +144,28 @@ async fn fingerprint(request: Request, most: u64) -> Result<(Request, [u8; 32]),
     Ok((Request::from_parts(parts, spool::body(body)), hash.finalize().into()))
 }
 
-async fn begin(requests: &Arc<Requests>, caller: &str, key: &str, digest: [u8; 32]) -> Result<Known, ApiError> {
+async fn begin(
+    requests: &Arc<IdempotencyStore>,
+    caller: &str,
+    key: &str,
+    digest: [u8; 32],
+) -> Result<RequestLookup, ApiError> {
     let (requests, caller, key) = (requests.clone(), caller.to_owned(), key.to_owned());
     let begun = tokio::task::spawn_blocking(move || requests.begin(&caller, &key, &digest)).await;
     match begun {
         Ok(Ok(known)) => Ok(known),
         Ok(Err(error)) => Err(ApiError::unkept("the key cannot be kept", &error)),
-        Err(_) => Err(ApiError::new(Code::JournalUnavailable, "the server is stopping")),
+        Err(_) => Err(ApiError::new(ProblemCode::JournalUnavailable, "the server is stopping")),
     }
 }
 
 /// Keeps what succeeded; what failed did nothing. A stream is not kept: it is read again from where it was.
-async fn keep(requests: &Arc<Requests>, caller: String, key: String, response: Response) -> Result<Response, ApiError> {
+async fn keep(
+    requests: &Arc<IdempotencyStore>,
+    caller: String,
+    key: String,
+    response: Response,
+) -> Result<Response, ApiError> {
     let streams = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     if !response.status().is_success() || streams {
         return Ok(response);
@@ -164,11 +174,12 @@ async fn keep(requests: &Arc<Requests>, caller: String, key: String, response: R
     let body = match Limited::new(body, MAX_ANSWER).collect().await {
         Ok(whole) => whole.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
-            return Err(ApiError::new(Code::Internal, "it is done, and the answer is too large to be kept"));
+            return Err(ApiError::new(ProblemCode::Internal, "it is done, and the answer is too large to be kept"));
         }
-        Err(error) => return Err(ApiError::new(Code::Internal, error.to_string())),
+        Err(error) => return Err(ApiError::new(ProblemCode::Internal, error.to_string())),
     };
-    let answered = Answered { status: parts.status.as_u16(), headers: kept(&parts.headers), body: body.to_vec() };
+    let answered =
+        RecordedResponse { status: parts.status.as_u16(), headers: kept(&parts.headers), body: body.to_vec() };
     let requests = requests.clone();
     let kept = tokio::task::spawn_blocking(move || requests.answer(&caller, &key, &answered)).await;
     // It is done all the same: asked again, it is done again, and finds what is left of this time.
@@ -185,7 +196,7 @@ fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
     plain.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
 }
 
-fn replay(answered: Answered) -> Response {
+fn replay(answered: RecordedResponse) -> Response {
     let mut response = Response::new(Body::from(Bytes::from(answered.body)));
     *response.status_mut() = StatusCode::from_u16(answered.status).unwrap_or(StatusCode::OK);
     for (name, value) in answered.headers {

@@ -34,10 +34,10 @@ mod unread;
 mod vocabulary;
 mod wire;
 
-pub use access::{Auth, Scope, Token};
-pub use config::{Elsewhere, End, Install, Installer, Listeners, ServerConfig};
+pub use access::{AccessToken, AuthMode, TokenScope};
+pub use config::{AgentInstaller, InstallAgent, RemoteStop, ServerConfig, ServerListeners, StopSession};
 pub use router::app;
 pub use serve::{ServeError, serve};
-pub use tasks::{Run, RunTask, Tasker};
-pub use tls::{Tls, TlsError};
-pub use vocabulary::Vocabulary;
+pub use tasks::{RunTask, TaskRun, TaskRunner};
+pub use tls::{TlsConfig, TlsError};
+pub use vocabulary::EventFilter;

@@ -1,7 +1,7 @@
 //! Lists by page: what comes behind a place in the order of the list, so that nothing is shown twice or left out when the
 //! list grows or shrinks between two pages.
 
-use protocol::Code;
+use protocol::ProblemCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -70,7 +70,7 @@ fn written(key: &str) -> String {
 }
 
 fn read(cursor: &str) -> Result<String, ApiError> {
-    let refused = || ApiError::new(Code::InvalidRequest, "`cursor` is no place in the list");
+    let refused = || ApiError::new(ProblemCode::InvalidRequest, "`cursor` is no place in the list");
     let digits = cursor.strip_prefix('k').filter(|digits| {
         let plain = digits.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit));
         plain && digits.len() % 2 == 0

@@ -8,7 +8,7 @@ use store::Journal;
 
 use crate::error::ApiError;
 use crate::state::AppState;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::EventFilter;
 
 /// Events of a page nobody gave a limit for, and of the largest anybody can ask for.
 const DEFAULT_EVENTS: usize = 1000;
@@ -22,14 +22,14 @@ const STEP: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Show {
     /// Which of them.
-    pub(crate) events: Vocabulary,
+    pub(crate) events: EventFilter,
     /// With what the agent printed itself.
     pub(crate) raw: bool,
 }
 
 impl Show {
     /// What a client asked for, or else what the server was started with.
-    pub(crate) fn of(state: &AppState, events: Option<Vocabulary>, raw: Option<bool>) -> Self {
+    pub(crate) fn of(state: &AppState, events: Option<EventFilter>, raw: Option<bool>) -> Self {
         Self { events: events.unwrap_or(state.config.events), raw: raw.unwrap_or(false) }
     }
 }

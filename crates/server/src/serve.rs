@@ -16,11 +16,11 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Auth;
-use crate::config::{Listeners, ServerConfig};
+use crate::access::AuthMode;
+use crate::config::{ServerConfig, ServerListeners};
 use crate::peer::Peer;
 use crate::router::build;
-use crate::tls::Tls;
+use crate::tls::TlsConfig;
 use crate::unread::Told;
 
 /// How long a client may take to send the head of a request.
@@ -66,7 +66,7 @@ pub enum ServeError {
 /// Serves `sessions` until `shutdown`, then closes them and lets answers in flight end. `bound` hears the TCP
 /// addresses once all listeners are there, in the order asked for.
 pub async fn serve(
-    listeners: Listeners,
+    listeners: ServerListeners,
     mut config: ServerConfig,
     sessions: Sessions,
     bound: impl FnOnce(&[SocketAddr]),
@@ -103,12 +103,12 @@ pub async fn serve(
 }
 
 async fn bind_tcp(
-    listeners: &Listeners,
+    listeners: &ServerListeners,
     config: &ServerConfig,
 ) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), ServeError> {
     let (mut bound, mut addresses) = (Vec::new(), Vec::new());
     for &address in &listeners.tcp {
-        if matches!(config.auth, Auth::None) && !address.ip().is_loopback() {
+        if matches!(config.auth, AuthMode::None) && !address.ip().is_loopback() {
             return Err(ServeError::OpenToOthers(address));
         }
         let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Tcp { address, source })?;
@@ -144,7 +144,7 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
 struct Server {
     connections: TaskTracker,
     stopping: CancellationToken,
-    tls: Option<Tls>,
+    tls: Option<TlsConfig>,
 }
 
 impl Server {

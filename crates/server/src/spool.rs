@@ -4,7 +4,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use axum::body::Body;
 use http_body_util::BodyExt;
-use protocol::Code;
+use protocol::ProblemCode;
 use tempfile::{SpooledData, SpooledTempFile};
 use tokio_util::io::ReaderStream;
 
@@ -18,11 +18,11 @@ pub(crate) async fn spool(mut body: Body, most: u64, mut seen: impl FnMut(&[u8])
     let mut file = SpooledTempFile::new(IN_MEMORY);
     let mut length = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
+        let frame = frame.map_err(|error| ApiError::new(ProblemCode::InvalidRequest, error.to_string()))?;
         let Some(data) = frame.data_ref() else { continue };
         length += data.len() as u64;
         if length > most {
-            return Err(ApiError::new(Code::BodyTooLarge, format!("a body has at most {most} bytes here")));
+            return Err(ApiError::new(ProblemCode::BodyTooLarge, format!("a body has at most {most} bytes here")));
         }
         seen(data);
         file.write_all(data).map_err(|error| not_kept(&error))?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use protocol::SessionId;
 use session::{SessionError, Sessions};
-use store::Requests;
+use store::IdempotencyStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -44,7 +44,7 @@ pub(crate) struct Parts {
     /// Named requests that are being done now.
     pub(crate) in_flight: InFlight,
     /// Named requests of all times, once there is one.
-    pub(crate) requests: OnceLock<Arc<Requests>>,
+    pub(crate) requests: OnceLock<Arc<IdempotencyStore>>,
     /// Tasks that were handed in.
     pub(crate) tasks: Tasks,
     /// Calls that change something, until they are done.
@@ -63,7 +63,7 @@ impl AppState {
     }
 
     /// The named requests of the data directory.
-    pub(crate) fn requests(&self) -> Result<Arc<Requests>, ApiError> {
+    pub(crate) fn requests(&self) -> Result<Arc<IdempotencyStore>, ApiError> {
         if let Some(requests) = self.requests.get() {
             return Ok(requests.clone());
         }

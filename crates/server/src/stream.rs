@@ -15,12 +15,12 @@ use futures_util::stream::{self, Stream};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
 use protocol::{Event, EventBody, TurnId};
-use store::{Journal, Tail};
+use store::{Journal, JournalTail};
 use tokio_util::sync::CancellationToken;
 
 use crate::page::{Show, encode};
 use crate::state::AppState;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::EventFilter;
 
 /// How long a client waits before it connects again.
 pub(crate) const RETRY: Duration = Duration::from_secs(2);
@@ -39,10 +39,10 @@ pub(crate) enum Until {
 pub(crate) fn follow(state: &AppState, journal: Arc<dyn Journal>, offset: u64, until: Until, show: Show) -> Response {
     let last = *journal.last().borrow();
     let mut held = VecDeque::from([Frame::default().retry(RETRY)]);
-    if offset > last && show.events == Vocabulary::All {
+    if offset > last && show.events == EventFilter::All {
         held.push_back(gap(offset, last));
     }
-    let tail = Tail::new(journal, offset.min(last));
+    let tail = JournalTail::new(journal, offset.min(last));
     let reader = Reader { tail, held, until, show, over: false, stopping: state.stopping.clone() };
     respond(state, reader.frames())
 }
@@ -62,7 +62,7 @@ pub(crate) fn respond(
 }
 
 struct Reader {
-    tail: Tail,
+    tail: JournalTail,
     held: VecDeque<Frame>,
     until: Until,
     show: Show,

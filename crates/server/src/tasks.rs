@@ -3,7 +3,7 @@
 //! A task is a session, and has its id; what is known of it is in a file of its own, written before the caller hears that
 //! it was taken. A task whose server was killed is told as `interrupted`.
 //!
-//! Not here: what a task can say and how it is done (whoever starts the server hands in a [`Tasker`]).
+//! Not here: what a task can say and how it is done (whoever starts the server hands in a [`TaskRunner`]).
 
 use std::collections::HashSet;
 use std::io;
@@ -15,24 +15,24 @@ use jiff::Timestamp;
 use protocol::{Problem, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use session::Options;
+use session::SessionOptions;
 use tokio_util::task::TaskTracker;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
 /// A task that is being done; in the end, what came of it.
-pub type Run = Pin<Box<dyn Future<Output = Value> + Send>>;
+pub type TaskRun = Pin<Box<dyn Future<Output = Value> + Send>>;
 
-/// What a [`Tasker`] does: looks at a task and refuses it, or gives its name and how it is done in the session of that id,
+/// What a [`TaskRunner`] does: looks at a task and refuses it, or gives its name and how it is done in the session of that id,
 /// which is made as the options of its caller say.
-pub type RunTask = dyn Fn(SessionId, Value, &Options) -> Result<(String, Run), Box<Problem>> + Send + Sync;
+pub type RunTask = dyn Fn(SessionId, Value, &SessionOptions) -> Result<(String, TaskRun), Box<Problem>> + Send + Sync;
 
 /// Does tasks.
 #[derive(Clone)]
-pub struct Tasker(pub Arc<RunTask>);
+pub struct TaskRunner(pub Arc<RunTask>);
 
-impl std::fmt::Debug for Tasker {
+impl std::fmt::Debug for TaskRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tasker")
     }
@@ -81,7 +81,7 @@ impl Tasks {
     }
 
     /// Takes a task and begins it. One that is there already stays as it is.
-    pub(crate) fn begin(&self, id: SessionId, name: String, run: Run) -> Result<TaskInfo, ApiError> {
+    pub(crate) fn begin(&self, id: SessionId, name: String, run: TaskRun) -> Result<TaskInfo, ApiError> {
         if let Some(there) = self.get(&id)? {
             return Ok(there);
         }

@@ -45,15 +45,15 @@ pub enum TlsError {
 
 /// A certificate and its key.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct TlsConfig(TlsAcceptor);
 
-impl std::fmt::Debug for Tls {
+impl std::fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tls")
     }
 }
 
-impl Tls {
+impl TlsConfig {
     /// Reads a chain of certificates, that of the server first, and the key of the first.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let unreadable = |what, path: &Path| {

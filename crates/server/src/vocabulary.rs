@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 /// Which types of events a client is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Vocabulary {
+pub enum EventFilter {
     /// Everything that is on record.
     #[default]
     All,
@@ -18,7 +18,7 @@ pub enum Vocabulary {
     Contract,
 }
 
-impl Vocabulary {
+impl EventFilter {
     /// As it is typed.
     pub fn named(name: &str) -> Option<Self> {
         match name {

@@ -8,10 +8,10 @@ pub(crate) mod files;
 use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo, TurnOutcome};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use session::{Message, PendingRequest, QueuedMessage, Replayed, WhenBusy};
+use session::{PendingRequest, QueuedMessage, ReplayOutcome, UserMessage, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::EventFilter;
 
 /// `GET /v1/health`.
 #[derive(Serialize, ToSchema)]
@@ -68,7 +68,7 @@ enum Busy {
     Steer,
 }
 
-impl From<MessageBody> for Message {
+impl From<MessageBody> for UserMessage {
     fn from(body: MessageBody) -> Self {
         let when_busy = match body.when_busy {
             Busy::Queue => WhenBusy::Queue,
@@ -109,7 +109,7 @@ pub(crate) struct RawQuery {
     /// Only types of events that the contract knows, or all; what the server was started with when not given.
     #[serde(default)]
     #[param(inline)]
-    pub(crate) events: Option<Vocabulary>,
+    pub(crate) events: Option<EventFilter>,
 }
 
 /// Query of `GET …/events/sse`.
@@ -125,7 +125,7 @@ pub(crate) struct StreamQuery {
     /// Only types of events that the contract knows, or all; what the server was started with when not given.
     #[serde(default)]
     #[param(inline)]
-    pub(crate) events: Option<Vocabulary>,
+    pub(crate) events: Option<EventFilter>,
 }
 
 /// Query of `GET …/events`.
@@ -144,7 +144,7 @@ pub(crate) struct EventsQuery {
     /// Only types of events that the contract knows, or all; what the server was started with when not given.
     #[serde(default)]
     #[param(inline)]
-    pub(crate) events: Option<Vocabulary>,
+    pub(crate) events: Option<EventFilter>,
 }
 
 /// Body of `POST …/permissions/{id}/reply`.
@@ -225,8 +225,8 @@ pub(crate) struct ReplayReport {
 }
 
 impl ReplayReport {
-    pub(crate) fn of(session_id: SessionId, played: Replayed) -> Self {
-        let Replayed { outcome, miss, left, differences } = played;
+    pub(crate) fn of(session_id: SessionId, played: ReplayOutcome) -> Self {
+        let ReplayOutcome { outcome, miss, left, differences } = played;
         let same = miss.is_none() && differences.is_empty();
         Self { session_id, outcome, same, differences, missed: miss, calls_left: left }
     }

@@ -35,7 +35,7 @@ use crate::receipts::{Content, Receipt, Receipts};
 use crate::recorder::Recorder;
 use crate::seat::{Departure, Seat};
 use crate::turn::{Effect, Input, Phase};
-use crate::{Accepted, Message, SessionError, WhenBusy};
+use crate::{AcceptedMessage, SessionError, UserMessage, WhenBusy};
 
 pub(crate) use ask::{Why, resolved_permission, resolved_question};
 pub(crate) use changes::summary;
@@ -202,7 +202,7 @@ impl Actor {
         }
     }
 
-    async fn send(&mut self, message: Message) -> Result<Accepted, SessionError> {
+    async fn send(&mut self, message: UserMessage) -> Result<AcceptedMessage, SessionError> {
         let content = Content::of(&message);
         if let Some(before) = self.receipts.find(message.client_message_id.as_deref()) {
             let name = || message.client_message_id.clone().unwrap_or_default();
@@ -222,7 +222,7 @@ impl Actor {
             return Err(SessionError::QueueFull { id: self.plan.id.clone(), waiting: self.queue.len() });
         }
         let turn = self.next_turn();
-        let accepted = Accepted { turn_id: turn.clone(), sequence, queued: !free };
+        let accepted = AcceptedMessage { turn_id: turn.clone(), sequence, queued: !free };
         let name = message.client_message_id.clone();
         if free {
             self.start_turn(turn, message).await?;

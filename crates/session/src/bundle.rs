@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use protocol::{BodyRef, Draft, EventBody, SessionEndReason, SessionEnded, SessionId, SessionInfo, TerminatedBy};
-use store::{Bodies, Journal, JournalError, NewSession, SessionChange, copy_as, verify};
+use protocol::{BodyRef, EventBody, EventDraft, SessionEndReason, SessionEnded, SessionId, SessionInfo, TerminatedBy};
+use store::{FileBodyStore, Journal, JournalError, NewSession, SessionPatch, copy_as, verify};
 use tempfile::NamedTempFile;
 
-use crate::changes::Changes;
-use crate::imported::{DIFF, Imported, LIST};
+use crate::changes::SessionChanges;
+use crate::imported::{DIFF, ImportedSession, LIST};
 use crate::shelf::{blocking, last};
 use crate::{SessionError, Sessions};
 use packing::Packing;
@@ -42,14 +42,14 @@ impl Sessions {
             bundle.add("session.json", &serde_json::to_vec_pretty(&info).unwrap_or_default())?;
             let (policy, bodies) = look_through(&*journal)?;
             bundle.add("policy.json", &policy)?;
-            let changes = Changes::open(directory, id).map_err(SessionError::Changes)?;
+            let changes = SessionChanges::open(directory, id).map_err(SessionError::Changes)?;
             if changes.is_there() {
                 let stat = changes.stat().map_err(SessionError::Changes)?;
                 bundle.add(LIST, &serde_json::to_vec_pretty(&stat).unwrap_or_default())?;
                 bundle.add(DIFF, changes.patch().map_err(SessionError::Changes)?.as_bytes())?;
             }
             for body in bodies {
-                let kept = Bodies::new(directory).get(&body.into());
+                let kept = FileBodyStore::new(directory).get(&body.into());
                 // A body that was cleared away is missing from the bundle as it is missing here.
                 if let Ok((name, bytes)) = kept.map(|bytes| (store::Digest::of(&bytes), bytes)) {
                     bundle.add(&format!("bodies/{name}"), &bytes)?;
@@ -72,7 +72,7 @@ impl Sessions {
         let directory = self.host.shelf.directory();
         let journal = NamedTempFile::new_in(directory.trajectory()).map_err(failed("take in"))?;
         let changes = tempfile::tempdir_in(directory.root()).map_err(failed("take in"))?;
-        let mut info = unpack(bundle, journal.path(), changes.path(), &Bodies::new(directory))?;
+        let mut info = unpack(bundle, journal.path(), changes.path(), &FileBodyStore::new(directory))?;
         let ended = check_journal(journal.path(), &info)?;
         let journal = match new_id.filter(|id| *id != info.session_id) {
             None => journal,
@@ -92,12 +92,12 @@ impl Sessions {
         let path = directory.journal(&id);
         let _ = std::fs::remove_file(path.with_extension("idx"));
         journal.persist(&path).map_err(|error| failed("keep")(error.error))?;
-        let settled = Imported::settle(changes, directory, &id).map_err(failed("keep"));
+        let settled = ImportedSession::settle(changes, directory, &id).map_err(failed("keep"));
         settled.and_then(|()| self.enter_ended(&info, ended)).inspect_err(|error| {
             // What another process has entered meanwhile stays.
             if !matches!(error, SessionError::AlreadyExists(_)) {
                 self.host.shelf.unmake(&id);
-                let _ = Imported::remove(directory, &id);
+                let _ = ImportedSession::remove(directory, &id);
             }
         })?;
         Ok(id)
@@ -107,7 +107,7 @@ impl Sessions {
         let (kept, id) = (&self.host.shelf, &info.session_id);
         let (journal, _) = kept.journal(id)?;
         if !has_ended {
-            journal.append(Draft::daemon(EventBody::SessionEnded(SessionEnded {
+            journal.append(EventDraft::daemon(EventBody::SessionEnded(SessionEnded {
                 reason: SessionEndReason::Terminated,
                 terminated_by: TerminatedBy::Daemon,
                 message: Some("this is a copy, taken in from a bundle".to_owned()),
@@ -130,11 +130,11 @@ impl Sessions {
             created_ms: Some(info.created_at),
             ..new
         })?;
-        let change = SessionChange {
+        let change = SessionPatch {
             native_session_id: info.native_session_id,
             event_count: Some(last(&*journal)),
             outcome: Some(how_it_ended(&*journal)?.into()),
-            ..SessionChange::default()
+            ..SessionPatch::default()
         };
         kept.index.update(id, &change)?;
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use policy::{Effective, Key, Narrowing};
+use policy::{EffectivePolicy, NarrowingLayer, PolicyKey};
 use protocol::{EventBody, PolicyChange, SessionId};
 
 use crate::command::Command;
@@ -48,7 +48,7 @@ impl Change {
     }
 
     /// The policy with this change, or why it cannot be made.
-    pub(crate) fn check(&self, policy: Effective) -> Result<Effective, SessionError> {
+    pub(crate) fn check(&self, policy: EffectivePolicy) -> Result<EffectivePolicy, SessionError> {
         let (Self::Narrow(PolicyChange { rules, .. }) | Self::Widen(PolicyChange { rules, .. })) = self;
         rules.iter().try_fold(policy, |policy, rule| self.one(&policy, rule))
     }
@@ -57,22 +57,23 @@ impl Change {
     ///
     /// What was taken away stays away, though a grant it was taken from may have ended; what was granted and is above
     /// the ceiling by now is not given.
-    pub(crate) fn on(&self, policy: Effective) -> Effective {
+    pub(crate) fn on(&self, policy: EffectivePolicy) -> EffectivePolicy {
         match self {
             Self::Narrow(change) => {
-                let read = |rule: &String| Narrowing::assign(rule).or_else(|_| Narrowing::assign(CLOSED));
+                let read = |rule: &String| NarrowingLayer::assign(rule).or_else(|_| NarrowingLayer::assign(CLOSED));
                 change.rules.iter().filter_map(|rule| read(rule).ok()).fold(policy, |policy, rule| policy.met(&rule))
             }
             Self::Widen(_) => self.check(policy.clone()).unwrap_or(policy),
         }
     }
 
-    fn one(&self, policy: &Effective, rule: &str) -> Result<Effective, SessionError> {
+    fn one(&self, policy: &EffectivePolicy, rule: &str) -> Result<EffectivePolicy, SessionError> {
         let (parsed, narrows) = match self {
-            Self::Narrow(_) => (Narrowing::assign(rule)?, true),
-            Self::Widen(_) => (Narrowing::grant(rule)?, false),
+            Self::Narrow(_) => (NarrowingLayer::assign(rule)?, true),
+            Self::Widen(_) => (NarrowingLayer::grant(rule)?, false),
         };
-        let of_network = |key: Key| matches!(key, Key::NetEnabled | Key::NetAllowlist | Key::NetDenylist);
+        let of_network =
+            |key: PolicyKey| matches!(key, PolicyKey::NetEnabled | PolicyKey::NetAllowlist | PolicyKey::NetDenylist);
         if !parsed.keys().all(of_network) {
             let why = "only `net` can change while a session runs; the rest was built into its sandbox";
             return Err(SessionError::NotSupported { field: "rules", why });
@@ -101,7 +102,7 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use policy::{Action, Base, Ceiling, Source};
+    use policy::{Action, BaseLayer, CeilingLayer, PolicySource};
 
     use super::*;
 
@@ -111,9 +112,10 @@ mod tests {
 
     #[test]
     fn changes_hold_in_their_order_and_until_they_end() {
-        let base = Base::read(&Source::new("base", "net: {enabled: true, allowlist: [\"*.example.com\"]}")).unwrap();
-        let policy = policy::effective(&Ceiling::built_in().unwrap(), &base, &[]);
-        let reaches = |policy: &Effective, host: &str| policy.decide(&Action::net(host).unwrap()).is_allowed();
+        let base = BaseLayer::read(&PolicySource::new("base", "net: {enabled: true, allowlist: [\"*.example.com\"]}"))
+            .unwrap();
+        let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]);
+        let reaches = |policy: &EffectivePolicy, host: &str| policy.decide(&Action::net(host).unwrap()).is_allowed();
         let granted = Change::Widen(change(&["net.allowlist=a.example.org"], Some(100)));
         assert!(granted.holds_at(99) && !granted.holds_at(100));
         let wider = granted.on(policy.clone());
@@ -125,8 +127,8 @@ mod tests {
         let only = Change::Narrow(change(&["net.allowlist=a.example.org"], None)).on(policy.clone());
         assert!(!reaches(&only, "a.example.org") && !reaches(&only, "a.example.com"));
         let more = Change::Narrow(change(&["net.allowlist=a.example.net"], None)).check(policy.clone());
-        assert_eq!(more.unwrap_err().code(), protocol::Code::PolicyWideningDenied);
+        assert_eq!(more.unwrap_err().code(), protocol::ProblemCode::PolicyWideningDenied);
         let files = Change::Widen(change(&["fs.read=/etc"], None)).check(policy);
-        assert_eq!(files.unwrap_err().code(), protocol::Code::InvalidRequest);
+        assert_eq!(files.unwrap_err().code(), protocol::ProblemCode::InvalidRequest);
     }
 }

@@ -7,27 +7,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::SessionId;
-use sandbox::{Applied, ApplyError, ChangeStat, SavedChanges, denying, render_diff, render_stat};
+use sandbox::{ApplyError, ApplyReport, ChangeStat, SavedChanges, denying, render_diff, render_stat};
 use store::DataDir;
 
 use crate::shelf::blocking;
-use crate::{Imported, SessionError, Sessions};
+use crate::{ImportedSession, SessionError, Sessions};
 
 /// What a session changed, wherever that is kept.
 #[derive(Debug)]
-pub enum Changes {
+pub enum SessionChanges {
     /// Nothing was.
     None,
     /// By its sandbox, and it can be applied.
     Saved(SavedChanges),
     /// By its bundle, and it can be looked at.
-    Told(Imported),
+    Told(ImportedSession),
 }
 
-impl Changes {
+impl SessionChanges {
     /// What the session `id` changed.
     pub fn open(directory: &DataDir, id: &SessionId) -> io::Result<Self> {
-        if let Some(imported) = Imported::find(directory, id) {
+        if let Some(imported) = ImportedSession::find(directory, id) {
             return Ok(Self::Told(imported));
         }
         match SavedChanges::open(&directory.changes(id)) {
@@ -77,15 +77,15 @@ impl Sessions {
     }
 
     /// Brings what a session changed to its workspace: what is at or below `paths`, or all. All of that or nothing.
-    pub async fn apply(&self, id: &SessionId, paths: Vec<PathBuf>) -> Result<Applied, SessionError> {
+    pub async fn apply(&self, id: &SessionId, paths: Vec<PathBuf>) -> Result<ApplyReport, SessionError> {
         self.at_rest(id)?;
         let workspace = self.host.shelf.index.get(id)?.info.directory;
         let (sessions, id) = (self.clone(), id.clone());
         blocking(move || {
-            let mut saved = match Changes::open(sessions.directory(), &id).map_err(SessionError::Changes)? {
-                Changes::None => return Ok(Applied { changes: Vec::new() }),
-                Changes::Saved(saved) => saved,
-                Changes::Told(_) => {
+            let mut saved = match SessionChanges::open(sessions.directory(), &id).map_err(SessionError::Changes)? {
+                SessionChanges::None => return Ok(ApplyReport { changes: Vec::new() }),
+                SessionChanges::Saved(saved) => saved,
+                SessionChanges::Told(_) => {
                     let why = "the session came from a bundle, and its files are where they were made";
                     return Err(SessionError::NotSupported { field: "apply", why });
                 }
@@ -104,7 +104,7 @@ impl Sessions {
         self.at_rest(id)?;
         let (kept, id) = (self.host.shelf.clone(), id.clone());
         blocking(move || {
-            if let Some(imported) = Imported::find(kept.directory(), &id) {
+            if let Some(imported) = ImportedSession::find(kept.directory(), &id) {
                 return imported.discard().map_err(SessionError::Changes);
             }
             match sandbox::discard(&kept.changes(&id)) {
@@ -120,11 +120,11 @@ impl Sessions {
     async fn look<T: Send + 'static>(
         &self,
         id: &SessionId,
-        see: impl FnOnce(Changes) -> io::Result<T> + Send + 'static,
+        see: impl FnOnce(SessionChanges) -> io::Result<T> + Send + 'static,
     ) -> Result<T, SessionError> {
         self.get(id)?;
         let (kept, id) = (self.host.shelf.clone(), id.clone());
-        blocking(move || Changes::open(kept.directory(), &id).and_then(see).map_err(SessionError::Changes)).await
+        blocking(move || SessionChanges::open(kept.directory(), &id).and_then(see).map_err(SessionError::Changes)).await
     }
 
     /// Fails for a session whose agent may still write.

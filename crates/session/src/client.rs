@@ -19,15 +19,15 @@ use protocol::{CreateSession, SessionId};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::{Options, SessionError, Sessions};
+use crate::{SessionError, SessionOptions, Sessions};
 
-pub use builder::{AgentClientBuilder, BuildError, Confinement};
+pub use builder::{AgentClientBuilder, BuildError, SandboxChoice};
 pub use conversation::{Conversation, ConversationBuilder};
-pub use failure::{Failure, GoalError};
+pub use failure::{GoalError, TurnFailure};
 pub use goal::Goal;
-pub use reading::Reading;
+pub use reading::TurnReader;
 pub use response::AgentResponse;
-pub use terms::Permissions;
+pub use terms::PermissionResponder;
 
 use terms::Terms;
 
@@ -116,7 +116,7 @@ pub struct AgentClient {
 struct Inner {
     sessions: Sessions,
     agent: String,
-    options: Options,
+    options: SessionOptions,
     /// What a host that was killed left behind is put in order once, before the first session.
     recovered: OnceCell<()>,
 }
@@ -128,7 +128,7 @@ impl AgentClient {
     }
 
     /// A client over sessions that a host has opened, and put in order, before.
-    pub fn over(sessions: Sessions, agent: impl Into<String>, options: Options) -> Self {
+    pub fn over(sessions: Sessions, agent: impl Into<String>, options: SessionOptions) -> Self {
         let recovered = OnceCell::new_with(Some(()));
         Self { inner: Arc::new(Inner { sessions, agent: agent.into(), options, recovered }) }
     }
@@ -168,7 +168,7 @@ impl AgentClient {
             directory: terms.workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
             ..CreateSession::default()
         };
-        let options = Options { task_name: terms.task_name.clone(), ..self.inner.options.clone() };
+        let options = SessionOptions { task_name: terms.task_name.clone(), ..self.inner.options.clone() };
         sessions.create(id.clone(), request, options).await?;
         Ok(Conversation::new(self.inner.sessions.clone(), id, terms))
     }

@@ -4,7 +4,7 @@ use protocol::{PermissionId, PermissionReply, QuestionId, TurnId};
 use tokio::sync::oneshot;
 
 use crate::change::Change;
-use crate::{Accepted, Message, SessionError};
+use crate::{AcceptedMessage, SessionError, UserMessage};
 
 /// Where the answer to a command goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SessionError>>;
@@ -12,7 +12,7 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, SessionError>>;
 /// What can be asked of a running session.
 pub(crate) enum Command {
     /// Take a message.
-    Send(Message, Reply<Accepted>),
+    Send(UserMessage, Reply<AcceptedMessage>),
     /// Take a message that waits out of the queue.
     Unqueue(TurnId, Reply<()>),
     /// Start the agent if it does not run, and go on with what waits.

@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use agents::PlacedFile;
-use egress::{CERTIFICATES, LivePolicy, NameSockets, Outfit};
-use gateway::{Identity, SessionToken};
-use policy::Effective;
-use sandbox::{EGRESS_PORT, Port, Sandbox, SandboxError};
-use store::{Limit, Most, Scope, Window};
+use egress::{CERTIFICATES, DnsSockets, LivePolicy, ProxyCredentials};
+use gateway::{GatewayIdentity, SessionToken};
+use policy::EffectivePolicy;
+use sandbox::{EGRESS_PORT, Sandbox, SandboxError, SandboxPort};
+use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 
 use crate::SessionError;
 use crate::host::Host;
@@ -22,7 +22,7 @@ pub(crate) struct Keys {
     /// What its agent shows to the gateway.
     pub(crate) token: String,
     /// What the proxy is given for it.
-    outfit: Outfit,
+    outfit: ProxyCredentials,
 }
 
 impl Keys {
@@ -47,11 +47,11 @@ impl Keys {
 #[derive(Default)]
 pub(crate) struct Doors {
     /// To models.
-    models: Option<gateway::Attachment>,
+    models: Option<gateway::GatewayAttachment>,
     /// To everything else that is allowed, and what that is now.
-    egress: Option<(egress::Attachment, LivePolicy)>,
+    egress: Option<(egress::EgressAttachment, LivePolicy)>,
     /// What the second was given for this sandbox.
-    outfit: Outfit,
+    outfit: ProxyCredentials,
 }
 
 impl Doors {
@@ -76,7 +76,7 @@ impl Doors {
     }
 
     /// Exchanges what may be reached: at once, also for what is under way.
-    pub(crate) fn exchange(&self, policy: Effective) {
+    pub(crate) fn exchange(&self, policy: EffectivePolicy) {
         if let Some((_, live)) = &self.egress {
             live.replace(policy);
         }
@@ -99,15 +99,15 @@ fn attach_models(
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
     token: &str,
-) -> Result<Option<gateway::Attachment>, SessionError> {
-    let Some(listener) = sandbox.take_listener(Port::Models) else { return Ok(None) };
+) -> Result<Option<gateway::GatewayAttachment>, SessionError> {
+    let Some(listener) = sandbox.take_listener(SandboxPort::Models) else { return Ok(None) };
     let options = &plan.options;
     let upstream = match (&options.replay, &plan.upstream) {
         (Some(rerun), _) => rerun.upstream.clone(),
         (None, Some(name)) => host.upstreams.find(name)?,
         (None, None) => host.upstream.clone(),
     };
-    let identity = Identity {
+    let identity = GatewayIdentity {
         session: plan.id.clone(),
         token: SessionToken::of(token),
         account: options.account.as_deref().unwrap_or(plan.id.as_str()).into(),
@@ -133,31 +133,31 @@ fn attach_egress(
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-    outfit: Outfit,
-) -> Result<Option<(egress::Attachment, LivePolicy)>, SessionError> {
-    let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
+    outfit: ProxyCredentials,
+) -> Result<Option<(egress::EgressAttachment, LivePolicy)>, SessionError> {
+    let Some(listener) = sandbox.take_listener(SandboxPort::Egress) else { return Ok(None) };
     let turn = recorder.turn.clone();
     let live = LivePolicy::new(plan.policy_at(host.shelf.now_unix_secs()));
-    let identity = egress::Identity {
+    let identity = egress::EgressIdentity {
         session: plan.id.clone(),
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
         outfit,
-        names: sandbox.take_names().map(|(streams, datagrams)| NameSockets { datagrams, streams }),
-        limits: egress::Limits::default(),
+        names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+        limits: egress::EgressLimits::default(),
     };
     let attached = host.egress.attach(listener, identity);
     attached.map(|egress| Some((egress, live))).map_err(|source| not_served("the egress port", source))
 }
 
 /// What the policy lets a session spend on models.
-fn budgets(policy: &Effective) -> Vec<Limit> {
+fn budgets(policy: &EffectivePolicy) -> Vec<UsageLimit> {
     let models = policy.models();
-    let of_session = |name, most| Limit { name, scope: Scope::Session, window: Window::Ever, most };
+    let of_session = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, most };
     vec![
-        of_session("models.budget_usd", Most::Picos(models.budget_picos)),
-        of_session("models.max_requests", Most::Requests(models.max_requests)),
+        of_session("models.budget_usd", LimitAmount::Picos(models.budget_picos)),
+        of_session("models.max_requests", LimitAmount::Requests(models.max_requests)),
     ]
 }
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use agents::{AgentError, McpError};
 use policy::{PolicyError, WideningDenied};
-use protocol::{Code, PermissionId, QuestionId, SessionId, TurnId};
+use protocol::{PermissionId, ProblemCode, QuestionId, SessionId, TurnId};
 use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
 use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_full};
 
-use crate::Forbidden;
+use crate::WorkspaceForbidden;
 use crate::skills::SkillError;
 
 /// Why a command to a session was refused or failed.
@@ -129,7 +129,7 @@ pub enum SessionError {
         /// As the client wrote it.
         path: PathBuf,
         /// What stands against it.
-        why: Forbidden,
+        why: WorkspaceForbidden,
     },
     /// The agent cannot be started like this.
     #[error("the agent cannot be started like this")]
@@ -222,30 +222,30 @@ pub enum SessionError {
 
 impl SessionError {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         // Whatever met it: it is not our defect, and it is mended in the same way.
         if is_full(self) {
-            return Code::DiskFull;
+            return ProblemCode::DiskFull;
         }
         match self {
-            Self::NotFound(_) => Code::SessionNotFound,
-            Self::AlreadyExists(_) | Self::IdUsed(_) => Code::SessionAlreadyExists,
-            Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => Code::SessionEnded,
-            Self::TurnRunning(_) | Self::QueueFull { .. } => Code::TurnRunning,
-            Self::MessageIdReused(_) => Code::IdempotencyKeyReused,
-            Self::StillOpen(_) => Code::SessionOpen,
+            Self::NotFound(_) => ProblemCode::SessionNotFound,
+            Self::AlreadyExists(_) | Self::IdUsed(_) => ProblemCode::SessionAlreadyExists,
+            Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => ProblemCode::SessionEnded,
+            Self::TurnRunning(_) | Self::QueueFull { .. } => ProblemCode::TurnRunning,
+            Self::MessageIdReused(_) => ProblemCode::IdempotencyKeyReused,
+            Self::StillOpen(_) => ProblemCode::SessionOpen,
             Self::Apply(error) => error.code(),
-            Self::PermissionNotPending(_) => Code::PermissionNotPending,
-            Self::PermissionNotFound(_) => Code::PermissionNotFound,
-            Self::QuestionNotPending(_) => Code::QuestionNotPending,
-            Self::QuestionNotFound(_) => Code::QuestionNotFound,
-            Self::MessageNotQueued(_) => Code::MessageNotQueued,
-            Self::MessageNotFound(_) => Code::MessageNotFound,
-            Self::NoGrant { .. } => Code::GrantNotFound,
-            Self::Asleep(_) => Code::SandboxGone,
-            Self::Bundle(_) => Code::BundleInvalid,
-            Self::UnknownAgent(_) => Code::UnsupportedAgent,
-            Self::Skills(SkillError::Denied { .. }) => Code::PolicyDenied,
+            Self::PermissionNotPending(_) => ProblemCode::PermissionNotPending,
+            Self::PermissionNotFound(_) => ProblemCode::PermissionNotFound,
+            Self::QuestionNotPending(_) => ProblemCode::QuestionNotPending,
+            Self::QuestionNotFound(_) => ProblemCode::QuestionNotFound,
+            Self::MessageNotQueued(_) => ProblemCode::MessageNotQueued,
+            Self::MessageNotFound(_) => ProblemCode::MessageNotFound,
+            Self::NoGrant { .. } => ProblemCode::GrantNotFound,
+            Self::Asleep(_) => ProblemCode::SandboxGone,
+            Self::Bundle(_) => ProblemCode::BundleInvalid,
+            Self::UnknownAgent(_) => ProblemCode::UnsupportedAgent,
+            Self::Skills(SkillError::Denied { .. }) => ProblemCode::PolicyDenied,
             Self::NotSupported { .. }
             | Self::DirectoryNotAbsolute(_)
             | Self::ProjectPolicy { .. }
@@ -254,24 +254,24 @@ impl SessionError {
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
             | Self::AnswersMisfit { .. }
-            | Self::Skills(_) => Code::InvalidRequest,
-            Self::DirectoryNotAllowed { .. } => Code::DirectoryNotAllowed,
-            Self::Agent(AgentError::ModeNotSupported { .. }) => Code::ModeNotSupported,
-            Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => Code::AgentNotInstalled,
+            | Self::Skills(_) => ProblemCode::InvalidRequest,
+            Self::DirectoryNotAllowed { .. } => ProblemCode::DirectoryNotAllowed,
+            Self::Agent(AgentError::ModeNotSupported { .. }) => ProblemCode::ModeNotSupported,
+            Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => ProblemCode::AgentNotInstalled,
             Self::Sandbox(error) => error.code(),
-            Self::UpstreamUnusable { .. } => Code::ConfigInvalid,
-            Self::PolicyChanged(_) => Code::PolicyWideningDenied,
+            Self::UpstreamUnusable { .. } => ProblemCode::ConfigInvalid,
+            Self::PolicyChanged(_) => ProblemCode::PolicyWideningDenied,
             Self::Policy(error) => error.code(),
             Self::Widening(error) => error.code(),
-            Self::RunElsewhere(_) => Code::DataDirInUse,
-            Self::Damaged { .. } | Self::Journal(JournalError::Damaged { .. }) => Code::JournalDamaged,
+            Self::RunElsewhere(_) => ProblemCode::DataDirInUse,
+            Self::Damaged { .. } | Self::Journal(JournalError::Damaged { .. }) => ProblemCode::JournalDamaged,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
             Self::Ledger(error) => error.code(),
             Self::BundleFile { .. } | Self::Changes(_) | Self::Journal(_) | Self::Unreadable(_) => {
-                Code::JournalUnavailable
+                ProblemCode::JournalUnavailable
             }
-            Self::ShuttingDown => Code::ShuttingDown,
+            Self::ShuttingDown => ProblemCode::ShuttingDown,
         }
     }
 
@@ -290,7 +290,7 @@ impl SessionError {
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
             }
-            Self::DirectoryNotAllowed { path, why: Forbidden::Outside } => {
+            Self::DirectoryNotAllowed { path, why: WorkspaceForbidden::Outside } => {
                 Some(format!("viv serve --workspace-root={}", path.display()))
             }
             Self::DirectoryNotAllowed { .. } => {

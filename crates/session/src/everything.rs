@@ -1,7 +1,7 @@
 //! The events of all sessions of a data directory, one after the other.
 //!
 //! Each event comes once, those of one session in their order; between sessions the order is that in which they became
-//! known here, and it stays that for good ([`store::Feed`]). Events themselves are read from the journals, whoever wrote
+//! known here, and it stays that for good ([`store::EventFeed`]). Events themselves are read from the journals, whoever wrote
 //! them: a slow reader costs nobody anything, and one that comes back, also after kill -9, goes on behind what it saw.
 //!
 //! Sessions of this process say when they grow. Those of others are looked at while somebody reads.
@@ -13,22 +13,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use protocol::SessionId;
-use store::{Feed, Grown, Spot};
+use store::{EventFeed, FeedCursor, GrownSessions};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::shelf::{Shelf, blocking};
 use crate::{SessionError, Sessions};
 
-pub use reading::{Batch, Entry, Follower, Wanted};
+pub use reading::{FeedBatch, FeedEntry, FeedFilter, FeedFollower};
 
 /// How often sessions of other processes are looked at. Nobody tells us when they grow.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The events of all sessions.
-pub struct Everything {
+pub struct GlobalFeed {
     shelf: Arc<Shelf>,
-    feed: Feed,
+    feed: EventFeed,
     looked: Mutex<Looked>,
     /// Number of the last event that is known.
     total: watch::Sender<u64>,
@@ -59,35 +59,35 @@ enum Look {
 
 impl Sessions {
     /// The events of all sessions.
-    pub async fn everything(&self) -> Result<Arc<Everything>, SessionError> {
+    pub async fn everything(&self) -> Result<Arc<GlobalFeed>, SessionError> {
         let host = self.host.clone();
-        let everything = blocking(move || host.everything(Everything::open)).await?;
+        let everything = blocking(move || host.everything(GlobalFeed::open)).await?;
         everything.look(Look::Everywhere).await?;
         everything.keep_looking();
         Ok(everything)
     }
 }
 
-impl Everything {
+impl GlobalFeed {
     fn open(shelf: Arc<Shelf>) -> Result<Self, SessionError> {
-        let feed = Feed::open(shelf.directory())?;
+        let feed = EventFeed::open(shelf.directory())?;
         let (looked, total) = (Mutex::default(), watch::Sender::new(0));
         Ok(Self { shelf, feed, looked, total, looking: OnceLock::new() })
     }
 
     /// Where it begins.
-    pub fn beginning(&self) -> Spot {
+    pub fn beginning(&self) -> FeedCursor {
         self.feed.spot(0, 0, 0)
     }
 
     /// Where it ends now.
-    pub fn end(&self) -> Result<Spot, SessionError> {
+    pub fn end(&self) -> Result<FeedCursor, SessionError> {
         Ok(self.feed.end()?)
     }
 
     /// Whether somebody has really been at `spot`: it is not, when a power loss took what was there or when it is of
     /// another data directory.
-    pub fn holds(&self, spot: &Spot) -> Result<bool, SessionError> {
+    pub fn holds(&self, spot: &FeedCursor) -> Result<bool, SessionError> {
         Ok(self.feed.holds(spot)?)
     }
 
@@ -120,7 +120,7 @@ impl Everything {
     fn catch_up(&self, look: Look) -> Result<(), SessionError> {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let told = self.shelf.growth.take();
-        let look = if looked.failed || told == Grown::Any {
+        let look = if looked.failed || told == GrownSessions::Any {
             *looked = Looked::default();
             Look::Everywhere
         } else {
@@ -135,9 +135,14 @@ impl Everything {
         Ok(())
     }
 
-    fn find_grown(&self, looked: &mut Looked, told: Grown, look: Look) -> Result<BTreeMap<i64, u64>, SessionError> {
+    fn find_grown(
+        &self,
+        looked: &mut Looked,
+        told: GrownSessions,
+        look: Look,
+    ) -> Result<BTreeMap<i64, u64>, SessionError> {
         let mut grown = BTreeMap::new();
-        let told = if let Grown::These(sessions) = told { sessions } else { Vec::new() };
+        let told = if let GrownSessions::These(sessions) = told { sessions } else { Vec::new() };
         for id in told {
             if let Some(standing) = self.shelf.index.standing(&id)? {
                 grown.insert(standing.place, self.last(&id));

@@ -7,35 +7,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use egress::Egress;
-use gateway::{Gateway, Limits, Upstream};
+use gateway::{Gateway, GatewayLimits, Upstream};
 use protocol::SessionId;
-use sandbox::Backend;
+use sandbox::SandboxBackend;
 use tokio_util::task::TaskTracker;
 
-use crate::roster::Roster;
+use crate::roster::AgentRegistry;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
 use crate::workspaces::hide_data;
-use crate::{Everything, Project, SessionError, Timing, Upstreams, Variables};
+use crate::{GlobalFeed, HostVariables, ProjectPolicy, SessionError, SessionTimeouts, UpstreamRegistry};
 
 /// What all sessions of a process share.
 pub(crate) struct Host {
-    pub(crate) roster: Roster,
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) roster: AgentRegistry,
+    pub(crate) backend: Arc<dyn SandboxBackend>,
     pub(crate) gateway: Gateway,
     pub(crate) egress: Egress,
     pub(crate) upstream: Arc<dyn Upstream>,
-    pub(crate) limits: Limits,
-    pub(crate) policy: Arc<policy::Effective>,
-    pub(crate) timing: Timing,
-    project: Option<Project>,
-    pub(crate) upstreams: Upstreams,
-    pub(crate) variables: Variables,
+    pub(crate) limits: GatewayLimits,
+    pub(crate) policy: Arc<policy::EffectivePolicy>,
+    pub(crate) timing: SessionTimeouts,
+    project: Option<ProjectPolicy>,
+    pub(crate) upstreams: UpstreamRegistry,
+    pub(crate) variables: HostVariables,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: AtomicBool,
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
-    everything: Mutex<Option<Arc<Everything>>>,
+    everything: Mutex<Option<Arc<GlobalFeed>>>,
 }
 
 impl Host {
@@ -63,8 +63,8 @@ impl Host {
     /// The events of all sessions: opened when they are first asked for, and then kept.
     pub(crate) fn everything(
         &self,
-        open: impl FnOnce(Arc<Shelf>) -> Result<Everything, SessionError>,
-    ) -> Result<Arc<Everything>, SessionError> {
+        open: impl FnOnce(Arc<Shelf>) -> Result<GlobalFeed, SessionError>,
+    ) -> Result<Arc<GlobalFeed>, SessionError> {
         let mut everything = self.everything.lock().unwrap_or_else(PoisonError::into_inner);
         match &*everything {
             Some(everything) => Ok(everything.clone()),
@@ -73,9 +73,9 @@ impl Host {
     }
 
     /// What a session in `directory` may do when nobody chose another policy for it.
-    pub(crate) fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<policy::Effective>, SessionError> {
+    pub(crate) fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<policy::EffectivePolicy>, SessionError> {
         let policy = match (&self.project, directory) {
-            (Some(Project(narrow)), Some(directory)) => narrow(&self.policy, directory)?,
+            (Some(ProjectPolicy(narrow)), Some(directory)) => narrow(&self.policy, directory)?,
             _ => self.policy.clone(),
         };
         self.hide_data(policy, directory)
@@ -84,9 +84,9 @@ impl Host {
     /// `policy` for a session in `directory`: where that holds the data directory, the session does not see it.
     pub(crate) fn hide_data(
         &self,
-        policy: Arc<policy::Effective>,
+        policy: Arc<policy::EffectivePolicy>,
         directory: Option<&Path>,
-    ) -> Result<Arc<policy::Effective>, SessionError> {
+    ) -> Result<Arc<policy::EffectivePolicy>, SessionError> {
         directory.map_or(Ok(policy.clone()), |directory| hide_data(&policy, directory, self.shelf.directory()))
     }
 

@@ -24,11 +24,11 @@ const PAGE: usize = 1000;
 
 /// A session that was taken in from a bundle.
 #[derive(Debug, Clone)]
-pub struct Imported {
+pub struct ImportedSession {
     directory: PathBuf,
 }
 
-impl Imported {
+impl ImportedSession {
     /// The session `id`, if it was taken in from a bundle.
     pub fn find(directory: &DataDir, id: &SessionId) -> Option<Self> {
         let directory = directory.imported(id);

@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::SessionId;
-use store::{SessionChange, SessionIndex, SessionIndexError, SessionRecord};
+use store::{SessionIndex, SessionIndexError, SessionPatch, SessionRecord};
 
 /// So many are remembered. The list learns of any others when their sessions are opened, or at the next start.
 const MOST: usize = 4_096;
 
 /// What the list does not know yet.
 #[derive(Default)]
-pub(crate) struct Late(Mutex<HashMap<SessionId, SessionChange>>);
+pub(crate) struct Late(Mutex<HashMap<SessionId, SessionPatch>>);
 
 impl Late {
     /// Remembers that `id` has ended.
-    pub(crate) fn remember(&self, id: &SessionId, change: SessionChange) {
+    pub(crate) fn remember(&self, id: &SessionId, change: SessionPatch) {
         let mut all = self.all();
         if all.len() < MOST {
             all.insert(id.clone(), change);
@@ -48,7 +48,7 @@ impl Late {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<SessionId, SessionChange>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<SessionId, SessionPatch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use protocol::{
-    Draft, Event, EventBody, Grant, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId, PermissionReply,
-    Question, QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
+    Event, EventBody, EventDraft, Grant, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId,
+    PermissionReply, Question, QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
 };
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
 
-use crate::Accepted;
+use crate::AcceptedMessage;
 use crate::actor::{Why, resolved_permission, resolved_question};
 use crate::change::Change;
 use crate::queue::QueuedMessage;
@@ -34,7 +34,7 @@ pub(crate) struct Left {
     /// Messages by the name their client gave them, oldest first.
     pub(crate) named: Vec<(String, Receipt)>,
     /// The name of the turn that runs, until its message is read.
-    unread: Option<(String, Accepted)>,
+    unread: Option<(String, AcceptedMessage)>,
     /// What was allowed for the rest of the session.
     pub(crate) grants: Vec<Grant>,
     /// How what it may reach was changed.
@@ -63,7 +63,7 @@ impl Left {
     pub(crate) fn close(&mut self, journal: &dyn Journal, reason: &str, torn_bytes: u64) -> Result<(), JournalError> {
         let interrupted = self.named_open();
         let turn = self.turn.take();
-        let append = |body| journal.append(Draft::daemon(body).synthetic().in_turn(turn.clone())).map(drop);
+        let append = |body| journal.append(EventDraft::daemon(body).synthetic().in_turn(turn.clone())).map(drop);
         for (_, mut item) in std::mem::take(&mut self.items) {
             item.status = ItemStatus::Failed;
             append(EventBody::ItemCompleted(ItemEvent { item }))?;
@@ -79,7 +79,8 @@ impl Left {
             let (outcome, metadata) = (Some(TurnOutcome::Interrupted), Some(json!({"reason": reason})));
             append(EventBody::TurnEnded(Turn { phase: TurnPhase::Ended, turn_id: turn.clone(), outcome, metadata }))?;
         }
-        journal.append(Draft::daemon(EventBody::SessionRecovered(SessionRecovered { interrupted, torn_bytes })))?;
+        journal
+            .append(EventDraft::daemon(EventBody::SessionRecovered(SessionRecovered { interrupted, torn_bytes })))?;
         Ok(())
     }
 
@@ -144,8 +145,8 @@ impl Left {
     }
 }
 
-fn accepted(turn: &TurnId, sequence: u64, queued: bool) -> Accepted {
-    Accepted { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }
+fn accepted(turn: &TurnId, sequence: u64, queued: bool) -> AcceptedMessage {
+    AcceptedMessage { turn_id: turn.clone(), sequence: sequence.saturating_sub(1), queued }
 }
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
         let journal = MemoryJournal::new(protocol::SessionId::new("s").unwrap(), Arc::new(store::SystemClock));
         let before = bodies.len() as u64;
         for body in bodies {
-            journal.append(Draft::daemon(body)).unwrap();
+            journal.append(EventDraft::daemon(body)).unwrap();
         }
         Left::read(&journal).unwrap().close(&journal, "host_died", 0).unwrap();
         let left = Left::read(&journal).unwrap();
@@ -247,7 +248,7 @@ mod tests {
             sequence,
             time: String::new(),
             session_id,
-            draft: Draft::daemon(body),
+            draft: EventDraft::daemon(body),
         }
     }
 }

@@ -50,27 +50,29 @@ mod watched;
 mod workbench;
 mod workspaces;
 
-pub use changes::Changes;
+pub use changes::SessionChanges;
 pub use client::{
-    AgentClient, AgentClientBuilder, AgentResponse, BuildError, Confinement, Conversation, ConversationBuilder,
-    Failure, Goal, GoalError, Permissions, Reading,
+    AgentClient, AgentClientBuilder, AgentResponse, BuildError, Conversation, ConversationBuilder, Goal, GoalError,
+    PermissionResponder, SandboxChoice, TurnFailure, TurnReader,
 };
 pub use drift::{Drift, DriftByAgent};
 pub use error::SessionError;
-pub use everything::{Batch, Entry, Everything, Follower, Wanted};
-pub use imported::Imported;
-pub use listing::Page;
-pub use message::{Accepted, Message, Options, WhenBusy};
+pub use everything::{FeedBatch, FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
+pub use imported::ImportedSession;
+pub use listing::SessionListPage;
+pub use message::{AcceptedMessage, SessionOptions, UserMessage, WhenBusy};
 pub use pending::{PendingRequest, Request};
 pub use queue::QueuedMessage;
-pub use replay::{Origin, Recording, Replayed, Rerun, RerunError, Stage, compare};
-pub use roster::{Enlisted, Roster};
+pub use replay::{
+    ReplayOutcome, ReplaySession, ReplaySessionError, ReplaySetup, SessionRecording, WorkspaceOrigin, compare,
+};
+pub use roster::{AgentRegistry, RegisteredAgent};
 pub use sessions::{Parts, Sessions};
-pub use setup::{Accounts, Setup, way_out};
+pub use setup::{BillingSettings, Setup, way_out};
 pub use skills::SkillError;
-pub use surroundings::{Make, Narrow, Project, Upstreams};
-pub use timing::Timing;
-pub use to_its_end::{ToItsEnd, to_its_end};
-pub use variables::Variables;
-pub use workbench::{ArtifactError, Task, Workbench};
-pub use workspaces::{Forbidden, Workspaces};
+pub use surroundings::{NarrowPolicy, ProjectPolicy, UpstreamFactory, UpstreamRegistry};
+pub use timing::SessionTimeouts;
+pub use to_its_end::{DetachOnDrop, detach_on_drop};
+pub use variables::HostVariables;
+pub use workbench::{ArtifactError, CommandSession, SessionCommand};
+pub use workspaces::{WorkspaceAccess, WorkspaceForbidden};

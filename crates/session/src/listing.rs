@@ -1,26 +1,26 @@
 //! The list of sessions, and what is told of each.
 
 use protocol::{SessionId, SessionInfo};
-use store::{Cursor, SessionRecord};
+use store::{SessionListCursor, SessionRecord};
 
 use crate::{SessionError, Sessions};
 
 /// A part of the list of sessions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page {
+pub struct SessionListPage {
     /// Newest first.
     pub sessions: Vec<SessionInfo>,
     /// Where the list goes on, if it does.
-    pub next: Option<Cursor>,
+    pub next: Option<SessionListCursor>,
 }
 
 impl Sessions {
     /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
-    pub fn list(&self, from: Option<Cursor>, limit: usize) -> Result<Page, SessionError> {
+    pub fn list(&self, from: Option<SessionListCursor>, limit: usize) -> Result<SessionListPage, SessionError> {
         self.host.shelf.late.catch_up(&self.host.shelf.index);
         let page = self.host.shelf.index.list(from, limit)?;
         let sessions = page.sessions.into_iter().map(|record| self.told(record)).collect();
-        Ok(Page { sessions, next: page.next })
+        Ok(SessionListPage { sessions, next: page.next })
     }
 
     /// One session.

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::Normalized;
+use agents::NormalizedDialogue;
 use protocol::StderrOutput;
-use sandbox::{Exit, Layers, Process, Sandbox, SandboxError};
+use sandbox::{OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxProcess};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -21,14 +21,14 @@ use crate::stderr::Stderr;
 
 /// An agent's process, its sandbox and its ways out.
 pub(crate) struct Live {
-    pub(crate) dialogue: Normalized,
+    pub(crate) dialogue: NormalizedDialogue,
     sandbox: Arc<dyn Sandbox>,
     doors: Doors,
     /// Boxed, because a channel keeps room for thirty-two of them however few come.
     stdin: mpsc::UnboundedSender<Box<str>>,
     stdout: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     stderr: Stderr,
-    exit: Pin<Box<dyn Future<Output = Result<Exit, SandboxError>> + Send>>,
+    exit: Pin<Box<dyn Future<Output = Result<ProcessExit, SandboxError>> + Send>>,
     tasks: JoinSet<()>,
     leaving: Leaving,
     exit_grace: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Live {
 #[derive(Debug, Default)]
 struct Leaving {
     silent: bool,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     since: Option<Instant>,
 }
 
@@ -55,17 +55,17 @@ pub(crate) enum Sign {
 #[derive(Debug)]
 pub(crate) struct Remains {
     /// How it ended, where that was seen before we ended it.
-    pub(crate) exit: Option<Exit>,
+    pub(crate) exit: Option<ProcessExit>,
     /// What it wrote to stderr.
     pub(crate) stderr: Option<StderrOutput>,
 }
 
 impl Live {
     pub(crate) fn new(
-        dialogue: Normalized,
+        dialogue: NormalizedDialogue,
         sandbox: Arc<dyn Sandbox>,
         doors: Doors,
-        process: Process,
+        process: SandboxProcess,
         exit_grace: Duration,
     ) -> Self {
         let (stdin, lines) = mpsc::unbounded_channel();
@@ -138,7 +138,7 @@ impl Live {
     }
 
     /// What its workspace is made of, to see what changed.
-    pub(crate) fn layers(&self) -> Option<Layers> {
+    pub(crate) fn layers(&self) -> Option<OverlayLayers> {
         self.sandbox.layers()
     }
 

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gateway::Normal;
-use policy::Effective;
+use gateway::RequestNormalizer;
+use policy::EffectivePolicy;
 use protocol::{Attachment, TurnId};
 
-use crate::Workspaces;
-use crate::replay::Rerun;
+use crate::WorkspaceAccess;
+use crate::replay::ReplaySession;
 
 /// How a session is made, beyond what the wire contract knows.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct SessionOptions {
     /// What it may do; the host's own policy when there is none.
-    pub policy: Option<Arc<Effective>>,
+    pub policy: Option<Arc<EffectivePolicy>>,
     /// The account that pays; the session's own id when there is none.
     pub account: Option<String>,
     /// The person.
@@ -24,16 +24,16 @@ pub struct Options {
     /// A directory of the host that is shown at `/deps`, read-only.
     pub dependencies: Option<PathBuf>,
     /// It plays a recorded session again.
-    pub replay: Option<Rerun>,
+    pub replay: Option<ReplaySession>,
     /// What does not count when a session is played again; only what no two runs have in common when there is none.
-    pub normal: Option<Arc<Normal>>,
+    pub normal: Option<Arc<RequestNormalizer>>,
     /// The directories of the host that may be named for it.
-    pub workspaces: Workspaces,
+    pub workspaces: WorkspaceAccess,
 }
 
 /// One message for the agent.
 #[derive(Debug, Clone, Default)]
-pub struct Message {
+pub struct UserMessage {
     /// The words.
     pub text: String,
     /// Files that go with them.
@@ -44,7 +44,7 @@ pub struct Message {
     pub when_busy: WhenBusy,
 }
 
-impl Message {
+impl UserMessage {
     /// A message of words alone.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
@@ -65,7 +65,7 @@ pub enum WhenBusy {
 
 /// A message was taken; it is on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedMessage {
     /// The turn that answers it.
     pub turn_id: TurnId,
     /// Everything about that turn comes after this number.

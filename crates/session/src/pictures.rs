@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use agents::Picture;
+use agents::PromptImage;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use protocol::Attachment;
@@ -20,7 +20,7 @@ const KINDS: &[(&str, &[&str])] =
     &[("image/png", &["png"]), ("image/jpeg", &["jpg", "jpeg"]), ("image/gif", &["gif"]), ("image/webp", &["webp"])];
 
 /// The pictures among `attachments`.
-pub(crate) async fn read(sandbox: &dyn Sandbox, attachments: &[Attachment]) -> Vec<Picture> {
+pub(crate) async fn read(sandbox: &dyn Sandbox, attachments: &[Attachment]) -> Vec<PromptImage> {
     let mut pictures = Vec::new();
     for attachment in attachments {
         let Some(mime) = kind(attachment) else { continue };
@@ -29,7 +29,7 @@ pub(crate) async fn read(sandbox: &dyn Sandbox, attachments: &[Attachment]) -> V
             continue;
         };
         let (path, mime) = (attachment.path.clone(), mime.to_owned());
-        pictures.push(Picture { path, mime, data: STANDARD.encode(bytes) });
+        pictures.push(PromptImage { path, mime, data: STANDARD.encode(bytes) });
     }
     pictures
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::{Agent, LaunchContext, McpServers, Mount, PlacedFile};
-use policy::Effective;
+use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
+use policy::EffectivePolicy;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
 use sandbox::{DEPENDENCIES, MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ use uuid::Uuid;
 
 use crate::change::Change;
 use crate::host::Host;
-use crate::roster::{Enlisted, Roster};
+use crate::roster::{AgentRegistry, RegisteredAgent};
 use crate::skills::Skills;
 use crate::workspaces::refuse_own;
-use crate::{Options, SessionError, Workspaces};
+use crate::{SessionError, SessionOptions, WorkspaceAccess};
 
 /// What stands in the list of sessions where there is no agent.
 const NO_AGENT: &str = "none";
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     pub(crate) upstream: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) options: Options,
+    pub(crate) options: SessionOptions,
     /// Which start of this session it is, from 1.
     pub(crate) epoch: u32,
     pub(crate) native_session_id: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
     /// The session it goes on from, and how far that was.
     pub(crate) forked_from: Option<ForkedFrom>,
     /// What it may do now.
-    pub(crate) policy: Arc<Effective>,
+    pub(crate) policy: Arc<EffectivePolicy>,
     /// How what it may reach was changed while it ran, oldest first.
     pub(crate) changes: Vec<Change>,
     /// Digest of the policy it was made under.
@@ -101,7 +101,7 @@ impl Plan {
         host: &Host,
         id: SessionId,
         request: CreateSession,
-        options: Options,
+        options: SessionOptions,
     ) -> Result<Self, SessionError> {
         let mut plan = Self::read(host, id, request, options)?;
         let enlisted = plan.enlisted(&host.roster)?;
@@ -117,7 +117,7 @@ impl Plan {
         host: &Host,
         id: SessionId,
         request: CreateSession,
-        options: Options,
+        options: SessionOptions,
     ) -> Result<Self, SessionError> {
         if request.mcp.as_ref().is_some_and(|servers| !servers.is_empty()) {
             let why = "commands start agents with arguments of their own";
@@ -147,7 +147,7 @@ impl Plan {
         Ok(())
     }
 
-    fn read(host: &Host, id: SessionId, request: CreateSession, options: Options) -> Result<Self, SessionError> {
+    fn read(host: &Host, id: SessionId, request: CreateSession, options: SessionOptions) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
         let permission_mode = permission_mode(&request)?;
         let data = host.shelf.directory();
@@ -194,7 +194,7 @@ impl Plan {
     }
 
     /// A new sandbox for this plan, with what an agent needs in it.
-    pub(crate) fn sandbox(&self, mounts: Vec<Mount>, files: Vec<PlacedFile>) -> SandboxSpec {
+    pub(crate) fn sandbox(&self, mounts: Vec<ReadOnlyMount>, files: Vec<PlacedFile>) -> SandboxSpec {
         SandboxSpec {
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
@@ -219,7 +219,7 @@ impl Plan {
         });
         let mut keys = sandbox.effective();
         if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
-            let policy::Net { enabled, allowlist, intercept, .. } = now.net();
+            let policy::NetPolicy { enabled, allowlist, intercept, .. } = now.net();
             net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept}));
         }
         if let Some(keys) = keys.as_object_mut() {
@@ -231,7 +231,7 @@ impl Plan {
     }
 
     /// What it may do at a time: the policy it was made under, with every change since.
-    pub(crate) fn policy_at(&self, unix_secs: u64) -> Effective {
+    pub(crate) fn policy_at(&self, unix_secs: u64) -> EffectivePolicy {
         let policy = (*self.policy).clone();
         self.changes.iter().filter(|change| change.holds_at(unix_secs)).fold(policy, |policy, change| change.on(policy))
     }
@@ -259,7 +259,7 @@ impl Plan {
             policy,
             directory,
             policy_digest,
-            options: Options {
+            options: SessionOptions {
                 policy: None,
                 account: metadata.account,
                 user: metadata.user,
@@ -267,7 +267,7 @@ impl Plan {
                 dependencies: metadata.dependencies,
                 replay: None,
                 normal: None,
-                workspaces: Workspaces::Any,
+                workspaces: WorkspaceAccess::Any,
             },
             replay_is_over: metadata.replay_of.is_some(),
             epoch: epoch(record),
@@ -286,7 +286,7 @@ impl Plan {
         Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
     }
 
-    pub(crate) fn enlisted(&self, roster: &Roster) -> Result<Enlisted, SessionError> {
+    pub(crate) fn enlisted(&self, roster: &AgentRegistry) -> Result<RegisteredAgent, SessionError> {
         let version = self.agent_version.as_deref();
         roster.find(&self.agent, version).ok_or_else(|| match agents::by_name(&self.agent) {
             None => SessionError::UnknownAgent(self.agent.clone()),
@@ -298,7 +298,7 @@ impl Plan {
     }
 
     /// What the agent is told.
-    pub(crate) fn context(&self, enlisted: &Enlisted, token: String) -> LaunchContext {
+    pub(crate) fn context(&self, enlisted: &RegisteredAgent, token: String) -> LaunchContext {
         LaunchContext {
             epoch: self.epoch,
             gateway_url: MODEL_URL.to_owned(),

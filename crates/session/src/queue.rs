@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::command::Command;
 use crate::left::Left;
 use crate::shelf::blocking;
-use crate::{Message, SessionError, Sessions};
+use crate::{SessionError, Sessions, UserMessage};
 
 /// A message that waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,9 +41,9 @@ impl QueuedMessage {
     }
 
     /// What the agent is to hear when its turn begins.
-    pub(crate) fn message(&self) -> Message {
+    pub(crate) fn message(&self) -> UserMessage {
         let (text, attachments) = (self.message.clone(), self.attachments.clone());
-        Message { text, attachments, client_message_id: self.client_message_id.clone(), ..Message::default() }
+        UserMessage { text, attachments, client_message_id: self.client_message_id.clone(), ..UserMessage::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use protocol::{Attachment, ContentPart};
 use store::Digest;
 
-use crate::{Accepted, Message};
+use crate::{AcceptedMessage, UserMessage};
 
 /// So many names are remembered in one session; a client repeats a message within seconds, not after hundreds.
 const REMEMBERED: usize = 256;
@@ -20,7 +20,7 @@ pub(crate) struct Receipts {
 /// What was answered to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Receipt {
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: AcceptedMessage,
     pub(crate) content: Content,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Receipt {
 pub(crate) struct Content(Digest);
 
 impl Content {
-    pub(crate) fn of(message: &Message) -> Self {
+    pub(crate) fn of(message: &UserMessage) -> Self {
         Self::new(&message.text, &message.attachments)
     }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn receipt(turn: &str) -> Receipt {
-        let accepted = Accepted { turn_id: TurnId::new(turn).unwrap(), sequence: 1, queued: false };
+        let accepted = AcceptedMessage { turn_id: TurnId::new(turn).unwrap(), sequence: 1, queued: false };
         Receipt { accepted, content: Content::new("hello", &[]) }
     }
 

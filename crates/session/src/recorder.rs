@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use gateway::CurrentTurn;
 use protocol::{
-    AgentUnparsed, ContentPart, Draft, Event, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
+    AgentUnparsed, ContentPart, Event, EventBody, EventDraft, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
     PolicyEffective, SessionRegistered, Turn, TurnId, TurnOutcome, TurnPhase,
 };
 use serde_json::{Value, json};
 use store::{Journal, JournalError};
 
-use crate::Message;
+use crate::UserMessage;
 
 /// Writes the events of one session.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Recorder {
     }
 
     /// Records what happened now, in the turn that runs now.
-    pub(crate) fn record(&self, mut draft: Draft) -> Result<Event, JournalError> {
+    pub(crate) fn record(&self, mut draft: EventDraft) -> Result<Event, JournalError> {
         draft.turn_id = draft.turn_id.or_else(|| self.turn.get());
         draft.native_session_id.clone_from(&self.native_session_id);
         let turn = draft.turn_id.clone();
@@ -45,25 +45,25 @@ impl Recorder {
             Err(error @ (JournalError::TooDeep { .. } | JournalError::TooLarge { .. })) => {
                 let (error, location) = (error.to_string(), "stdout".to_owned());
                 let body = EventBody::AgentUnparsed(AgentUnparsed { error, location, raw_hash: None });
-                self.journal.append(Draft::daemon(body).synthetic().in_turn(turn))
+                self.journal.append(EventDraft::daemon(body).synthetic().in_turn(turn))
             }
             other => other,
         }
     }
 
     pub(crate) fn daemon(&self, body: EventBody) -> Result<Event, JournalError> {
-        self.record(Draft::daemon(body))
+        self.record(EventDraft::daemon(body))
     }
 
     /// The first two events of a start, in one write.
     pub(crate) fn started(&self, policy: PolicyEffective, registered: SessionRegistered) -> Result<(), JournalError> {
         let bodies = [EventBody::PolicyEffective(policy), EventBody::SessionRegistered(registered)];
-        let named = |body| Draft { native_session_id: self.native_session_id.clone(), ..Draft::daemon(body) };
+        let named = |body| EventDraft { native_session_id: self.native_session_id.clone(), ..EventDraft::daemon(body) };
         self.journal.store(&bodies.map(named)).map(drop)
     }
 
     /// `turn.started` and the message that started it.
-    pub(crate) fn turn_started(&self, turn: &TurnId, message: &Message) -> Result<(), JournalError> {
+    pub(crate) fn turn_started(&self, turn: &TurnId, message: &UserMessage) -> Result<(), JournalError> {
         self.turn.set(Some(turn.clone()));
         let metadata = message.client_message_id.as_ref().map(|id| json!({"client_message_id": id}));
         let started = Turn { phase: TurnPhase::Started, turn_id: Some(turn.clone()), outcome: None, metadata };
@@ -78,9 +78,9 @@ impl Recorder {
             content: content(message),
             status: ItemStatus::InProgress,
         };
-        self.record(Draft::daemon(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic())?;
+        self.record(EventDraft::daemon(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic())?;
         item.status = ItemStatus::Completed;
-        self.record(Draft::daemon(EventBody::ItemCompleted(ItemEvent { item })).synthetic())?;
+        self.record(EventDraft::daemon(EventBody::ItemCompleted(ItemEvent { item })).synthetic())?;
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Recorder {
     }
 }
 
-fn content(message: &Message) -> Vec<ContentPart> {
+fn content(message: &UserMessage) -> Vec<ContentPart> {
     let text = ContentPart::Text { text: message.text.clone() };
     let attachments = message.attachments.iter().map(|attachment| match &attachment.mime {
         Some(mime) if mime.starts_with("image/") => {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use protocol::{Draft, Event, EventBody, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
-use store::{FileJournal, Flaw, Journal, JournalError, SessionChange, SessionOutcome, SessionRecord};
+use protocol::{Event, EventBody, EventDraft, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
+use store::{FileJournal, Journal, JournalError, LineDefect, SessionOutcome, SessionPatch, SessionRecord};
 
 use crate::SessionError;
 use crate::left::Left;
@@ -44,7 +44,7 @@ fn open(shelf: &Shelf, orphan: &SessionRecord) -> Result<(Arc<FileJournal>, u64)
     let path = shelf.directory().journal(&orphan.info.session_id);
     let expected = orphan.info.event_count;
     let missing = |found: u64, byte: u64| {
-        let flaw = Flaw::Missing { expected, found };
+        let flaw = LineDefect::Missing { expected, found };
         SessionError::Journal(JournalError::Damaged { path: path.clone(), line: found + 1, byte, flaw })
     };
     // Opening would make it.
@@ -68,7 +68,7 @@ pub(crate) fn set_damaged_aside(shelf: &Shelf, id: &SessionId, error: SessionErr
         // One that is gone cannot be put aside.
         Err(error) => format!("nowhere: {error}"),
     };
-    let change = SessionChange { outcome: Some(SessionOutcome::Damaged), ..SessionChange::default() };
+    let change = SessionPatch { outcome: Some(SessionOutcome::Damaged), ..SessionPatch::default() };
     tracing::error!(session = %id, %flaw, aside, "the journal of a session is damaged and was put aside");
     match shelf.index.update(id, &change) {
         Ok(_) => SessionError::Damaged { id: id.clone(), flaw },
@@ -111,7 +111,7 @@ fn adopt(
         }
     };
     let (event_count, outcome) = (Some(last(journal)), outcome.map(Into::into));
-    shelf.index.update(&record.info.session_id, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+    shelf.index.update(&record.info.session_id, &SessionPatch { event_count, outcome, ..SessionPatch::default() })?;
     Ok(record)
 }
 
@@ -119,7 +119,7 @@ fn adopt(
 pub(crate) fn note_end(shelf: &Shelf, id: &SessionId, journal: &FileJournal) -> Result<(), SessionError> {
     if let Some(EventBody::SessionEnded(ended)) = last_event(journal)?.map(|event| event.draft.body) {
         let (event_count, outcome) = (Some(last(journal)), Some(ended.reason.into()));
-        shelf.note_end(id, SessionChange { event_count, outcome, ..SessionChange::default() });
+        shelf.note_end(id, SessionPatch { event_count, outcome, ..SessionPatch::default() });
     }
     Ok(())
 }
@@ -139,6 +139,6 @@ fn end_unborn(journal: &FileJournal) -> Result<SessionEndReason, SessionError> {
     let (reason, terminated_by) = (SessionEndReason::Error, TerminatedBy::Daemon);
     let message = Some("the host died while the session was being made".to_owned());
     let ended = SessionEnded { reason, terminated_by, message, exit_code: None, stderr: None };
-    journal.append(Draft::daemon(EventBody::SessionEnded(ended)))?;
+    journal.append(EventDraft::daemon(EventBody::SessionEnded(ended)))?;
     Ok(reason)
 }

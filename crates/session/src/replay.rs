@@ -15,25 +15,25 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gateway::{NormalError, ReplayError, Upstream};
-use policy::{Effective, Narrowing};
-use protocol::{Code, CreateSession, Event, SessionId, SessionInfo};
+use gateway::{NormalizerError, ReplayError, Upstream};
+use policy::{EffectivePolicy, NarrowingLayer};
+use protocol::{CreateSession, Event, ProblemCode, SessionId, SessionInfo};
 use serde_json::Value;
-use store::{DataDir, JournalReader, Tail};
+use store::{DataDir, JournalReader, JournalTail};
 
-use crate::{Imported, Options, SessionError, Sessions};
+use crate::{ImportedSession, SessionError, SessionOptions, Sessions};
 use part::{Act, Part};
 
 pub use compare::compare;
-pub use origin::Origin;
-pub use whole::Replayed;
+pub use origin::WorkspaceOrigin;
+pub use whole::ReplayOutcome;
 
 /// So many events are read at a time.
 const PAGE: usize = 1_000;
 
 /// A session that plays a recorded one.
 #[derive(Debug, Clone)]
-pub struct Rerun {
+pub struct ReplaySession {
     /// The recorded one.
     pub of: SessionId,
     /// Speaks from the recording.
@@ -42,7 +42,7 @@ pub struct Rerun {
 
 /// What was done with a session, apart from what the model and the agent said.
 #[derive(Debug, Clone)]
-pub struct Recording {
+pub struct SessionRecording {
     /// The session.
     pub id: SessionId,
     /// Which agent.
@@ -52,7 +52,7 @@ pub struct Recording {
     /// Its workspace on the host.
     pub directory: Option<PathBuf>,
     /// How that began; none: it was not looked at.
-    pub origin: Option<Origin>,
+    pub origin: Option<WorkspaceOrigin>,
     /// Digest of the policy it was made under.
     pub policy: String,
     agent_mode: Option<String>,
@@ -67,7 +67,7 @@ pub struct Recording {
 
 /// Why a session cannot be played again.
 #[derive(Debug, thiserror::Error)]
-pub enum RerunError {
+pub enum ReplaySessionError {
     /// It never started.
     #[error("session `{0}` never started")]
     NeverStarted(SessionId),
@@ -87,26 +87,28 @@ pub enum RerunError {
     Tape(#[from] ReplayError),
     /// What should not count cannot be told.
     #[error("the rules of what does not count cannot be used")]
-    Rules(#[from] NormalError),
+    Rules(#[from] NormalizerError),
     /// A step failed as it would in any session.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-impl RerunError {
+impl ReplaySessionError {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
             Self::Session(error) => error.code(),
-            Self::Rules(_) => Code::ConfigInvalid,
-            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Tape(_) => Code::ReplayImpossible,
+            Self::Rules(_) => ProblemCode::ConfigInvalid,
+            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Tape(_) => {
+                ProblemCode::ReplayImpossible
+            }
         }
     }
 }
 
-impl Recording {
+impl SessionRecording {
     /// What is on record of a session in `directory`.
-    pub fn read(directory: &DataDir, info: &SessionInfo) -> Result<Self, RerunError> {
+    pub fn read(directory: &DataDir, info: &SessionInfo) -> Result<Self, ReplaySessionError> {
         let id = info.session_id.clone();
         let reader = JournalReader::open(directory.journal(&id), id.clone()).map_err(SessionError::from)?;
         let mut events: Vec<Event> = Vec::new();
@@ -118,7 +120,7 @@ impl Recording {
             }
             events.extend(page);
         }
-        let started = part::started(&events).ok_or_else(|| RerunError::NeverStarted(id.clone()))?;
+        let started = part::started(&events).ok_or_else(|| ReplaySessionError::NeverStarted(id.clone()))?;
         Ok(Self {
             agent: info.agent.clone(),
             agent_version: started.agent_version,
@@ -129,8 +131,12 @@ impl Recording {
             skills: info.skills.clone(),
             policy: started.policy,
             // What a bundle names is a directory of another host.
-            directory: info.directory.clone().filter(|_| Imported::find(directory, &id).is_none()).map(PathBuf::from),
-            origin: Origin::load(&directory.origin(&id)),
+            directory: info
+                .directory
+                .clone()
+                .filter(|_| ImportedSession::find(directory, &id).is_none())
+                .map(PathBuf::from),
+            origin: WorkspaceOrigin::load(&directory.origin(&id)),
             parts: part::parts(&events),
             events,
             id,
@@ -138,25 +144,26 @@ impl Recording {
     }
 
     /// The policy for a replay: the recorded one, without the network.
-    fn policy(&self, policy: &Arc<Effective>) -> Result<Arc<Effective>, RerunError> {
+    fn policy(&self, policy: &Arc<EffectivePolicy>) -> Result<Arc<EffectivePolicy>, ReplaySessionError> {
         if policy.digest() != self.policy {
-            return Err(RerunError::Policy(self.id.clone()));
+            return Err(ReplaySessionError::Policy(self.id.clone()));
         }
         // Only where it was open: the rule that closes it is quoted to the agent, and would be another one.
         if !policy.net().is_open() {
             return Ok(policy.clone());
         }
-        let closed = Narrowing::assign("net.enabled=false").ok().and_then(|closed| policy.narrowed(&[closed]).ok());
-        closed.map(Arc::new).ok_or_else(|| RerunError::Policy(self.id.clone()))
+        let closed =
+            NarrowingLayer::assign("net.enabled=false").ok().and_then(|closed| policy.narrowed(&[closed]).ok());
+        closed.map(Arc::new).ok_or_else(|| ReplaySessionError::Policy(self.id.clone()))
     }
 
-    fn check_workspace(&self, directory: Option<&PathBuf>) -> Result<(), RerunError> {
+    fn check_workspace(&self, directory: Option<&PathBuf>) -> Result<(), ReplaySessionError> {
         let (Some(origin), Some(directory)) = (&self.origin, directory) else { return Ok(()) };
-        let differences = origin.differences(&Origin::look(directory));
+        let differences = origin.differences(&WorkspaceOrigin::look(directory));
         if differences.is_empty() {
             return Ok(());
         }
-        Err(RerunError::Workspace { directory: directory.clone(), differences })
+        Err(ReplaySessionError::Workspace { directory: directory.clone(), differences })
     }
 }
 
@@ -168,10 +175,10 @@ impl Sessions {
     pub async fn replay(
         &self,
         id: SessionId,
-        recording: &Recording,
-        stage: Stage,
+        recording: &SessionRecording,
+        stage: ReplaySetup,
         mut hear: impl FnMut(&Event),
-    ) -> Result<(), RerunError> {
+    ) -> Result<(), ReplaySessionError> {
         let directory = stage.directory.or_else(|| recording.directory.clone());
         // Before it is looked at: what differs in a directory is told, and not to everybody.
         let named = directory.as_deref().map(|path| self.check_directory(path, &stage.options.workspaces));
@@ -190,8 +197,8 @@ impl Sessions {
             title: Some(format!("replay of {}", recording.id)),
             ..CreateSession::default()
         };
-        let rerun = Rerun { of: recording.id.clone(), upstream: stage.upstream };
-        let options = Options { policy: Some(policy), replay: Some(rerun), ..stage.options };
+        let rerun = ReplaySession { of: recording.id.clone(), upstream: stage.upstream };
+        let options = SessionOptions { policy: Some(policy), replay: Some(rerun), ..stage.options };
         self.create(id.clone(), request, options).await?;
         let played = self.play(&id, recording, &mut hear).await;
         self.terminate(&id).await?;
@@ -201,12 +208,12 @@ impl Sessions {
     async fn play(
         &self,
         id: &SessionId,
-        recording: &Recording,
+        recording: &SessionRecording,
         hear: &mut impl FnMut(&Event),
-    ) -> Result<(), RerunError> {
+    ) -> Result<(), ReplaySessionError> {
         for part in &recording.parts {
             let accepted = self.send(id, part.message.clone()).await?;
-            let mut tail = Tail::new(self.journal(id)?, accepted.sequence);
+            let mut tail = JournalTail::new(self.journal(id)?, accepted.sequence);
             let mut cues = part.cues();
             loop {
                 let events = tail.next(1).await.map_err(SessionError::from)?;
@@ -227,13 +234,13 @@ impl Sessions {
 }
 
 /// What a replay is played on.
-pub struct Stage {
+pub struct ReplaySetup {
     /// Speaks from the recording.
     pub upstream: Arc<dyn Upstream>,
     /// The policy the session was recorded under.
-    pub policy: Arc<Effective>,
+    pub policy: Arc<EffectivePolicy>,
     /// A workspace in place of the recorded one.
     pub directory: Option<PathBuf>,
     /// Who it belongs to.
-    pub options: Options,
+    pub options: SessionOptions,
 }

@@ -10,7 +10,7 @@ use agents::{Agent, NODE, node_folder, versions_folder};
 
 /// One agent and where its program is.
 #[derive(Clone)]
-pub struct Enlisted {
+pub struct RegisteredAgent {
     /// How it is started and understood.
     pub agent: &'static dyn Agent,
     /// The version that is installed; none for an agent that is part of this program.
@@ -23,12 +23,12 @@ pub struct Enlisted {
 
 /// The agents that can be started here.
 #[derive(Clone, Default)]
-pub struct Roster {
+pub struct AgentRegistry {
     built_in: Vec<(&'static dyn Agent, PathBuf)>,
     installed: Option<PathBuf>,
 }
 
-impl Roster {
+impl AgentRegistry {
     /// Adds an agent that needs no installation; a second one of the same name takes the place of the first.
     #[must_use]
     pub fn with(mut self, agent: &'static dyn Agent, program: PathBuf) -> Self {
@@ -46,10 +46,10 @@ impl Roster {
 
     /// The agent of that name, in that version or in the one that is taken when nobody says: the version
     /// we measured, else the newest.
-    pub fn find(&self, name: &str, version: Option<&str>) -> Option<Enlisted> {
+    pub fn find(&self, name: &str, version: Option<&str>) -> Option<RegisteredAgent> {
         let built_in = self.built_in.iter().find(|(agent, _)| agent.id() == name);
         if let Some((agent, program)) = built_in.filter(|_| version.is_none()) {
-            return Some(Enlisted { agent: *agent, version: None, program: program.clone(), node: None });
+            return Some(RegisteredAgent { agent: *agent, version: None, program: program.clone(), node: None });
         }
         let (root, agent) = (self.installed.as_ref()?, agents::by_name(name)?);
         let pinned = agent.package()?.version;
@@ -59,11 +59,11 @@ impl Roster {
             None => installed.iter().find(|installed| *installed == pinned).or_else(|| installed.first()).cloned(),
         }?;
         let program = root.join(versions_folder(name)).join(&chosen);
-        Some(Enlisted { agent, version: Some(chosen), program, node: node(root) })
+        Some(RegisteredAgent { agent, version: Some(chosen), program, node: node(root) })
     }
 
     /// Every agent there is, whether it can be started here or not, in the order they are shown.
-    pub fn all(&self) -> Vec<(&'static dyn Agent, Option<Enlisted>)> {
+    pub fn all(&self) -> Vec<(&'static dyn Agent, Option<RegisteredAgent>)> {
         agents::all().map(|agent| (agent, self.find(agent.id(), None))).collect()
     }
 }
@@ -101,7 +101,7 @@ mod tests {
         for version in installed {
             std::fs::create_dir_all(root.path().join("agents/claude").join(version)).unwrap();
         }
-        let roster = Roster::default().with_installed(root.path().to_owned());
+        let roster = AgentRegistry::default().with_installed(root.path().to_owned());
         let found = roster.find("claude", asked).and_then(|enlisted| enlisted.version);
         assert_eq!(found.as_deref(), expected, "{asked:?} of {installed:?}");
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_part_of_the_program_has_no_version() {
-        let roster = Roster::default().with(&agents::MockAgent, "/bin/viv".into());
+        let roster = AgentRegistry::default().with(&agents::MockAgent, "/bin/viv".into());
         assert!(roster.find("mock", None).is_some_and(|enlisted| enlisted.version.is_none()));
         assert!(roster.find("mock", Some("1.0.0")).is_none());
         assert!(roster.find("claude", None).is_none());

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use egress::Egress;
-use gateway::{Gateway, Limits, Upstream};
-use policy::Effective;
+use gateway::{Gateway, GatewayLimits, Upstream};
+use policy::EffectivePolicy;
 use protocol::{CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo};
-use sandbox::{Backend, Sandbox};
-use store::{By, Clock, DataDir, DatabaseError, Journal, OwnerId, Requests, SessionChange, UsageRow};
+use sandbox::{Sandbox, SandboxBackend};
+use store::{Clock, DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
@@ -20,15 +20,15 @@ use crate::left::Left;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
 use crate::recovery;
-use crate::roster::Roster;
+use crate::roster::AgentRegistry;
 use crate::seat::Seat;
 use crate::shelf::{Shelf, blocking};
-use crate::to_its_end::to_its_end;
+use crate::to_its_end::detach_on_drop;
 use crate::watched::watch;
-use crate::workbench::Workbench;
+use crate::workbench::CommandSession;
 use crate::{
-    Accepted, DriftByAgent, Imported, Message, Options, Project, SessionError, Timing, Upstreams, Variables,
-    Workspaces, drift, imported,
+    AcceptedMessage, DriftByAgent, HostVariables, ImportedSession, ProjectPolicy, SessionError, SessionOptions,
+    SessionTimeouts, UpstreamRegistry, UserMessage, WorkspaceAccess, drift, imported,
 };
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
@@ -41,9 +41,9 @@ pub struct Parts {
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
     /// The agents that can be started.
-    pub roster: Roster,
+    pub roster: AgentRegistry,
     /// Makes their sandboxes.
-    pub backend: Arc<dyn Backend>,
+    pub backend: Arc<dyn SandboxBackend>,
     /// Their way to models.
     pub gateway: Gateway,
     /// Their way to everything else that is allowed.
@@ -51,17 +51,17 @@ pub struct Parts {
     /// The model behind it.
     pub upstream: Arc<dyn Upstream>,
     /// What one session may use of it.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
     /// What a session may do when nobody chose another policy for it.
-    pub policy: Arc<Effective>,
+    pub policy: Arc<EffectivePolicy>,
     /// How long a session waits for what.
-    pub timing: Timing,
+    pub timing: SessionTimeouts,
     /// What the directory of a session makes of that policy; nothing when there is none.
-    pub project: Option<Project>,
+    pub project: Option<ProjectPolicy>,
     /// Models that a session can name in place of that one.
-    pub upstreams: Upstreams,
+    pub upstreams: UpstreamRegistry,
     /// What `env.pass` of a policy can name.
-    pub variables: Variables,
+    pub variables: HostVariables,
 }
 
 /// Every session of a data directory. Cheap to clone: all clones are the same.
@@ -83,7 +83,7 @@ impl Sessions {
     }
 
     /// The agents that can be started.
-    pub fn roster(&self) -> &Roster {
+    pub fn roster(&self) -> &AgentRegistry {
         &self.host.roster
     }
 
@@ -93,7 +93,7 @@ impl Sessions {
     }
 
     /// What the egress proxy did for all sessions, since this process started.
-    pub fn egress_totals(&self) -> egress::Totals {
+    pub fn egress_totals(&self) -> egress::EgressTotals {
         self.host.egress.totals()
     }
 
@@ -102,7 +102,7 @@ impl Sessions {
         &self,
         id: SessionId,
         request: CreateSession,
-        options: Options,
+        options: SessionOptions,
     ) -> Result<SessionInfo, SessionError> {
         let plan = Plan::check(&self.host, id.clone(), request, options)?;
         self.begin(id, plan).await
@@ -120,7 +120,7 @@ impl Sessions {
             Err(_) => {}
         }
         // Whoever asked may leave; the session is there all the same.
-        let made = to_its_end(&self.host.tasks, Actor::begin(self.host.clone(), seat, plan, commands)).await;
+        let made = detach_on_drop(&self.host.tasks, Actor::begin(self.host.clone(), seat, plan, commands)).await;
         let record = made.map_err(|error| match error {
             SessionError::AlreadyExists(id) => self.host.shelf.taken(id),
             other => other,
@@ -134,19 +134,19 @@ impl Sessions {
         &self,
         id: SessionId,
         request: CreateSession,
-        options: Options,
-    ) -> Result<Workbench, SessionError> {
+        options: SessionOptions,
+    ) -> Result<CommandSession, SessionError> {
         let plan = Plan::check_commands(&self.host, id, request, options)?;
-        Workbench::open(&self.host, plan).await
+        CommandSession::open(&self.host, plan).await
     }
 
     /// The directory that `path` names, without links, if a session may be made on it.
-    pub fn check_directory(&self, path: &Path, workspaces: &Workspaces) -> Result<PathBuf, SessionError> {
+    pub fn check_directory(&self, path: &Path, workspaces: &WorkspaceAccess) -> Result<PathBuf, SessionError> {
         workspaces.resolve(path, self.host.shelf.directory())
     }
 
     /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
-    pub async fn send(&self, id: &SessionId, message: Message) -> Result<Accepted, SessionError> {
+    pub async fn send(&self, id: &SessionId, message: UserMessage) -> Result<AcceptedMessage, SessionError> {
         self.ask(id, |reply| Command::Send(message, reply)).await
     }
 
@@ -158,7 +158,7 @@ impl Sessions {
 
     /// Gives a session another title, also after its end.
     pub async fn rename(&self, id: &SessionId, title: String) -> Result<SessionInfo, SessionError> {
-        let change = SessionChange { title: Some(title), ..SessionChange::default() };
+        let change = SessionPatch { title: Some(title), ..SessionPatch::default() };
         self.host.shelf.update(id, change).await?;
         self.get(id)
     }
@@ -251,7 +251,7 @@ impl Sessions {
     }
 
     /// The requests that callers of this data directory have named.
-    pub fn requests(&self) -> Result<Requests, DatabaseError> {
+    pub fn requests(&self) -> Result<IdempotencyStore, DatabaseError> {
         self.host.shelf.requests()
     }
 
@@ -277,7 +277,7 @@ impl Sessions {
     }
 
     /// What was used since a time in milliseconds, one row a session, account, user, agent, model or day.
-    pub async fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, SessionError> {
+    pub async fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, SessionError> {
         let host = self.host.clone();
         blocking(move || Ok(host.gateway.ledger().usage(by, since_ms)?)).await
     }
@@ -286,11 +286,11 @@ impl Sessions {
     /// elsewhere: its own record tells.
     pub async fn usage_of(&self, id: &SessionId) -> Result<Option<UsageRow>, SessionError> {
         self.host.shelf.index.get(id)?;
-        if Imported::find(self.host.shelf.directory(), id).is_some() {
+        if ImportedSession::find(self.host.shelf.directory(), id).is_some() {
             let (journal, id) = (self.journal(id)?, id.clone());
             return blocking(move || imported::usage(&*journal, &id).map(Some)).await;
         }
-        let rows = self.usage(By::Session, 0).await?;
+        let rows = self.usage(UsageGrouping::Session, 0).await?;
         Ok(rows.into_iter().find(|row| row.name == id.as_str()))
     }
 

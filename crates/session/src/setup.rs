@@ -6,29 +6,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agents::MockAgent;
-use egress::{Egress, Trust};
-use gateway::{Gateway, GatewayConfig, Limits, Prices, Upstream};
-use policy::Effective;
+use egress::{Egress, TrustStore};
+use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, Upstream};
+use policy::EffectivePolicy;
 use rustls_pki_types::CertificateDer;
-use sandbox::Backend;
-use store::{DataDir, Durability, Limit, SqliteLedger, SystemClock};
+use sandbox::SandboxBackend;
+use store::{DataDir, Durability, SqliteLedger, SystemClock, UsageLimit};
 
-use crate::{Parts, Project, Roster, SessionError, Sessions, Timing, Upstreams, Variables};
+use crate::{
+    AgentRegistry, HostVariables, Parts, ProjectPolicy, SessionError, SessionTimeouts, Sessions, UpstreamRegistry,
+};
 
 /// What calls cost, what they must fit into, and what their entries survive.
 #[derive(Debug, Clone, Default)]
-pub struct Accounts {
+pub struct BillingSettings {
     /// What models cost.
-    pub prices: Prices,
+    pub prices: PriceTable,
     /// What all calls of the data directory must fit into.
-    pub budgets: Vec<Limit>,
+    pub budgets: Vec<UsageLimit>,
     /// What an entry in the ledger survives.
     pub durability: Durability,
     /// What one session may use of the gateway, and what is kept of its calls.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
 }
 
-impl Accounts {
+impl BillingSettings {
     /// A gateway that keeps its accounts in `directory`. What hosts that died left in them is put in order.
     pub fn gateway(self, directory: &DataDir) -> Result<Gateway, SessionError> {
         let claimed = SqliteLedger::claim(directory, self.durability, Arc::new(SystemClock))?;
@@ -44,30 +46,30 @@ pub struct Setup {
     /// The program that lives as the mock agent when it is started with `__agent mock`.
     pub mock_program: Option<PathBuf>,
     /// Makes sandboxes.
-    pub backend: Arc<dyn Backend>,
+    pub backend: Arc<dyn SandboxBackend>,
     /// The model behind the gateway.
     pub upstream: Arc<dyn Upstream>,
     /// What a session may do when nobody chose another policy for it.
-    pub policy: Arc<Effective>,
+    pub policy: Arc<EffectivePolicy>,
     /// How calls are counted.
-    pub accounts: Accounts,
+    pub accounts: BillingSettings,
     /// The way to everything else; see [`way_out`].
     pub egress: Egress,
     /// How long a session waits for what.
-    pub timing: Timing,
+    pub timing: SessionTimeouts,
     /// What the directory of a session makes of that policy; nothing when there is none.
-    pub project: Option<Project>,
+    pub project: Option<ProjectPolicy>,
     /// Models that a session can name in place of that one.
-    pub upstreams: Upstreams,
+    pub upstreams: UpstreamRegistry,
     /// What `env.pass` of a policy can name.
-    pub variables: Variables,
+    pub variables: HostVariables,
 }
 
 /// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
 pub fn way_out(extra_roots: Vec<CertificateDer<'static>>) -> Egress {
     Egress::default().trusting(Arc::new(move || {
         let client = Arc::new(gateway::trust(&extra_roots)?);
-        Ok(Trust { roots: gateway::system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
+        Ok(TrustStore { roots: gateway::system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
     }))
 }
 
@@ -76,7 +78,7 @@ impl Setup {
     /// [`Sessions::recover`].
     pub fn open(self) -> Result<Sessions, SessionError> {
         let directory = DataDir::open(&self.data_dir)?;
-        let roster = Roster::default().with_installed(self.data_dir);
+        let roster = AgentRegistry::default().with_installed(self.data_dir);
         let roster = match self.mock_program {
             Some(program) => roster.with(&MockAgent, program),
             None => roster,

@@ -12,8 +12,9 @@ use std::time::Duration;
 use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
-    Bodies, Clock, DataDir, DatabaseError, DriftRecord, FileJournal, Growth, Journal, JournalError, JournalReader,
-    NewSession, Opened, Owner, Requests, Reserve, SessionChange, SessionIndex, SessionRecord, Spares,
+    Clock, DataDir, DatabaseError, DiskReserve, DriftRecord, FileBodyStore, FileJournal, FilePool, GrowthTracker,
+    IdempotencyStore, Journal, JournalError, JournalReader, NewSession, OpenedJournal, ProcessOwner, SessionIndex,
+    SessionPatch, SessionRecord,
 };
 
 use crate::SessionError;
@@ -24,19 +25,19 @@ pub(crate) struct Shelf {
     directory: DataDir,
     clock: Arc<dyn Clock>,
     pub(crate) index: SessionIndex,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ProcessOwner,
     /// Hears which journals of this process have grown.
-    pub(crate) growth: Arc<Growth>,
+    pub(crate) growth: Arc<GrowthTracker>,
     open: Mutex<Journals>,
     /// Files for the journals of sessions to come.
-    spares: Arc<Spares>,
+    spares: Arc<FilePool>,
     /// One session is taken in at a time.
     taking_in: Mutex<()>,
     /// Whether the list of sessions is about to be brought to the disk.
     settling: Arc<AtomicBool>,
     /// What the list could not be told yet.
     pub(crate) late: Late,
-    reserve: Reserve,
+    reserve: DiskReserve,
 }
 
 /// How long a new session may wait for the disk, beside everything else.
@@ -72,9 +73,9 @@ impl Journals {
 impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
-        let owner = Owner::claim(&directory)?;
-        let spares = Arc::new(Spares::beside(directory.trajectory()));
-        let reserve = Reserve::keep(directory.reserve());
+        let owner = ProcessOwner::claim(&directory)?;
+        let spares = Arc::new(FilePool::beside(directory.trajectory()));
+        let reserve = DiskReserve::keep(directory.reserve());
         Ok(Self {
             spares,
             directory,
@@ -101,8 +102,8 @@ impl Shelf {
     }
 
     /// The requests that callers have named.
-    pub(crate) fn requests(&self) -> Result<Requests, DatabaseError> {
-        Requests::open(&self.directory, self.clock.clone())
+    pub(crate) fn requests(&self) -> Result<IdempotencyStore, DatabaseError> {
+        IdempotencyStore::open(&self.directory, self.clock.clone())
     }
 
     /// Enters a new session; of two who enter the same id, here or in another process, one succeeds.
@@ -185,7 +186,7 @@ impl Shelf {
     fn open_by(
         &self,
         id: &SessionId,
-        open_it: impl FnOnce(PathBuf) -> Result<Opened, JournalError>,
+        open_it: impl FnOnce(PathBuf) -> Result<OpenedJournal, JournalError>,
     ) -> Result<(Arc<FileJournal>, u64), SessionError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(journal) = open.get(id) {
@@ -251,14 +252,14 @@ impl Shelf {
     }
 
     /// Notes that a session has ended, which its journal says already: where the list cannot be written it is told later.
-    pub(crate) fn note_end(&self, id: &SessionId, change: SessionChange) {
+    pub(crate) fn note_end(&self, id: &SessionId, change: SessionPatch) {
         if let Err(error) = self.index.update(id, &change) {
             tracing::error!(session = %id, %error, "the list of sessions does not know yet that one has ended");
             self.late.remember(id, change);
         }
     }
 
-    pub(crate) async fn update(self: &Arc<Self>, id: &SessionId, change: SessionChange) -> Result<(), SessionError> {
+    pub(crate) async fn update(self: &Arc<Self>, id: &SessionId, change: SessionPatch) -> Result<(), SessionError> {
         let (this, id) = (self.clone(), id.clone());
         blocking(move || {
             this.index.update(&id, &change)?;
@@ -268,7 +269,7 @@ impl Shelf {
     }
 
     /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
-    pub(crate) fn note_now(&self, id: &SessionId, change: &SessionChange) {
+    pub(crate) fn note_now(&self, id: &SessionId, change: &SessionPatch) {
         if let Err(error) = self.index.note(id, change) {
             tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");
         }
@@ -305,7 +306,7 @@ impl Shelf {
     }
 
     pub(crate) fn bodies(&self, compress: bool) -> Arc<dyn BodyStore> {
-        Arc::new(Bodies::new(&self.directory).compressed(compress))
+        Arc::new(FileBodyStore::new(&self.directory).compressed(compress))
     }
 
     /// Drops everything a session that has ended left, but for what it cost; whether it was there.

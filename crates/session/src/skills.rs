@@ -13,7 +13,7 @@ mod way;
 
 use std::path::{Path, PathBuf};
 
-use agents::Mount;
+use agents::ReadOnlyMount;
 use protocol::SessionId;
 use sandbox::{ExecSpec, Sandbox};
 use serde::{Deserialize, Serialize};
@@ -167,8 +167,9 @@ impl Equipment {
     }
 
     /// What is shown of them inside.
-    pub(crate) fn mounts(&self) -> impl Iterator<Item = Mount> {
-        let mount = |skill: &Skill| Mount { source: skill.folder.clone(), target: format!("{SHOWN}/{}", skill.name) };
+    pub(crate) fn mounts(&self) -> impl Iterator<Item = ReadOnlyMount> {
+        let mount =
+            |skill: &Skill| ReadOnlyMount { source: skill.folder.clone(), target: format!("{SHOWN}/{}", skill.name) };
         self.0.iter().map(mount)
     }
 

@@ -7,31 +7,32 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway::Upstream;
-use policy::Effective;
+use policy::EffectivePolicy;
 
 use crate::SessionError;
 
 /// Narrows the host's policy by what a session's own directory says. It can never make it wider.
 #[derive(Clone)]
-pub struct Project(pub Arc<Narrow>);
+pub struct ProjectPolicy(pub Arc<NarrowPolicy>);
 
-/// What a [`Project`] does.
-pub type Narrow = dyn Fn(&Arc<Effective>, &Path) -> Result<Arc<Effective>, SessionError> + Send + Sync;
+/// What a [`ProjectPolicy`] does.
+pub type NarrowPolicy =
+    dyn Fn(&Arc<EffectivePolicy>, &Path) -> Result<Arc<EffectivePolicy>, SessionError> + Send + Sync;
 
 /// The upstreams that a session can name. One is made when it is first used, and then kept.
 #[derive(Clone, Default)]
-pub struct Upstreams(Option<Arc<Known>>);
+pub struct UpstreamRegistry(Option<Arc<Known>>);
 
 struct Known {
     names: Vec<String>,
-    make: Box<Make>,
+    make: Box<UpstreamFactory>,
     made: Mutex<HashMap<String, Arc<dyn Upstream>>>,
 }
 
 /// Makes the upstream of a name; says why where it cannot.
-pub type Make = dyn Fn(&str) -> Result<Arc<dyn Upstream>, String> + Send + Sync;
+pub type UpstreamFactory = dyn Fn(&str) -> Result<Arc<dyn Upstream>, String> + Send + Sync;
 
-impl Upstreams {
+impl UpstreamRegistry {
     /// Those of these names.
     pub fn new(
         names: Vec<String>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long a session waits for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timing {
+pub struct SessionTimeouts {
     /// A permission nobody answered is refused after this.
     pub permission: Duration,
     /// A question nobody answered is rejected after this.
@@ -19,7 +19,7 @@ pub struct Timing {
     pub accounts: Duration,
 }
 
-impl Default for Timing {
+impl Default for SessionTimeouts {
     fn default() -> Self {
         Self {
             permission: Duration::from_secs(15 * 60),

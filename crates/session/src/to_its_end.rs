@@ -10,16 +10,16 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Does `work` to its end; `tasks` counts it until then.
-pub fn to_its_end<W>(tasks: &TaskTracker, work: W) -> ToItsEnd<W>
+pub fn detach_on_drop<W>(tasks: &TaskTracker, work: W) -> DetachOnDrop<W>
 where
     W: Future + Send + 'static,
     W::Output: Send,
 {
-    ToItsEnd { work: Some(Box::pin(work)), token: tasks.token() }
+    DetachOnDrop { work: Some(Box::pin(work)), token: tasks.token() }
 }
 
-/// See [`to_its_end`].
-pub struct ToItsEnd<W>
+/// See [`detach_on_drop`].
+pub struct DetachOnDrop<W>
 where
     W: Future + Send + 'static,
     W::Output: Send,
@@ -29,7 +29,7 @@ where
     token: TaskTrackerToken,
 }
 
-impl<W> Future for ToItsEnd<W>
+impl<W> Future for DetachOnDrop<W>
 where
     W: Future + Send + 'static,
     W::Output: Send,
@@ -47,7 +47,7 @@ where
     }
 }
 
-impl<W> Drop for ToItsEnd<W>
+impl<W> Drop for DetachOnDrop<W>
 where
     W: Future + Send + 'static,
     W::Output: Send,
@@ -70,8 +70,8 @@ mod tests {
     #[tokio::test]
     async fn who_waits_gets_what_came_of_it() {
         let tasks = TaskTracker::new();
-        assert_eq!(to_its_end(&tasks, async { tokio::task::yield_now().await }).await, ());
-        assert_eq!(to_its_end(&tasks, async { 7 }).await, 7);
+        assert_eq!(detach_on_drop(&tasks, async { tokio::task::yield_now().await }).await, ());
+        assert_eq!(detach_on_drop(&tasks, async { 7 }).await, 7);
         assert!(tasks.is_empty());
     }
 
@@ -80,7 +80,7 @@ mod tests {
         let tasks = TaskTracker::new();
         let (go, told) = oneshot::channel::<()>();
         let (done, heard) = oneshot::channel();
-        let work = to_its_end(&tasks, async move {
+        let work = detach_on_drop(&tasks, async move {
             told.await.unwrap();
             done.send(()).unwrap();
         });
@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn what_panicked_is_not_begun_again() {
         let tasks = TaskTracker::new();
-        let work = to_its_end(&tasks, async { panic!("on purpose") });
+        let work = detach_on_drop(&tasks, async { panic!("on purpose") });
         let joined: Result<(), _> = tokio::spawn(work).await;
         assert!(joined.unwrap_err().is_panic());
         assert!(tasks.is_empty());

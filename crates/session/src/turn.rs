@@ -60,7 +60,7 @@ pub(crate) enum Effect {
     Stop,
     /// Resolve everything pending and record `turn.ended`.
     End(TurnOutcome),
-    /// As `End`, and the agent's process must die: it does not listen.
+    /// As `StopSession`, and the agent's process must die: it does not listen.
     Abandon(TurnOutcome),
 }
 

@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use policy::Effective;
+use policy::EffectivePolicy;
 
 type Look = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// How a variable of the host is found. By default none is.
 #[derive(Clone, Default)]
-pub struct Variables(Option<Arc<Look>>);
+pub struct HostVariables(Option<Arc<Look>>);
 
-impl Variables {
+impl HostVariables {
     /// Those that `look` finds.
     pub fn new(look: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(look)))
     }
 
     /// Adds to `env` what `policy` passes.
-    pub(crate) fn pass(&self, policy: &Effective, env: &mut BTreeMap<String, String>) {
+    pub(crate) fn pass(&self, policy: &EffectivePolicy, env: &mut BTreeMap<String, String>) {
         if let Some(look) = &self.0 {
             sandbox::pass_variables(env, &policy.env_pass(), |name| look(name));
         }
@@ -29,7 +29,7 @@ impl Variables {
 }
 
 /// No value is shown: nobody has passed it yet.
-impl fmt::Debug for Variables {
+impl fmt::Debug for HostVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Variables")
     }

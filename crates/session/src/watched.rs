@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use protocol::{Draft, Event};
-use store::{Journal, JournalError, JournalReader, Stored};
+use protocol::{Event, EventDraft};
+use store::{Journal, JournalError, JournalReader, StoredRange};
 use tokio::sync::watch;
 
 /// How often the file is looked at. Nobody tells us when another process writes.
@@ -49,7 +49,7 @@ impl Watched {
 }
 
 impl Journal for Watched {
-    fn store(&self, _drafts: &[Draft]) -> Result<Stored, JournalError> {
+    fn store(&self, _drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         Err(JournalError::InUse(PathBuf::from(self.reader.path())))
     }
 

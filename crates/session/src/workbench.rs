@@ -15,8 +15,8 @@ use std::time::Duration;
 use protocol::{
     EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
-use sandbox::{ExecResult, OutputListener, Process, Sandbox, SandboxError, SavedChanges};
-use store::{Journal, SessionChange};
+use sandbox::{ExecResult, OutputListener, Sandbox, SandboxError, SandboxProcess, SavedChanges};
+use store::{Journal, SessionPatch};
 
 use crate::SessionError;
 use crate::actor::summary;
@@ -36,7 +36,7 @@ const TIMED_OUT: i32 = 124;
 
 /// One command.
 #[derive(Debug, Clone, Default)]
-pub struct Task {
+pub struct SessionCommand {
     /// Program and arguments. A first word that is the agent's name means the agent's own program.
     pub command: Vec<String>,
     /// Variables beside those of the sandbox.
@@ -78,7 +78,7 @@ pub enum ArtifactError {
 }
 
 /// A sandbox with a gateway, and a record of what is run in it.
-pub struct Workbench {
+pub struct CommandSession {
     host: Arc<Host>,
     seat: Arc<Seat>,
     plan: Plan,
@@ -88,10 +88,10 @@ pub struct Workbench {
     inside: Inside,
     stopping: Stopping,
     /// Behind a lock that nobody waits for: others may look at a workbench while one command runs.
-    beside: Mutex<Vec<Process>>,
+    beside: Mutex<Vec<SandboxProcess>>,
 }
 
-impl Workbench {
+impl CommandSession {
     pub(crate) async fn open(host: &Arc<Host>, plan: Plan) -> Result<Self, SessionError> {
         plan.refuse_own(host)?;
         let keys = Keys::make(host, &plan)?;
@@ -169,7 +169,7 @@ impl Workbench {
     }
 
     /// Starts a command that runs beside the others until the session ends; nobody reads what it prints.
-    pub async fn start_beside(&mut self, task: Task) -> Result<(), SessionError> {
+    pub async fn start_beside(&mut self, task: SessionCommand) -> Result<(), SessionError> {
         let mut process = self.sandbox.exec(self.inside.exec(task)).await?;
         for output in [&mut process.stdout, &mut process.stderr] {
             let mut output = std::mem::replace(output, Box::new(tokio::io::empty()));
@@ -181,7 +181,7 @@ impl Workbench {
     }
 
     /// Runs a command to its end and puts on record how it ended.
-    pub async fn run(&self, task: Task, listener: OutputListener<'_>) -> Result<ExecResult, SessionError> {
+    pub async fn run(&self, task: SessionCommand, listener: OutputListener<'_>) -> Result<ExecResult, SessionError> {
         let command = task.command.clone();
         let running = sandbox::run(&*self.sandbox, self.inside.exec(task), listener);
         let result = tokio::select! {
@@ -228,7 +228,7 @@ impl Workbench {
         self.recorder.daemon(EventBody::SessionEnded(ended))?;
         self.recorder.sync().await?;
         let (event_count, outcome) = (Some(self.recorder.last()), Some(reason.into()));
-        let change = SessionChange { event_count, outcome, ..SessionChange::default() };
+        let change = SessionPatch { event_count, outcome, ..SessionPatch::default() };
         self.host.shelf.update(&self.plan.id, change).await?;
         skills::forget(&self.host.shelf, &self.plan.id).await;
         self.host.leave(&self.seat);

@@ -10,7 +10,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use policy::{Effective, Narrowing};
+use policy::{EffectivePolicy, NarrowingLayer};
 use store::DataDir;
 
 use crate::SessionError;
@@ -20,7 +20,7 @@ const DEMO: &str = "demo";
 
 /// The directories of the host that whoever makes a session may name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Workspaces {
+pub enum WorkspaceAccess {
     /// Whatever its own user may name.
     #[default]
     Any,
@@ -30,7 +30,7 @@ pub enum Workspaces {
 
 /// Why a directory may not be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forbidden {
+pub enum WorkspaceForbidden {
     /// It is the whole host.
     Root,
     /// It is or lies in the data directory, or holds it under a name that cannot be hidden.
@@ -39,7 +39,7 @@ pub enum Forbidden {
     Outside,
 }
 
-impl std::fmt::Display for Forbidden {
+impl std::fmt::Display for WorkspaceForbidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Root => "it is the whole host",
@@ -49,7 +49,7 @@ impl std::fmt::Display for Forbidden {
     }
 }
 
-impl Workspaces {
+impl WorkspaceAccess {
     /// The directory that `path` names, without links, if a session of `data` may be made on it.
     pub(crate) fn resolve(&self, path: &Path, data: &DataDir) -> Result<PathBuf, SessionError> {
         if !path.is_absolute() {
@@ -60,12 +60,12 @@ impl Workspaces {
         let canonical = match path.canonicalize() {
             Ok(canonical) => canonical,
             // Whether there is something where a caller may not look is not told either.
-            Err(_) if !self.covers(path) => return Err(forbidden(Forbidden::Outside)),
+            Err(_) if !self.covers(path) => return Err(forbidden(WorkspaceForbidden::Outside)),
             Err(error) => return Err(failed(error)),
         };
         refuse_own(&canonical, data).map_err(forbidden)?;
         if !self.covers(&canonical) {
-            return Err(forbidden(Forbidden::Outside));
+            return Err(forbidden(WorkspaceForbidden::Outside));
         }
         match canonical.metadata() {
             Ok(metadata) if metadata.is_dir() => Ok(canonical),
@@ -86,34 +86,38 @@ impl Workspaces {
 }
 
 /// What no session is made on, whoever asks for it; `path` is without links.
-pub(crate) fn refuse_own(path: &Path, data: &DataDir) -> Result<(), Forbidden> {
+pub(crate) fn refuse_own(path: &Path, data: &DataDir) -> Result<(), WorkspaceForbidden> {
     if path.parent().is_none() {
-        return Err(Forbidden::Root);
+        return Err(WorkspaceForbidden::Root);
     }
     // Without a data directory there is nothing in it to be read.
     let Ok(data) = data.root().canonicalize() else { return Ok(()) };
-    if path.starts_with(&data) && !path.starts_with(data.join(DEMO)) { Err(Forbidden::Data) } else { Ok(()) }
+    if path.starts_with(&data) && !path.starts_with(data.join(DEMO)) { Err(WorkspaceForbidden::Data) } else { Ok(()) }
 }
 
 /// `policy` for a session on `path`: where that holds the data directory, the session neither sees nor changes it.
-pub(crate) fn hide_data(policy: &Arc<Effective>, path: &Path, data: &DataDir) -> Result<Arc<Effective>, SessionError> {
+pub(crate) fn hide_data(
+    policy: &Arc<EffectivePolicy>,
+    path: &Path,
+    data: &DataDir,
+) -> Result<Arc<EffectivePolicy>, SessionError> {
     let (Ok(data), Ok(there)) = (data.root().canonicalize(), path.canonicalize()) else { return Ok(policy.clone()) };
     let Some(inside) = data.strip_prefix(there).ok().filter(|inside| !inside.as_os_str().is_empty()) else {
         return Ok(policy.clone());
     };
-    let forbidden = || SessionError::DirectoryNotAllowed { path: path.to_owned(), why: Forbidden::Data };
-    let hiding = Narrowing::hiding(inside.to_str().ok_or_else(forbidden)?)?;
+    let forbidden = || SessionError::DirectoryNotAllowed { path: path.to_owned(), why: WorkspaceForbidden::Data };
+    let hiding = NarrowingLayer::hiding(inside.to_str().ok_or_else(forbidden)?)?;
     Ok(Arc::new(policy.narrowed(&[hiding])?))
 }
 
 #[cfg(test)]
 mod tests {
-    use policy::{Action, Base, Ceiling, Preset};
+    use policy::{Action, BaseLayer, CeilingLayer, Preset};
 
     use super::*;
 
     #[track_caller]
-    fn check(workspaces: &Workspaces, path: &Path, data: &DataDir) -> Option<Forbidden> {
+    fn check(workspaces: &WorkspaceAccess, path: &Path, data: &DataDir) -> Option<WorkspaceForbidden> {
         match workspaces.resolve(path, data) {
             Ok(_) => None,
             Err(SessionError::DirectoryNotAllowed { why, .. }) => Some(why),
@@ -130,11 +134,14 @@ mod tests {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         std::os::unix::fs::symlink(root.join("home/data"), root.join("link")).unwrap();
-        let any = Workspaces::Any;
-        assert_eq!(check(&any, Path::new("/"), &data), Some(Forbidden::Root));
-        assert_eq!(check(&any, &root.join("home/project/../../../../../../../../../.."), &data), Some(Forbidden::Root));
+        let any = WorkspaceAccess::Any;
+        assert_eq!(check(&any, Path::new("/"), &data), Some(WorkspaceForbidden::Root));
+        assert_eq!(
+            check(&any, &root.join("home/project/../../../../../../../../../.."), &data),
+            Some(WorkspaceForbidden::Root)
+        );
         for own in ["home/data", "home/data/trajectory", "link", "link/trajectory", "home/data/demo2"] {
-            assert_eq!(check(&any, &root.join(own), &data), Some(Forbidden::Data), "{own}");
+            assert_eq!(check(&any, &root.join(own), &data), Some(WorkspaceForbidden::Data), "{own}");
         }
         for other in ["home", "home/project", "home/data/demo", "home/database"] {
             assert_eq!(check(&any, &root.join(other), &data), None, "{other}");
@@ -145,10 +152,10 @@ mod tests {
     fn what_is_kept_of_the_host_is_not_seen_by_a_session_around_it() {
         let place = tempfile::tempdir().unwrap();
         let data = DataDir::open(place.path().join("my [data]/viv")).unwrap();
-        let base = Base::preset(Preset::Open).unwrap();
-        let policy = Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]));
+        let base = BaseLayer::preset(Preset::Open).unwrap();
+        let policy = Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]));
         let narrowed = hide_data(&policy, place.path(), &data).unwrap();
-        let allows = |policy: &Effective, action: Action| policy.decide(&action).is_allowed();
+        let allows = |policy: &EffectivePolicy, action: Action| policy.decide(&action).is_allowed();
         for path in ["my [data]/viv", "my [data]/viv/api.token", "my [data]/viv/trajectory/s.jsonl"] {
             assert!(allows(&policy, Action::Read(path.into())), "{path}");
             assert!(!allows(&narrowed, Action::Read(path.into())), "{path}");
@@ -168,7 +175,7 @@ mod tests {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         std::os::unix::fs::symlink(root.join("closed"), root.join("open/link")).unwrap();
-        let bound = Workspaces::Within([root.join("open")].into());
+        let bound = WorkspaceAccess::Within([root.join("open")].into());
         assert_eq!(check(&bound, &root.join("open"), &data), None);
         assert_eq!(check(&bound, &root.join("open/project"), &data), None);
         for outside in ["closed", "openly", "open/link", "open/../closed", "nowhere", "open/../nowhere", "data"] {
@@ -176,6 +183,9 @@ mod tests {
         }
         let missing = bound.resolve(&root.join("open/nowhere"), &data);
         assert!(matches!(missing, Err(SessionError::Directory { .. })), "{missing:?}");
-        assert_eq!(check(&Workspaces::Within([].into()), &root.join("open"), &data), Some(Forbidden::Outside));
+        assert_eq!(
+            check(&WorkspaceAccess::Within([].into()), &root.join("open"), &data),
+            Some(WorkspaceForbidden::Outside)
+        );
     }
 }

@@ -76,7 +76,7 @@ impl BodyError {
 
 /// Where bodies are kept.
 #[derive(Debug, Clone)]
-pub struct Bodies {
+pub struct FileBodyStore {
     root: PathBuf,
     compress: bool,
     recent: Arc<Mutex<VecDeque<Recent>>>,
@@ -91,7 +91,7 @@ struct Recent {
     bytes: Vec<u8>,
 }
 
-impl Bodies {
+impl FileBodyStore {
     /// The bodies of a data directory.
     pub fn new(directory: &DataDir) -> Self {
         Self { root: directory.bodies(), compress: false, recent: Arc::default() }
@@ -339,7 +339,7 @@ fn make_shard(path: &Path) -> Result<(), BodyError> {
 /// A body that is still coming. Dropped before [`BodyWriter::finish`], it leaves nothing.
 #[derive(Debug)]
 pub struct BodyWriter {
-    bodies: Bodies,
+    bodies: FileBodyStore,
     part: Part,
     file: File,
     hasher: Sha256,

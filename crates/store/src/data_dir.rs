@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 
 use crate::OwnerId;
 
@@ -62,11 +62,11 @@ fn by_process(pid: Option<u32>) -> String {
 
 impl DataDirError {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::InUse { .. } => Code::DataDirInUse,
-            Self::Io { .. } => Code::Internal,
-            Self::NotADirectory(_) | Self::OtherUser { .. } | Self::Exposed { .. } => Code::ConfigInvalid,
+            Self::InUse { .. } => ProblemCode::DataDirInUse,
+            Self::Io { .. } => ProblemCode::Internal,
+            Self::NotADirectory(_) | Self::OtherUser { .. } | Self::Exposed { .. } => ProblemCode::ConfigInvalid,
         }
     }
 

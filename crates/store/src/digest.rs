@@ -54,12 +54,12 @@ impl Digest {
 
 /// Takes the digest of everything that is read through it.
 #[derive(Debug)]
-pub struct Digesting<R> {
+pub struct DigestReader<R> {
     source: R,
     hasher: Sha256,
 }
 
-impl<R: Read> Digesting<R> {
+impl<R: Read> DigestReader<R> {
     /// Nothing was read yet.
     pub fn new(source: R) -> Self {
         Self { source, hasher: Sha256::new() }
@@ -71,7 +71,7 @@ impl<R: Read> Digesting<R> {
     }
 }
 
-impl<R: Read> Read for Digesting<R> {
+impl<R: Read> Read for DigestReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
         self.hasher.update(&buffer[..count]);

@@ -3,7 +3,7 @@
 //! A file of records of one size: this session is known up to this event, which is number so-and-so of all. It holds no
 //! event: those are in the journals, and whatever it lacks is found by looking at them. Several processes may extend it,
 //! one at a time, and a number that was given stays given: a reader that comes back goes on where it was, also after
-//! kill -9. It is not synced. What a power loss takes from its end is told apart by [`Spot`], which names session and
+//! kill -9. It is not synced. What a power loss takes from its end is told apart by [`FeedCursor`], which names session and
 //! sequence beside the number.
 
 mod growth;
@@ -22,8 +22,8 @@ use crate::guard::lock;
 use crate::{DataDir, JournalError};
 
 pub(crate) use growth::Mark;
-pub use growth::{Grown, Growth};
-pub use spot::{Spot, SpotError};
+pub use growth::{GrownSessions, GrowthTracker};
+pub use spot::{FeedCursor, FeedCursorError};
 
 /// What the file begins with; the name of the feed follows it.
 const MAGIC: [u8; 8] = *b"vivfeed1";
@@ -32,7 +32,7 @@ const HEAD: usize = 16;
 const RECORD: usize = 24;
 
 /// The order of all events.
-pub struct Feed {
+pub struct EventFeed {
     file: File,
     path: PathBuf,
     id: u64,
@@ -50,7 +50,7 @@ struct Known {
 
 /// Events of one session that became known together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct EventRange {
     /// The session, by its place in the list of sessions.
     pub place: i64,
     /// Sequence of the first of them.
@@ -68,7 +68,7 @@ struct Record {
     number: u64,
 }
 
-impl Feed {
+impl EventFeed {
     /// Opens the feed of `directory`, or makes it.
     pub fn open(directory: &DataDir) -> Result<Self, JournalError> {
         let path = directory.feed();
@@ -106,7 +106,7 @@ impl Feed {
     }
 
     /// The first `limit` runs with events numbered above `number`, cut so that they begin behind it.
-    pub fn after(&self, number: u64, limit: usize) -> Result<Vec<Run>, JournalError> {
+    pub fn after(&self, number: u64, limit: usize) -> Result<Vec<EventRange>, JournalError> {
         let records = lock(&self.known).records;
         let read = || {
             let first = self.search(number, records)?;
@@ -116,7 +116,7 @@ impl Feed {
                 let record = self.record(index)?;
                 // Both count the same events, so that the difference of one is that of the other.
                 let count = record.number.saturating_sub(before.max(number));
-                let run = Run {
+                let run = EventRange {
                     place: record.place,
                     first: (record.sequence + 1).saturating_sub(count),
                     last: record.sequence,
@@ -130,12 +130,12 @@ impl Feed {
     }
 
     /// Where event `sequence` of the session at `place` is, which has number `number`.
-    pub fn spot(&self, number: u64, place: i64, sequence: u64) -> Spot {
-        Spot { feed: self.id, number, place, sequence }
+    pub fn spot(&self, number: u64, place: i64, sequence: u64) -> FeedCursor {
+        FeedCursor { feed: self.id, number, place, sequence }
     }
 
     /// Where the feed ends now.
-    pub fn end(&self) -> Result<Spot, JournalError> {
+    pub fn end(&self) -> Result<FeedCursor, JournalError> {
         let (records, total) = {
             let known = lock(&self.known);
             (known.records, known.total)
@@ -146,7 +146,7 @@ impl Feed {
     }
 
     /// Whether `spot` is a place of this feed, with this very event.
-    pub fn holds(&self, spot: &Spot) -> Result<bool, JournalError> {
+    pub fn holds(&self, spot: &FeedCursor) -> Result<bool, JournalError> {
         if spot.feed != self.id || spot.number == 0 {
             return Ok(spot.feed == self.id && spot.place == 0 && spot.sequence == 0);
         }

@@ -21,11 +21,11 @@ mod walk;
 mod writer;
 
 pub use copy::copy_as;
-pub use error::{Flaw, JournalError};
-pub use file::{FileJournal, Opened};
+pub use error::{JournalError, LineDefect};
+pub use file::{FileJournal, OpenedJournal};
 pub use memory::MemoryJournal;
-pub use port::{Journal, Stored};
+pub use port::{Journal, StoredRange};
 pub use reader::JournalReader;
-pub use spares::Spares;
-pub use tail::Tail;
-pub use verify::{Verified, verify};
+pub use spares::FilePool;
+pub use tail::JournalTail;
+pub use verify::{VerifiedJournal, verify};

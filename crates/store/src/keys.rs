@@ -72,7 +72,7 @@ impl KeyRecord {
 }
 
 /// The keys of a data directory. Several processes may have it open.
-pub struct Keys {
+pub struct KeyStore {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
     /// Grows by a byte with every change, whoever makes it: to look at its length costs less than to look into a table.
@@ -90,7 +90,7 @@ struct Recent {
     found: HashMap<[u8; 32], Arc<KeyRecord>>,
 }
 
-impl Keys {
+impl KeyStore {
     /// Opens the keys of `directory`.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, LedgerError> {
         let connection = database::open(&directory.ledger(), Synchronous::Full, SCHEMA)?;

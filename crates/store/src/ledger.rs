@@ -32,12 +32,12 @@ mod teller;
 mod totals;
 mod writer;
 
-pub use error::{LedgerError, Refusal};
-pub use hold::{Charge, Hold, Progress, Source};
-pub use limit::{Limit, Most, Scope, Window};
-pub use port::{Ledger, Reply, Step};
-pub use report::{Audit, By, UnknownCall, UsageRow};
+pub use error::{LedgerError, LimitExceeded};
+pub use hold::{CallCharge, CallHold, CallProgress, CallSource};
+pub use limit::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
+pub use port::{Ledger, LedgerOperation, LedgerReply};
+pub use report::{LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
 pub use resolution::{Resolution, ResolvedCall};
 pub(crate) use schema::SCHEMA;
-pub use since::{Since, SinceError};
+pub use since::{SinceTime, SinceTimeError};
 pub use sqlite::{Durability, OpenedLedger, SqliteLedger};

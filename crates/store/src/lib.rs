@@ -24,27 +24,28 @@ mod reserve;
 mod sessions;
 mod tokens;
 
-pub use bodies::{Bodies, BodyError, BodyKind, BodyWriter};
+pub use bodies::{BodyError, BodyKind, BodyWriter, FileBodyStore};
 pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
-pub use digest::{Digest, DigestError, Digesting};
-pub use feed::{Feed, Grown, Growth, Run, Spot, SpotError};
+pub use digest::{Digest, DigestError, DigestReader};
+pub use feed::{EventFeed, EventRange, FeedCursor, FeedCursorError, GrownSessions, GrowthTracker};
 pub use full::is_full;
 pub use journal::{
-    FileJournal, Flaw, Journal, JournalError, JournalReader, MemoryJournal, Opened, Spares, Stored, Tail, Verified,
-    copy_as, verify,
+    FileJournal, FilePool, Journal, JournalError, JournalReader, JournalTail, LineDefect, MemoryJournal, OpenedJournal,
+    StoredRange, VerifiedJournal, copy_as, verify,
 };
-pub use keys::{KeyRecord, Keys, NewKey};
+pub use keys::{KeyRecord, KeyStore, NewKey};
 pub use ledger::{
-    Audit, By, Charge, Durability, Hold, Ledger, LedgerError, Limit, Most, OpenedLedger, Progress, Refusal, Reply,
-    Resolution, ResolvedCall, Scope, Since, SinceError, Source, SqliteLedger, Step, UnknownCall, UsageRow, Window,
+    CallCharge, CallHold, CallProgress, CallSource, Durability, Ledger, LedgerAudit, LedgerError, LedgerOperation,
+    LedgerReply, LimitAmount, LimitExceeded, LimitScope, LimitWindow, OpenedLedger, Resolution, ResolvedCall,
+    SinceTime, SinceTimeError, SqliteLedger, UnknownCall, UsageGrouping, UsageLimit, UsageRow,
 };
-pub use owner::{Owner, OwnerId};
-pub use requests::{Answered, Known, Requests};
-pub use reserve::Reserve;
+pub use owner::{OwnerId, ProcessOwner};
+pub use requests::{IdempotencyStore, RecordedResponse, RequestLookup};
+pub use reserve::DiskReserve;
 pub use sessions::{
-    Cursor, DriftRecord, NewSession, SessionChange, SessionIndex, SessionIndexError, SessionOutcome, SessionPage,
-    SessionRecord, Standing,
+    DriftRecord, NewSession, SessionIndex, SessionIndexError, SessionListCursor, SessionOutcome, SessionPage,
+    SessionPatch, SessionProgress, SessionRecord,
 };
-pub use tokens::{NewToken, TokenRecord, Tokens};
+pub use tokens::{NewToken, TokenRecord, TokenStore};

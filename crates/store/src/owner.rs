@@ -37,13 +37,13 @@ impl fmt::Display for OwnerId {
 
 /// This process as an owner; it owns until it is dropped or its process ends.
 #[derive(Debug)]
-pub struct Owner {
+pub struct ProcessOwner {
     id: OwnerId,
     path: PathBuf,
     _lock: File,
 }
 
-impl Owner {
+impl ProcessOwner {
     /// Takes a new lock in the data directory, and clears away those that dead owners left.
     pub fn claim(directory: &DataDir) -> Result<Self, DataDirError> {
         let (owners, id) = (directory.owners(), OwnerId(Uuid::now_v7().to_string().into()));
@@ -60,7 +60,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for ProcessOwner {
     fn drop(&mut self) {
         // A lock that is not there counts as free, so leaving the file behind would only be untidy.
         let _ = std::fs::remove_file(&self.path);

@@ -19,7 +19,7 @@ const REMEMBERED_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// How a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct RecordedResponse {
     /// HTTP status.
     pub status: u16,
     /// Headers, in their order.
@@ -30,7 +30,7 @@ pub struct Answered {
 
 /// What is known of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
+pub enum RequestLookup {
     /// Nothing: it is noted now.
     New,
     /// It is the name of another request.
@@ -38,22 +38,22 @@ pub enum Known {
     /// The same request was begun then, in milliseconds, and has no answer.
     Begun(i64),
     /// The same request was answered so.
-    Answered(Answered),
+    Answered(RecordedResponse),
 }
 
 /// The named requests of a data directory. Several processes may have it open.
-pub struct Requests {
+pub struct IdempotencyStore {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Requests {
+impl std::fmt::Debug for IdempotencyStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Requests").finish_non_exhaustive()
     }
 }
 
-impl Requests {
+impl IdempotencyStore {
     /// Opens the requests of `directory`.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, DatabaseError> {
         let connection = database::open(&directory.database(), Synchronous::Full, SCHEMA)?;
@@ -61,7 +61,7 @@ impl Requests {
     }
 
     /// Notes the request that `caller` names `key`, unless it is known. `digest` is that of all that makes it what it is.
-    pub fn begin(&self, caller: &str, key: &str, digest: &[u8; 32]) -> Result<Known, DatabaseError> {
+    pub fn begin(&self, caller: &str, key: &str, digest: &[u8; 32]) -> Result<RequestLookup, DatabaseError> {
         let now = self.clock.now().as_millisecond();
         let mut connection = lock(&self.connection);
         let transaction = connection.transaction()?;
@@ -70,12 +70,12 @@ impl Requests {
         let found = transaction.query_row(sql, [caller, key], |row| {
             let same = row.get::<_, [u8; 32]>(0)? == *digest;
             Ok(match (same, row.get::<_, Option<u16>>(2)?) {
-                (false, _) => Known::Another,
-                (true, None) => Known::Begun(row.get(1)?),
+                (false, _) => RequestLookup::Another,
+                (true, None) => RequestLookup::Begun(row.get(1)?),
                 (true, Some(status)) => {
                     let headers: String = row.get(3)?;
                     let headers = serde_json::from_str(&headers).unwrap_or_default();
-                    Known::Answered(Answered { status, headers, body: row.get(4)? })
+                    RequestLookup::Answered(RecordedResponse { status, headers, body: row.get(4)? })
                 }
             })
         });
@@ -85,11 +85,11 @@ impl Requests {
             transaction.execute(sql, params![caller, key, digest, now])?;
         }
         transaction.commit()?;
-        Ok(known.unwrap_or(Known::New))
+        Ok(known.unwrap_or(RequestLookup::New))
     }
 
     /// Keeps the answer to a request that was begun.
-    pub fn answer(&self, caller: &str, key: &str, answered: &Answered) -> Result<(), DatabaseError> {
+    pub fn answer(&self, caller: &str, key: &str, answered: &RecordedResponse) -> Result<(), DatabaseError> {
         let headers = serde_json::to_string(&answered.headers).unwrap_or_default();
         let sql = "UPDATE request SET status = ?3, headers = ?4, body = ?5 WHERE caller = ?1 AND key = ?2";
         lock(&self.connection).execute(sql, params![caller, key, answered.status, headers, answered.body])?;

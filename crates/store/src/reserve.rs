@@ -12,9 +12,9 @@ const BYTES: u64 = 256 << 10;
 
 /// A file that takes up room until it is needed.
 #[derive(Debug)]
-pub struct Reserve(PathBuf);
+pub struct DiskReserve(PathBuf);
 
-impl Reserve {
+impl DiskReserve {
     /// Keeps room at `path`; where there is none now it is kept later.
     pub fn keep(path: PathBuf) -> Self {
         let reserve = Self(path);
@@ -52,7 +52,7 @@ mod tests {
     fn the_room_is_there_while_it_is_lent_and_taken_again_afterwards() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("reserve");
-        let reserve = Reserve::keep(path.clone());
+        let reserve = DiskReserve::keep(path.clone());
         assert_eq!(path.metadata().unwrap().len(), BYTES);
         assert!(reserve.lend(|| !path.exists()));
         assert_eq!(path.metadata().unwrap().len(), BYTES);

@@ -9,7 +9,7 @@ mod name;
 mod record;
 
 pub use error::SessionIndexError;
-pub use index::{DriftRecord, SessionIndex, Standing};
-pub use record::{Cursor, NewSession, SessionChange, SessionOutcome, SessionPage, SessionRecord};
+pub use index::{DriftRecord, SessionIndex, SessionProgress};
+pub use record::{NewSession, SessionListCursor, SessionOutcome, SessionPage, SessionPatch, SessionRecord};
 
 pub(crate) use index::SCHEMA;

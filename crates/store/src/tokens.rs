@@ -54,18 +54,18 @@ impl TokenRecord {
 }
 
 /// The tokens of a data directory. Several processes may have it open.
-pub struct Tokens {
+pub struct TokenStore {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Tokens {
+impl std::fmt::Debug for TokenStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokens").finish_non_exhaustive()
     }
 }
 
-impl Tokens {
+impl TokenStore {
     /// Opens the tokens of `directory`.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, DatabaseError> {
         let connection = database::open(&directory.database(), Synchronous::Full, SCHEMA)?;

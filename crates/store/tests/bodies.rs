@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use protocol::BodyRef;
-use store::{Bodies, BodyError, BodyKind, DataDir, Digest};
+use store::{BodyError, BodyKind, DataDir, Digest, FileBodyStore};
 use tempfile::TempDir;
 
-fn bodies() -> (TempDir, DataDir, Bodies) {
+fn bodies() -> (TempDir, DataDir, FileBodyStore) {
     let place = tempfile::tempdir().unwrap();
     let directory = DataDir::open(place.path().join("data")).unwrap();
-    let bodies = Bodies::new(&directory);
+    let bodies = FileBodyStore::new(&directory);
     (place, directory, bodies)
 }
 
@@ -62,7 +62,7 @@ fn a_short_text_is_carried_by_who_names_it() {
 fn only_long_bodies_have_a_file_and_an_answer_is_long_later_unless_it_is_to_be_compressed() {
     let (_place, directory, plain) = bodies();
     let compressed = plain.clone().compressed(true);
-    let check = |bodies: &Bodies, kind, longest: usize| {
+    let check = |bodies: &FileBodyStore, kind, longest: usize| {
         let text = vec![b'a'; longest + 1];
         assert!(bodies.is_short(kind, longest) && !bodies.is_short(kind, longest + 1));
         assert_eq!(bodies.put(kind, &text[1..]).unwrap(), BodyRef::Here { text: "a".repeat(longest) });
@@ -158,7 +158,7 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
         println!("compress {compress}: {all} bytes of requests take {taken}, the first alone {first}");
         assert!(taken < 3 * first, "{all} bytes take {taken}, the first alone {first}");
         // Read by somebody who has seen none of them.
-        let reader = Bodies::new(&directory);
+        let reader = FileBodyStore::new(&directory);
         for (body, request) in kept.iter().zip(&requests) {
             assert_eq!(&reader.get(body).unwrap(), request);
             reader.sync(body).unwrap();

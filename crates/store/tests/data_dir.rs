@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use store::{DataDir, DataDirError};
 
 #[test]
@@ -69,7 +69,7 @@ fn a_second_server_is_refused_until_the_first_is_gone() {
 
     let error = directory.lock_server().unwrap_err();
     assert!(matches!(error, DataDirError::InUse { pid: Some(pid), .. } if pid == child.id()), "{error:?}");
-    assert_eq!(error.code(), Code::DataDirInUse);
+    assert_eq!(error.code(), ProblemCode::DataDirInUse);
     child.kill().unwrap();
     child.wait().unwrap();
 

@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use proptest::prelude::*;
-use store::{DataDir, Feed, Spot};
+use store::{DataDir, EventFeed, FeedCursor};
 
 fn directory() -> (tempfile::TempDir, DataDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -14,7 +14,7 @@ fn directory() -> (tempfile::TempDir, DataDir) {
 }
 
 /// Every event behind `number` as (place, sequence), in order, with the spot of each.
-fn events(feed: &Feed, number: u64) -> Vec<((i64, u64), Spot)> {
+fn events(feed: &EventFeed, number: u64) -> Vec<((i64, u64), FeedCursor)> {
     let mut events = Vec::new();
     for run in feed.after(number, usize::MAX).unwrap() {
         for sequence in run.first..=run.last {
@@ -35,7 +35,7 @@ proptest! {
         let mut last = std::collections::BTreeMap::new();
         for (index, growth) in grown.iter().enumerate() {
             // Every second time by another process.
-            let feed = Feed::open(&directory).unwrap();
+            let feed = EventFeed::open(&directory).unwrap();
             let before = events(&feed, 0);
             feed.extend([*growth]).unwrap();
             let known = last.entry(growth.0).or_insert(0);
@@ -44,7 +44,7 @@ proptest! {
             prop_assert_eq!(after.len() as u64, last.values().sum::<u64>(), "step {}", index);
             prop_assert_eq!(&after[..before.len()], &before[..], "what was told has changed");
         }
-        let feed = Feed::open(&directory).unwrap();
+        let feed = EventFeed::open(&directory).unwrap();
         feed.extend([]).unwrap();
         let all = events(&feed, 0);
         for (index, (event, spot)) in all.iter().enumerate() {
@@ -63,8 +63,8 @@ proptest! {
 #[test]
 fn two_who_write_agree() {
     let (_folder, directory) = directory();
-    let (one, other) = (Feed::open(&directory).unwrap(), Feed::open(&directory).unwrap());
-    let writer = |feed: Feed, place: i64| {
+    let (one, other) = (EventFeed::open(&directory).unwrap(), EventFeed::open(&directory).unwrap());
+    let writer = |feed: EventFeed, place: i64| {
         std::thread::spawn(move || {
             for sequence in 1..=200 {
                 // Both know of both.
@@ -84,12 +84,12 @@ fn two_who_write_agree() {
 #[test]
 fn a_record_that_was_cut_is_written_over() {
     let (_folder, directory) = directory();
-    let feed = Feed::open(&directory).unwrap();
+    let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
     let before = events(&feed, 0);
     let mut file = std::fs::OpenOptions::new().append(true).open(directory.feed()).unwrap();
     file.write_all(&[7; 11]).unwrap();
-    let feed = Feed::open(&directory).unwrap();
+    let feed = EventFeed::open(&directory).unwrap();
     assert_eq!(feed.extend([(2, 1), (1, 4)]).unwrap(), 5);
     assert_eq!(events(&feed, 0)[..3], before);
     assert_eq!(events(&feed, 3).len(), 2);
@@ -98,17 +98,17 @@ fn a_record_that_was_cut_is_written_over() {
 #[test]
 fn the_places_of_a_feed_that_was_lost_are_told_apart() {
     let (_folder, directory) = directory();
-    let feed = Feed::open(&directory).unwrap();
+    let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
     let (kept, end) = (events(&feed, 0)[1].1, feed.end().unwrap());
     // A power loss: the name is there, the end is not, and it is made again in another order.
     std::fs::OpenOptions::new().write(true).open(directory.feed()).unwrap().set_len(16).unwrap();
-    let feed = Feed::open(&directory).unwrap();
+    let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(2, 2), (1, 3)]).unwrap();
     assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
     // No feed at all.
     std::fs::write(directory.feed(), "something else, and longer than a head").unwrap();
-    let feed = Feed::open(&directory).unwrap();
+    let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
     assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
     assert!(feed.holds(&feed.spot(0, 0, 0)).unwrap());

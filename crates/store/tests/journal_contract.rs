@@ -7,9 +7,9 @@ mod support;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use protocol::{Draft, Event, EventBody};
+use protocol::{Event, EventBody, EventDraft};
 use serde_json::{Value, json};
-use store::{FileJournal, Journal, JournalError, MemoryJournal, Tail};
+use store::{FileJournal, Journal, JournalError, JournalTail, MemoryJournal};
 use support::{HandClock, delta, ended, session};
 
 fn seconds(event: &Event) -> i64 {
@@ -105,11 +105,11 @@ fn check_nothing_follows_the_end(journal: &Arc<dyn Journal>) {
     assert_eq!(*journal.last().borrow(), last.sequence);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let mut tail = Tail::new(Arc::clone(journal), last.sequence - 1);
+        let mut tail = JournalTail::new(Arc::clone(journal), last.sequence - 1);
         assert_eq!(tail.next(10).await.unwrap(), std::slice::from_ref(&last));
         assert!(tail.next(10).await.unwrap().is_empty());
-        assert!(Tail::new(Arc::clone(journal), last.sequence).next(10).await.unwrap().is_empty());
-        assert!(Tail::new(Arc::clone(journal), last.sequence + 9).next(10).await.unwrap().is_empty());
+        assert!(JournalTail::new(Arc::clone(journal), last.sequence).next(10).await.unwrap().is_empty());
+        assert!(JournalTail::new(Arc::clone(journal), last.sequence + 9).next(10).await.unwrap().is_empty());
     });
 }
 
@@ -134,7 +134,7 @@ fn a_line_is_what_the_design_says() {
     let path = place.path().join("s1.jsonl");
     let journal = FileJournal::open(&path, session(), clock).unwrap().journal;
     let registered = EventBody::Other { kind: "planet.moved".into(), data: json!({"far": 1.5}) };
-    journal.append(Draft::daemon(registered)).unwrap();
+    journal.append(EventDraft::daemon(registered)).unwrap();
     let turn = Some("trn_1".parse().unwrap());
     let mut full = delta("hi").synthetic().in_turn(turn).with_raw(json!("hi?"));
     full.native_session_id = Some("n-1".into());

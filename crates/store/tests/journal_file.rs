@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::{FileJournal, Flaw, Journal, JournalError, JournalReader, SystemClock, verify};
+use store::{FileJournal, Journal, JournalError, JournalReader, LineDefect, SystemClock, verify};
 use support::{delta, ended, open, session};
 use tempfile::TempDir;
 
@@ -144,7 +144,7 @@ fn a_record_after_the_end_is_damage() {
     let forged = format!("{}\"prev\":\"{prev}\"}}", &forged[..forged.find("\"prev\"").unwrap()]);
     write_lines(&path, &[before, vec![end, forged]].concat());
     let error = verify(&path).unwrap_err();
-    assert!(matches!(error, JournalError::Damaged { line: 4, flaw: Flaw::AfterEnd, .. }), "{error:?}");
+    assert!(matches!(error, JournalError::Damaged { line: 4, flaw: LineDefect::AfterEnd, .. }), "{error:?}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn one_writer_at_a_time() {
     second.append(delta("theirs")).unwrap();
     second.rest();
     let error = first.append(delta("numbered twice")).unwrap_err();
-    assert!(matches!(error, JournalError::Damaged { flaw: Flaw::Length { .. }, .. }), "{error:?}");
+    assert!(matches!(error, JournalError::Damaged { flaw: LineDefect::Length { .. }, .. }), "{error:?}");
     assert_eq!(verify(&path).unwrap().records, 2);
 }
 

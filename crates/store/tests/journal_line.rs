@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::{Draft, EventBody};
+use protocol::{EventBody, EventDraft};
 use store::{FileJournal, Journal, MemoryJournal, SystemClock};
 use support::session;
 
@@ -35,13 +35,13 @@ proptest! {
 }
 
 /// Appends until the session ends and reads everything back. Returns how many were kept.
-fn check(journal: &dyn Journal, drafts: &[Draft]) -> Result<usize, TestCaseError> {
+fn check(journal: &dyn Journal, drafts: &[EventDraft]) -> Result<usize, TestCaseError> {
     let end = drafts.iter().position(|draft| matches!(draft.body, EventBody::SessionEnded(_)));
     let kept = end.map_or(drafts, |end| &drafts[..=end]);
     for draft in kept {
         prop_assert_eq!(&journal.append(draft.clone()).unwrap().draft, draft);
     }
-    let read: Vec<Draft> = journal.after(0, 100).unwrap().into_iter().map(|event| event.draft).collect();
+    let read: Vec<EventDraft> = journal.after(0, 100).unwrap().into_iter().map(|event| event.draft).collect();
     prop_assert_eq!(read.as_slice(), kept);
     Ok(kept.len())
 }

@@ -9,12 +9,12 @@ use std::thread;
 
 use proptest::prelude::*;
 use protocol::Event;
-use store::{FileJournal, Journal, MemoryJournal, SystemClock, Tail};
+use store::{FileJournal, Journal, JournalTail, MemoryJournal, SystemClock};
 use support::{delta, ended, session};
 
 /// Reads to the end of the session, `limit` events at a time.
 async fn read_steadily(journal: Arc<dyn Journal>, after: u64, limit: usize) -> Vec<Event> {
-    let mut tail = Tail::new(journal, after);
+    let mut tail = JournalTail::new(journal, after);
     let mut events = Vec::new();
     loop {
         let page = tail.next(limit).await.unwrap();
@@ -30,7 +30,7 @@ async fn read_steadily(journal: Arc<dyn Journal>, after: u64, limit: usize) -> V
 async fn read_with_breaks(journal: Arc<dyn Journal>, after: u64, pages: &[usize], limit: usize) -> Vec<Event> {
     let (mut events, mut seen) = (Vec::new(), after);
     for count in pages.iter().chain([&usize::MAX]) {
-        let mut tail = Tail::new(Arc::clone(&journal), seen);
+        let mut tail = JournalTail::new(Arc::clone(&journal), seen);
         for _ in 0..*count {
             let page = tail.next(limit).await.unwrap();
             let Some(last) = page.last() else { break };

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use store::{DataDir, Keys, NewKey};
+use store::{DataDir, KeyStore, NewKey};
 use support::HandClock;
 
 fn key(id: &str, digest: u8, ttl_ms: Option<i64>) -> NewKey {
@@ -22,7 +22,7 @@ fn key(id: &str, digest: u8, ttl_ms: Option<i64>) -> NewKey {
 }
 
 /// Which of the keys with the digests 1 and 2 open something.
-fn good(keys: &Keys) -> Vec<String> {
+fn good(keys: &KeyStore) -> Vec<String> {
     [1, 2].into_iter().filter_map(|digest| keys.find(&[digest; 32]).unwrap()).map(|key| key.id.clone()).collect()
 }
 
@@ -30,7 +30,7 @@ fn good(keys: &Keys) -> Vec<String> {
 fn a_key_is_good_until_it_expires_or_is_revoked() {
     let directory = tempfile::tempdir().unwrap();
     let clock = HandClock::at(1_000);
-    let keys = Keys::open(&DataDir::open(directory.path()).unwrap(), clock.clone()).unwrap();
+    let keys = KeyStore::open(&DataDir::open(directory.path()).unwrap(), clock.clone()).unwrap();
     keys.create(&key("key_short", 1, Some(60_000))).unwrap();
     keys.create(&key("key_long", 2, None)).unwrap();
     assert_eq!(good(&keys), ["key_short", "key_long"]);
@@ -46,7 +46,7 @@ fn a_key_is_good_until_it_expires_or_is_revoked() {
 fn a_key_that_another_process_revoked_opens_nothing_where_it_is_remembered() {
     let directory = tempfile::tempdir().unwrap();
     let directory = DataDir::open(directory.path()).unwrap();
-    let open = || Keys::open(&directory, Arc::new(store::SystemClock)).unwrap();
+    let open = || KeyStore::open(&directory, Arc::new(store::SystemClock)).unwrap();
     let (gateway, console) = (open(), open());
     console.create(&key("key_a", 1, None)).unwrap();
     console.create(&key("key_b", 2, None)).unwrap();
@@ -59,9 +59,9 @@ fn a_key_that_another_process_revoked_opens_nothing_where_it_is_remembered() {
 fn no_key_is_kept_twice() {
     let directory = tempfile::tempdir().unwrap();
     let directory = DataDir::open(directory.path()).unwrap();
-    let keys = Keys::open(&directory, Arc::new(store::SystemClock)).unwrap();
+    let keys = KeyStore::open(&directory, Arc::new(store::SystemClock)).unwrap();
     keys.create(&key("key_a", 1, None)).unwrap();
     assert!(keys.create(&key("key_b", 1, None)).is_err());
     assert!(keys.create(&key("key_a", 2, None)).is_err());
-    assert_eq!(Keys::open(&directory, Arc::new(store::SystemClock)).unwrap().list().unwrap().len(), 1);
+    assert_eq!(KeyStore::open(&directory, Arc::new(store::SystemClock)).unwrap().list().unwrap().len(), 1);
 }

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use protocol::SessionId;
-use store::{DataDir, Durability, Hold, Ledger, LedgerError, Most, Owner, Scope, SqliteLedger, SystemClock, Window};
+use store::{
+    CallHold, DataDir, Durability, Ledger, LedgerError, LimitAmount, LimitScope, LimitWindow, ProcessOwner,
+    SqliteLedger, SystemClock,
+};
 use support::calls::{self, charge, limit};
 
 const CALLS: usize = 200;
@@ -38,19 +41,19 @@ fn tries() -> impl Strategy<Value = Try> {
     })
 }
 
-fn hold(session: &str, number: usize, picos: u64, budget: u64) -> Hold {
-    let limit = limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(budget));
+fn hold(session: &str, number: usize, picos: u64, budget: u64) -> CallHold {
+    let limit = limit("budget_usd", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(budget));
     let session = SessionId::new(session).unwrap();
-    Hold { session: session.clone(), sent: true, ..calls::hold(&format!("{session}-{number}"), picos, &[limit]) }
+    CallHold { session: session.clone(), sent: true, ..calls::hold(&format!("{session}-{number}"), picos, &[limit]) }
 }
 
 /// One caller; returns what it was granted and what that cost in the end.
-async fn call(ledger: &SqliteLedger, hold: Hold, end: End) -> Option<(u64, u64)> {
+async fn call(ledger: &SqliteLedger, hold: CallHold, end: End) -> Option<(u64, u64)> {
     let (id, picos, most) = (hold.call.clone(), hold.picos, hold.limits[0].most);
     match ledger.hold(hold).await {
         Ok(()) => {}
         Err(LedgerError::Refused(refusal)) => {
-            assert!(Most::Picos(refusal.spent + refusal.held) <= most, "{refusal}");
+            assert!(LimitAmount::Picos(refusal.spent + refusal.held) <= most, "{refusal}");
             return None;
         }
         Err(error) => panic!("{error:?}"),
@@ -72,7 +75,7 @@ fn two_hundred_callers_never_pass_a_budget_for_ten() {
     let place = tempfile::tempdir().unwrap();
     let directory = DataDir::open(place.path()).unwrap();
     // Two hosts with one ledger, as a server and a command beside it.
-    let owners = [Owner::claim(&directory).unwrap(), Owner::claim(&directory).unwrap()];
+    let owners = [ProcessOwner::claim(&directory).unwrap(), ProcessOwner::claim(&directory).unwrap()];
     let open = |owner| SqliteLedger::open(&directory, owner, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger;
     let ledgers = [open(&owners[0]), open(&owners[1])];
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -5,11 +5,14 @@
 mod support;
 
 use protocol::{SessionId, Usage};
-use store::{By, Charge, Durability, Hold, Ledger, LedgerError, Most, Progress, Refusal, Scope, Source, Step, Window};
+use store::{
+    CallCharge, CallHold, CallProgress, CallSource, Durability, Ledger, LedgerError, LedgerOperation, LimitAmount,
+    LimitExceeded, LimitScope, LimitWindow, UsageGrouping,
+};
 use support::calls::{DAY, Place, call, charge, hold, limit};
 
 #[track_caller]
-fn refusal(answer: Result<(), LedgerError>) -> Refusal {
+fn refusal(answer: Result<(), LedgerError>) -> LimitExceeded {
     match answer.unwrap_err() {
         LedgerError::Refused(refusal) => refusal,
         other => panic!("{other:?}"),
@@ -30,8 +33,8 @@ fn check_each(check: impl Fn(&Place)) {
 fn a_call_is_held_then_charged() {
     check_each(|Place { ledger, .. }| {
         ledger.hold(hold("1", 100, &[])).wait().unwrap();
-        ledger.advance(call("1"), Progress::Sent).wait().unwrap();
-        ledger.advance(call("1"), Progress::Streaming).wait().unwrap();
+        ledger.advance(call("1"), CallProgress::Sent).wait().unwrap();
+        ledger.advance(call("1"), CallProgress::Streaming).wait().unwrap();
         let audit = ledger.audit().unwrap();
         assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (1, 100, 0));
         ledger.settle(call("1"), charge(30)).wait().unwrap();
@@ -43,16 +46,16 @@ fn a_call_is_held_then_charged() {
 #[test]
 fn of_steps_taken_together_each_stands_for_itself() {
     check_each(|Place { ledger, .. }| {
-        let budget = [limit("budget", Scope::Session, Window::Ever, Most::Picos(100))];
-        let held = |name, picos| Step::Hold(Box::new(hold(name, picos, &budget)));
+        let budget = [limit("budget", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100))];
+        let held = |name, picos| LedgerOperation::Hold(Box::new(hold(name, picos, &budget)));
         let replies = ledger.take(vec![
             held("1", 60),
             held("2", 60),
             held("3", 40),
             held("1", 1),
-            Step::Settle(call("1"), charge(30)),
+            LedgerOperation::Settle(call("1"), charge(30)),
             held("4", 30),
-            Step::Fail(call("5"), "nobody held it".into()),
+            LedgerOperation::Fail(call("5"), "nobody held it".into()),
         ]);
         let outcomes: Vec<_> =
             replies.into_iter().map(|reply| reply.wait().map_err(|error| error.to_string())).collect();
@@ -70,16 +73,16 @@ fn a_step_that_does_not_follow_is_refused_and_the_same_step_twice_changes_nothin
         assert!(matches!(ledger.settle(call("1"), charge(1)).wait(), Err(LedgerError::NotFound(_))));
         ledger.hold(hold("1", 100, &[])).wait().unwrap();
         assert!(matches!(ledger.hold(hold("1", 100, &[])).wait(), Err(LedgerError::Duplicate(_))));
-        (0..2).for_each(|_| ledger.advance(call("1"), Progress::Sent).wait().unwrap());
+        (0..2).for_each(|_| ledger.advance(call("1"), CallProgress::Sent).wait().unwrap());
         (0..2).for_each(|_| ledger.settle(call("1"), charge(30)).wait().unwrap());
         for answer in [
             ledger.settle(call("1"), charge(31)).wait(),
             ledger.fail(call("1"), "late".into()).wait(),
-            ledger.advance(call("1"), Progress::Sent).wait(),
+            ledger.advance(call("1"), CallProgress::Sent).wait(),
         ] {
             assert!(matches!(answer, Err(LedgerError::OutOfOrder { .. })), "{answer:?}");
         }
-        let again = Hold { fresh: false, ..hold("1", 100, &[]) };
+        let again = CallHold { fresh: false, ..hold("1", 100, &[]) };
         assert!(matches!(ledger.hold(again).wait(), Err(LedgerError::Duplicate(_))));
         ledger.hold(hold("2", 50, &[])).wait().unwrap();
         (0..2).for_each(|_| ledger.fail(call("2"), "the upstream said no".into()).wait().unwrap());
@@ -92,10 +95,10 @@ fn a_step_that_does_not_follow_is_refused_and_the_same_step_twice_changes_nothin
 #[test]
 fn the_same_source_is_never_held_twice() {
     check_each(|Place { ledger, .. }| {
-        let source = |attempt| Source { system: "gateway".into(), run: "r1".into(), attempt };
-        ledger.hold(Hold { source: source(1), ..hold("1", 1, &[]) }).wait().unwrap();
-        ledger.hold(Hold { source: source(2), ..hold("2", 1, &[]) }).wait().unwrap();
-        let again = Hold { source: source(2), fresh: false, ..hold("2", 1, &[]) };
+        let source = |attempt| CallSource { system: "gateway".into(), run: "r1".into(), attempt };
+        ledger.hold(CallHold { source: source(1), ..hold("1", 1, &[]) }).wait().unwrap();
+        ledger.hold(CallHold { source: source(2), ..hold("2", 1, &[]) }).wait().unwrap();
+        let again = CallHold { source: source(2), fresh: false, ..hold("2", 1, &[]) };
         assert!(matches!(ledger.hold(again).wait(), Err(LedgerError::Duplicate(_))));
         assert_eq!(ledger.audit().unwrap().held_picos, 2);
     });
@@ -104,11 +107,11 @@ fn the_same_source_is_never_held_twice() {
 #[test]
 fn a_budget_counts_what_is_held_and_what_is_spent() {
     check_each(|Place { ledger, .. }| {
-        let budget = limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(100));
+        let budget = limit("budget_usd", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100));
         let limits = [budget.clone()];
         ledger.hold(hold("1", 60, &limits)).wait().unwrap();
         let refused = refusal(ledger.hold(hold("2", 41, &limits)).wait());
-        assert_eq!(refused, Refusal { limit: budget, spent: 0, held: 60, asked: 41 });
+        assert_eq!(refused, LimitExceeded { limit: budget, spent: 0, held: 60, asked: 41 });
         assert_eq!(refused.to_string(), "`budget_usd` allows 100 pico-dollars; 0 spent, 60 held, 41 asked");
         ledger.settle(call("1"), charge(30)).wait().unwrap();
         ledger.hold(hold("3", 70, &limits)).wait().unwrap();
@@ -127,26 +130,26 @@ fn a_budget_counts_what_is_held_and_what_is_spent() {
 fn each_limit_counts_its_own_scope() {
     check_each(|Place { ledger, .. }| {
         let other_session = SessionId::new("s2").unwrap();
-        let only = |scope| [limit("l", scope, Window::Ever, Most::Picos(10))];
+        let only = |scope| [limit("l", scope, LimitWindow::Ever, LimitAmount::Picos(10))];
         ledger.hold(hold("1", 10, &[])).wait().unwrap();
-        refusal(ledger.hold(hold("2", 1, &only(Scope::Session))).wait());
-        refusal(ledger.hold(hold("2", 1, &only(Scope::Account))).wait());
-        refusal(ledger.hold(hold("2", 1, &only(Scope::Key))).wait());
-        refusal(ledger.hold(hold("2", 1, &only(Scope::Everything))).wait());
-        ledger.hold(Hold { session: other_session, ..hold("2", 1, &only(Scope::Session)) }).wait().unwrap();
-        ledger.hold(Hold { account: "a2".into(), ..hold("3", 1, &only(Scope::Account)) }).wait().unwrap();
-        ledger.hold(Hold { key: None, ..hold("4", 1, &only(Scope::Key)) }).wait().unwrap();
-        let both = [only(Scope::Account), only(Scope::Everything)].concat();
-        let refused = refusal(ledger.hold(Hold { account: "a3".into(), ..hold("5", 1, &both) }).wait());
-        assert_eq!(refused.limit.scope, Scope::Everything);
+        refusal(ledger.hold(hold("2", 1, &only(LimitScope::Session))).wait());
+        refusal(ledger.hold(hold("2", 1, &only(LimitScope::Account))).wait());
+        refusal(ledger.hold(hold("2", 1, &only(LimitScope::Key))).wait());
+        refusal(ledger.hold(hold("2", 1, &only(LimitScope::Everything))).wait());
+        ledger.hold(CallHold { session: other_session, ..hold("2", 1, &only(LimitScope::Session)) }).wait().unwrap();
+        ledger.hold(CallHold { account: "a2".into(), ..hold("3", 1, &only(LimitScope::Account)) }).wait().unwrap();
+        ledger.hold(CallHold { key: None, ..hold("4", 1, &only(LimitScope::Key)) }).wait().unwrap();
+        let both = [only(LimitScope::Account), only(LimitScope::Everything)].concat();
+        let refused = refusal(ledger.hold(CallHold { account: "a3".into(), ..hold("5", 1, &both) }).wait());
+        assert_eq!(refused.limit.scope, LimitScope::Everything);
     });
 }
 
 #[test]
 fn a_day_and_a_minute_begin_again() {
     check_each(|Place { ledger, clock, .. }| {
-        let day = [limit("daily_usd", Scope::Account, Window::Day, Most::Picos(100))];
-        let minute = [limit("requests_per_minute", Scope::Key, Window::Minute, Most::Requests(2))];
+        let day = [limit("daily_usd", LimitScope::Account, LimitWindow::Day, LimitAmount::Picos(100))];
+        let minute = [limit("requests_per_minute", LimitScope::Key, LimitWindow::Minute, LimitAmount::Requests(2))];
         ledger.hold(hold("1", 100, &day)).wait().unwrap();
         refusal(ledger.hold(hold("2", 1, &day)).wait());
         ledger.hold(hold("3", 0, &minute)).wait().unwrap();
@@ -168,7 +171,7 @@ fn a_day_and_a_minute_begin_again() {
 #[test]
 fn requests_are_counted_failed_ones_too() {
     check_each(|Place { ledger, .. }| {
-        let limits = [limit("max_requests", Scope::Session, Window::Ever, Most::Requests(2))];
+        let limits = [limit("max_requests", LimitScope::Session, LimitWindow::Ever, LimitAmount::Requests(2))];
         ledger.hold(hold("1", 5, &limits)).wait().unwrap();
         ledger.fail(call("1"), "no".into()).wait().unwrap();
         ledger.hold(hold("2", 5, &limits)).wait().unwrap();
@@ -189,18 +192,18 @@ fn sums_cannot_be_made_to_overflow() {
         assert_eq!(ledger.audit().unwrap().calls, granted.len() as u64);
         let usage = Usage { input_tokens: u64::MAX, ..Usage::default() };
         let replies: Vec<_> =
-            granted.iter().map(|n| ledger.settle(call(&format!("{n}")), Charge { usage, picos: 1 })).collect();
+            granted.iter().map(|n| ledger.settle(call(&format!("{n}")), CallCharge { usage, picos: 1 })).collect();
         for reply in replies {
             reply.wait().unwrap();
         }
-        assert_eq!(ledger.usage(By::Model, 0).unwrap()[0].spent_picos, granted.len() as u64);
+        assert_eq!(ledger.usage(UsageGrouping::Model, 0).unwrap()[0].spent_picos, granted.len() as u64);
     });
 }
 
 #[test]
 fn usage_is_summed_by_what_is_asked() {
     check_each(|Place { ledger, clock, .. }| {
-        let second = |name: &str| Hold {
+        let second = |name: &str| CallHold {
             session: SessionId::new("s2").unwrap(),
             account: "a2".into(),
             user: None,
@@ -219,15 +222,15 @@ fn usage_is_summed_by_what_is_asked() {
             rows.map(|row| (row.name, row.calls, row.spent_picos, row.held_picos, row.usage.input_tokens)).collect()
         };
         for (by, first, other) in [
-            (By::Session, "s1", "s2"),
-            (By::Account, "a1", "a2"),
-            (By::Model, "m1", "m2"),
-            (By::Day, "2024-10-04", "2024-10-05"),
+            (UsageGrouping::Session, "s1", "s2"),
+            (UsageGrouping::Account, "a1", "a2"),
+            (UsageGrouping::Model, "m1", "m2"),
+            (UsageGrouping::Day, "2024-10-04", "2024-10-05"),
         ] {
             assert_eq!(names(by, 0), [(first.into(), 1, 30, 0, 10), (other.into(), 2, 4, 7, 10)], "{by:?}");
         }
-        assert_eq!(names(By::User, 0), [(String::new(), 2, 4, 7, 10), ("u1".into(), 1, 30, 0, 10)]);
-        assert_eq!(names(By::Agent, 0), [("claude".into(), 2, 4, 7, 10), ("mock".into(), 1, 30, 0, 10)]);
-        assert_eq!(names(By::Session, 20_001 * DAY * 1_000), [("s2".into(), 2, 4, 7, 10)]);
+        assert_eq!(names(UsageGrouping::User, 0), [(String::new(), 2, 4, 7, 10), ("u1".into(), 1, 30, 0, 10)]);
+        assert_eq!(names(UsageGrouping::Agent, 0), [("claude".into(), 2, 4, 7, 10), ("mock".into(), 1, 30, 0, 10)]);
+        assert_eq!(names(UsageGrouping::Session, 20_001 * DAY * 1_000), [("s2".into(), 2, 4, 7, 10)]);
     });
 }

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-use store::{Durability, Hold, Ledger, LedgerError, Most, Owner, Scope, Window};
+use store::{CallHold, Durability, Ledger, LedgerError, LimitAmount, LimitScope, LimitWindow, ProcessOwner};
 use support::calls::{Place, call, charge, hold, limit};
 
 impl Place {
@@ -27,9 +27,9 @@ impl Place {
 #[test]
 fn two_processes_never_grant_the_same_money() {
     let place = Place::new(Durability::Normal);
-    let other = Owner::claim(&place.directory()).unwrap();
+    let other = ProcessOwner::claim(&place.directory()).unwrap();
     let theirs = place.again(&other, Durability::Normal).ledger;
-    let budget = [limit("budget_usd", Scope::Account, Window::Ever, Most::Picos(100))];
+    let budget = [limit("budget_usd", LimitScope::Account, LimitWindow::Ever, LimitAmount::Picos(100))];
     for number in 0..5 {
         place.ledger.hold(hold(&format!("a{number}"), 10, &budget)).wait().unwrap();
         theirs.hold(hold(&format!("b{number}"), 10, &budget)).wait().unwrap();
@@ -59,15 +59,15 @@ fn a_line_that_was_cut_was_never_written() {
 fn a_long_daybook_is_replaced_and_nothing_is_lost_or_doubled() {
     const CALLS: u64 = 5_000;
     let place = Place::new(Durability::Normal);
-    let other = Owner::claim(&place.directory()).unwrap();
+    let other = ProcessOwner::claim(&place.directory()).unwrap();
     let theirs = place.again(&other, Durability::Normal).ledger;
-    let budget = [limit("budget_usd", Scope::Account, Window::Ever, Most::Picos(CALLS * 2 + 5))];
+    let budget = [limit("budget_usd", LimitScope::Account, LimitWindow::Ever, LimitAmount::Picos(CALLS * 2 + 5))];
     let model = "m".repeat(1_000);
     let mut longest = 0;
     for number in 0..CALLS {
         for (ledger, name) in [(&place.ledger, "a"), (&theirs, "b")] {
             let name = format!("{name}{number}");
-            ledger.hold(Hold { model: model.clone(), ..hold(&name, 5, &budget) }).wait().unwrap();
+            ledger.hold(CallHold { model: model.clone(), ..hold(&name, 5, &budget) }).wait().unwrap();
             ledger.settle(call(&name), charge(1)).wait().unwrap();
         }
         longest = longest.max(place.daybook().metadata().unwrap().len());

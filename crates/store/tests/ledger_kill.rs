@@ -12,7 +12,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-use store::{Durability, Ledger, Progress, SqliteLedger};
+use store::{CallProgress, Durability, Ledger, SqliteLedger};
 use support::Chance;
 use support::calls::{self, charge, open};
 use uuid::Uuid;
@@ -95,10 +95,10 @@ fn call_once(ledger: &SqliteLedger, place: &Path) {
     let call = hold.call.clone();
     let picos = u64::from(call.as_str().as_bytes()[20]) + 1;
     ledger.hold(hold).wait().unwrap();
-    ledger.advance(call.clone(), Progress::Sent).wait().unwrap();
+    ledger.advance(call.clone(), CallProgress::Sent).wait().unwrap();
     let mut vendor = OpenOptions::new().append(true).create(true).open(place.join("served")).unwrap();
     vendor.write_all(format!("{call} {picos}\n").as_bytes()).unwrap();
-    ledger.advance(call.clone(), Progress::Streaming).wait().unwrap();
+    ledger.advance(call.clone(), CallProgress::Streaming).wait().unwrap();
     ledger.settle(call.clone(), charge(picos)).wait().unwrap();
     println!("settled {call}");
 }

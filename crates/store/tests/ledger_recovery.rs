@@ -6,21 +6,23 @@ mod support;
 
 use std::path::Path;
 
-use store::{Durability, Hold, Ledger, LedgerError, Most, Owner, Progress, Scope, Window};
+use store::{
+    CallHold, CallProgress, Durability, Ledger, LedgerError, LimitAmount, LimitScope, LimitWindow, ProcessOwner,
+};
 use support::calls::{Place, call, charge, hold, limit, open};
 
 #[test]
 fn what_a_dead_host_left_is_released_or_unknown() {
     for durability in [Durability::Full, Durability::Lease, Durability::Normal] {
         let place = Place::new(durability);
-        let budget = [limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(100))];
-        let gone = Owner::claim(&place.directory()).unwrap();
+        let budget = [limit("budget_usd", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100))];
+        let gone = ProcessOwner::claim(&place.directory()).unwrap();
         let theirs = place.again(&gone, durability).ledger;
         theirs.hold(hold("intent", 40, &budget)).wait().unwrap();
         theirs.hold(hold("sent", 20, &budget)).wait().unwrap();
-        theirs.advance(call("sent"), Progress::Sent).wait().unwrap();
-        theirs.hold(Hold { sent: true, ..hold("streaming", 30, &budget) }).wait().unwrap();
-        theirs.advance(call("streaming"), Progress::Streaming).wait().unwrap();
+        theirs.advance(call("sent"), CallProgress::Sent).wait().unwrap();
+        theirs.hold(CallHold { sent: true, ..hold("streaming", 30, &budget) }).wait().unwrap();
+        theirs.advance(call("streaming"), CallProgress::Streaming).wait().unwrap();
         place.ledger.hold(hold("mine", 10, &budget)).wait().unwrap();
         let again = || place.again(&place.owner, Durability::Full);
 
@@ -47,7 +49,7 @@ fn what_a_dead_host_left_is_released_or_unknown() {
 #[test]
 fn after_a_power_cut_the_rest_of_a_lease_is_held() {
     let place = Place::new(Durability::Normal);
-    let gone = Owner::claim(&place.directory()).unwrap();
+    let gone = ProcessOwner::claim(&place.directory()).unwrap();
     let theirs = place.again(&gone, Durability::Lease).ledger;
     theirs.hold(hold("1", 10, &[])).wait().unwrap();
     theirs.settle(call("1"), charge(10)).wait().unwrap();

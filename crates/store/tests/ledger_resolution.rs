@@ -4,7 +4,7 @@
 
 mod support;
 
-use store::{Durability, Ledger, LedgerError, Most, Progress, Resolution, Scope, Window};
+use store::{CallProgress, Durability, Ledger, LedgerError, LimitAmount, LimitScope, LimitWindow, Resolution};
 use support::calls::{Place, call, charge, hold, limit};
 
 fn word(picos: Option<u64>, reason: &str) -> Resolution {
@@ -14,10 +14,10 @@ fn word(picos: Option<u64>, reason: &str) -> Resolution {
 #[test]
 fn an_unknown_call_is_closed_once_and_it_is_kept_who_did_it() {
     let place = Place::new(Durability::Normal);
-    let budget = [limit("budget_usd", Scope::Session, Window::Ever, Most::Picos(100))];
+    let budget = [limit("budget_usd", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100))];
     for name in ["charged", "free"] {
         place.ledger.hold(hold(name, 50, &budget)).wait().unwrap();
-        place.ledger.advance(call(name), Progress::Lost).wait().unwrap();
+        place.ledger.advance(call(name), CallProgress::Lost).wait().unwrap();
     }
     place.ledger.resolve(call("charged"), word(Some(7), "invoice 12")).wait().unwrap();
     place.ledger.resolve(call("free"), word(None, "never served")).wait().unwrap();

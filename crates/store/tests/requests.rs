@@ -6,27 +6,27 @@ mod support;
 
 use std::sync::Arc;
 
-use store::{Answered, DataDir, Known, Requests};
+use store::{DataDir, IdempotencyStore, RecordedResponse, RequestLookup};
 use support::HandClock;
 
-fn open(directory: &tempfile::TempDir, clock: &Arc<HandClock>) -> Requests {
-    Requests::open(&DataDir::open(directory.path().join("data")).unwrap(), clock.clone()).unwrap()
+fn open(directory: &tempfile::TempDir, clock: &Arc<HandClock>) -> IdempotencyStore {
+    IdempotencyStore::open(&DataDir::open(directory.path().join("data")).unwrap(), clock.clone()).unwrap()
 }
 
 #[test]
 fn a_request_is_known_by_its_caller_its_name_and_what_it_is() {
     let (directory, clock) = (tempfile::tempdir().unwrap(), HandClock::at(1_000_000));
     let requests = open(&directory, &clock);
-    assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), Known::New);
-    assert!(matches!(requests.begin("me", "k", &[1; 32]).unwrap(), Known::Begun(_)));
-    assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), Known::Another);
-    assert_eq!(requests.begin("you", "k", &[2; 32]).unwrap(), Known::New);
-    let answered = Answered { status: 200, headers: vec![("a".into(), "b".into())], body: b"{}".to_vec() };
+    assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::New);
+    assert!(matches!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Begun(_)));
+    assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), RequestLookup::Another);
+    assert_eq!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::New);
+    let answered = RecordedResponse { status: 200, headers: vec![("a".into(), "b".into())], body: b"{}".to_vec() };
     requests.answer("me", "k", &answered).unwrap();
     drop(requests);
     let requests = open(&directory, &clock);
-    assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), Known::Answered(answered));
-    assert!(matches!(requests.begin("you", "k", &[2; 32]).unwrap(), Known::Begun(_)));
+    assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Answered(answered));
+    assert!(matches!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::Begun(_)));
 }
 
 #[test]
@@ -35,5 +35,5 @@ fn a_name_is_forgotten_after_a_day() {
     let requests = open(&directory, &clock);
     requests.begin("me", "k", &[1; 32]).unwrap();
     clock.set(1_000_000 + 24 * 3600 + 1);
-    assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), Known::New);
+    assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), RequestLookup::New);
 }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use protocol::SessionId;
 use serde_json::json;
 use store::{
-    DataDir, DatabaseError, DriftRecord, NewSession, Owner, SessionChange, SessionIndex, SessionIndexError,
-    SessionOutcome, SessionRecord,
+    DataDir, DatabaseError, DriftRecord, NewSession, ProcessOwner, SessionIndex, SessionIndexError, SessionOutcome,
+    SessionPatch, SessionRecord,
 };
 use support::HandClock;
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 struct Place {
     _temporary: TempDir,
     directory: DataDir,
-    owner: Owner,
+    owner: ProcessOwner,
     clock: Arc<HandClock>,
 }
 
@@ -29,7 +29,7 @@ impl Place {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let directory = DataDir::open(place.path()).unwrap();
-        let owner = Owner::claim(&directory).unwrap();
+        let owner = ProcessOwner::claim(&directory).unwrap();
         Self { _temporary: place, directory, owner, clock: HandClock::at(1_000) }
     }
 
@@ -131,7 +131,7 @@ fn the_list_goes_on_where_it_stopped_though_sessions_come() {
     assert_eq!(second.sessions.iter().map(id).collect::<Vec<_>>(), ["s3", "s2"]);
     let third = index.list(second.next, 2).unwrap();
     assert_eq!((third.sessions.iter().map(id).collect::<Vec<_>>(), third.next), (vec!["s1"], None));
-    assert!(matches!("soon".parse::<store::Cursor>(), Err(SessionIndexError::Cursor(_))));
+    assert!(matches!("soon".parse::<store::SessionListCursor>(), Err(SessionIndexError::Cursor(_))));
 }
 
 #[test]
@@ -140,12 +140,12 @@ fn a_change_touches_what_it_names_and_an_end_is_an_end() {
     let index = place.index();
     let before = place.create(&index, "s1");
     place.clock.set(2_000);
-    let change = SessionChange {
+    let change = SessionPatch {
         title: Some("new".into()),
         native_session_id: Some("n-1".into()),
         event_count: Some(7),
         outcome: Some(SessionOutcome::Completed),
-        ..SessionChange::default()
+        ..SessionPatch::default()
     };
     let changed = index.update(&before.info.session_id, &change).unwrap();
     let mut expected = before.clone();
@@ -157,7 +157,7 @@ fn a_change_touches_what_it_names_and_an_end_is_an_end() {
     expected.outcome = change.outcome;
     assert_eq!(changed, expected);
 
-    let late = SessionChange { outcome: Some(SessionOutcome::Error), event_count: Some(3), ..SessionChange::default() };
+    let late = SessionPatch { outcome: Some(SessionOutcome::Error), event_count: Some(3), ..SessionPatch::default() };
     assert_eq!(index.update(&before.info.session_id, &late).unwrap(), expected);
     let unknown = SessionId::new("nobody").unwrap();
     assert!(matches!(index.update(&unknown, &late), Err(SessionIndexError::NotFound(_))));
@@ -183,7 +183,7 @@ fn a_killed_owner_leaves_orphans_and_one_other_adopts_them() {
     assert_eq!(orphans.iter().map(id).collect::<Vec<_>>(), ["theirs"]);
     let locks = || std::fs::read_dir(place.directory.owners()).unwrap().count();
     assert_eq!(locks(), 2);
-    let second = Owner::claim(&place.directory).unwrap();
+    let second = ProcessOwner::claim(&place.directory).unwrap();
     assert_eq!(locks(), 2, "the dead owner's lock was cleared away");
     assert_eq!(index.orphans().unwrap(), orphans);
     let adopted = index.adopt(&orphans[0], place.owner.id()).unwrap();
@@ -195,12 +195,12 @@ fn a_killed_owner_leaves_orphans_and_one_other_adopts_them() {
 
 fn run_sessions_until_killed(path: &Path) -> ! {
     let directory = DataDir::open(path).unwrap();
-    let owner = Owner::claim(&directory).unwrap();
+    let owner = ProcessOwner::claim(&directory).unwrap();
     let index = SessionIndex::open(&directory, HandClock::at(1_000)).unwrap();
     for name in ["theirs", "over"] {
         index.create(&NewSession::new(SessionId::new(name).unwrap(), "mock", owner.id().clone())).unwrap();
     }
-    let over = SessionChange { outcome: Some(SessionOutcome::Completed), ..SessionChange::default() };
+    let over = SessionPatch { outcome: Some(SessionOutcome::Completed), ..SessionPatch::default() };
     index.update(&SessionId::new("over").unwrap(), &over).unwrap();
     println!("ready");
     loop {
@@ -212,7 +212,7 @@ fn run_sessions_until_killed(path: &Path) -> ! {
 fn an_owner_that_left_in_order_leaves_orphans_too() {
     let place = Place::new();
     let index = place.index();
-    let owner = Owner::claim(&place.directory).unwrap();
+    let owner = ProcessOwner::claim(&place.directory).unwrap();
     index.create(&NewSession::new(SessionId::new("s1").unwrap(), "mock", owner.id().clone())).unwrap();
     drop(owner);
     assert_eq!(index.orphans().unwrap().len(), 1);
@@ -279,7 +279,7 @@ fn fill_the_disk(place: &Path) {
     /// Many more than there is room for.
     const TRIES: usize = 1_000;
     let directory = DataDir::open(place).unwrap();
-    let owner = Owner::claim(&directory).unwrap();
+    let owner = ProcessOwner::claim(&directory).unwrap();
     let index = SessionIndex::open(&directory, HandClock::at(1_000)).unwrap();
     let new = |number: usize| {
         let id = SessionId::new(format!("s{number}")).unwrap();
@@ -289,7 +289,7 @@ fn fill_the_disk(place: &Path) {
     assert!(kept > 3 && kept < TRIES, "{kept} sessions were made");
     // What is smaller fits a little longer.
     let first = SessionId::new("s0").unwrap();
-    let change = |number: usize| SessionChange { title: Some(format!("title {number}")), ..SessionChange::default() };
+    let change = |number: usize| SessionPatch { title: Some(format!("title {number}")), ..SessionPatch::default() };
     let titles = (0..TRIES).take_while(|number| index.update(&first, &change(*number)).is_ok()).count();
     assert!(titles < TRIES, "a title that is not kept is not said to be");
     let before = index.get(&first).unwrap();

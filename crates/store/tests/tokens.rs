@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{DataDir, NewToken, SystemClock, Tokens};
+use store::{DataDir, NewToken, SystemClock, TokenStore};
 
 fn token(id: &str, digest: u8, ttl_ms: Option<i64>) -> NewToken {
     let scopes = vec!["read".to_owned(), "answer".to_owned()];
@@ -13,7 +13,7 @@ fn token(id: &str, digest: u8, ttl_ms: Option<i64>) -> NewToken {
 fn a_token_is_found_until_it_is_revoked_or_too_old() {
     let folder = tempfile::tempdir().unwrap();
     let directory = DataDir::open(folder.path().join("data")).unwrap();
-    let tokens = Tokens::open(&directory, Arc::new(SystemClock)).unwrap();
+    let tokens = TokenStore::open(&directory, Arc::new(SystemClock)).unwrap();
     tokens.create(&token("tok_1", 1, None)).unwrap();
     tokens.create(&token("tok_2", 2, Some(-1))).unwrap();
     assert!(tokens.create(&token("tok_3", 1, None)).is_err(), "two tokens of one digest");
@@ -24,7 +24,7 @@ fn a_token_is_found_until_it_is_revoked_or_too_old() {
     assert_eq!(tokens.find(&[3; 32]).unwrap(), None);
 
     // Another process revokes it; nobody has to be told.
-    let other = Tokens::open(&directory, Arc::new(SystemClock)).unwrap();
+    let other = TokenStore::open(&directory, Arc::new(SystemClock)).unwrap();
     assert!(other.revoke("tok_1").unwrap());
     assert!(!other.revoke("tok_9").unwrap());
     assert_eq!(tokens.find(&[1; 32]).unwrap(), None);

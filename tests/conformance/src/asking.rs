@@ -51,7 +51,7 @@ pub(crate) async fn what_is_always_allowed_is_not_asked_again(world: World) {
 
 pub(crate) async fn a_question_is_answered(world: World) {
     let Some(mode) = world.player.asking_mode() else { return };
-    let stage = world.open_with(mode, session::Timing::default()).await;
+    let stage = world.open_with(mode, session::SessionTimeouts::default()).await;
     let turn = stage.turn(say::QUESTION, Answer::Yes).await;
     assert!(turn.has(|event| matches!(event, EventBody::QuestionRequested(_))), "{turn:?}");
     assert!(turn.has(|event| matches!(event, EventBody::QuestionResolved(_))), "{turn:?}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use agents::LaunchContext;
 use serde_json::{Value, json};
-use session::Roster;
+use session::AgentRegistry;
 
 use crate::script::{ERRAND, SERVED_OUTPUT};
 
@@ -19,7 +19,7 @@ pub(crate) struct Player {
 /// The agents that were asked for, or all that are here.
 pub(crate) fn chosen() -> Vec<Player> {
     let installed = std::env::var_os("VIV_TEST_AGENTS_DIR").map(PathBuf::from).unwrap_or_default();
-    let roster = Roster::default().with_installed(installed.clone());
+    let roster = AgentRegistry::default().with_installed(installed.clone());
     let here = |name: &str| name == "mock" || roster.find(name, None).is_some();
     let asked = std::env::var("VIV_TEST_AGENTS").unwrap_or_default();
     let names = agents::all().map(agents::Agent::id);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use protocol::{Attachment, ContentPart, CreateSession, EventBody, Item, TurnOutcome};
 use serde_json::{Value, json};
-use session::{Message, Timing};
+use session::{SessionTimeouts, UserMessage};
 
 use crate::ability;
 use crate::script::{SERVED_OUTPUT, say};
@@ -20,7 +20,7 @@ const PNG: &str = "iVBORw0KGgo";
 /// it was not told to, so its model never does.
 async fn hears(world: World, mark: &str, complete: impl FnOnce(&Path, &mut CreateSession)) -> bool {
     let mode = world.player.mode();
-    let stage: Stage = world.open_as(mode, Timing::default(), complete).await;
+    let stage: Stage = world.open_as(mode, SessionTimeouts::default(), complete).await;
     // Some agents start their servers beside the first turn; at the second they are there.
     for prompt in ["hello", "hello again"] {
         let turn = stage.turn(prompt, Answer::Yes).await;
@@ -76,7 +76,7 @@ pub(crate) async fn a_tool_of_a_server_is_called(world: World) {
         return;
     }
     let mode = world.player.mode();
-    let stage = world.open_as(mode, Timing::default(), serve).await;
+    let stage = world.open_as(mode, SessionTimeouts::default(), serve).await;
     // Some agents start their servers beside the first turn; at the second they are there.
     stage.turn("hello", Answer::Yes).await;
     let turn = stage.turn(say::SERVED, Answer::Yes).await;
@@ -106,10 +106,10 @@ pub(crate) async fn a_picture_reaches_its_model(world: World) {
     let complete = |folder: &Path, _: &mut CreateSession| {
         std::fs::write(folder.join("workspace/picture.png"), PICTURE).unwrap();
     };
-    let stage = world.open_as(mode, Timing::default(), complete).await;
+    let stage = world.open_as(mode, SessionTimeouts::default(), complete).await;
     let mime = Some("image/png".to_owned());
     let attachments = vec![Attachment { path: "picture.png".to_owned(), mime, filename: None }];
-    let turn = stage.turn_of(Message { attachments, ..Message::text(say::LOOK) }, Answer::Yes).await;
+    let turn = stage.turn_of(UserMessage { attachments, ..UserMessage::text(say::LOOK) }, Answer::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(stage.requests().iter().any(shows_picture), "{turn:?}");
     ability::note_picture(stage.player.agent);

@@ -2,7 +2,7 @@
 
 use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::json;
-use session::Timing;
+use session::SessionTimeouts;
 
 use crate::ability;
 use crate::script::{COMMAND_OUTPUT, say};
@@ -12,7 +12,7 @@ pub(crate) async fn nothing_is_changed_in_plan_mode(world: World) {
     if !world.player.plans() {
         return;
     }
-    let stage = world.open_with("plan", Timing::default()).await;
+    let stage = world.open_with("plan", SessionTimeouts::default()).await;
     for words in [say::COMMAND, say::FILE] {
         let turn = stage.turn(words, Answer::Yes).await;
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
@@ -32,7 +32,7 @@ pub(crate) async fn a_plan_is_told(world: World) {
         return;
     }
     let (mode, model) = (world.player.mode(), world.player.planner());
-    let stage = world.open_as(mode, Timing::default(), |_, request| request.model = model).await;
+    let stage = world.open_as(mode, SessionTimeouts::default(), |_, request| request.model = model).await;
     let turn = stage.turn(say::PLAN, Answer::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.words().contains("It is planned."), "{turn:?}");

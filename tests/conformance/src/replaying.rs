@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gateway::{Normal, Replay};
+use gateway::{ReplayUpstream, RequestNormalizer};
 use protocol::{SessionId, TurnOutcome};
-use session::{Options, Recording, compare};
-use store::{By, Ledger};
+use session::{SessionOptions, SessionRecording, compare};
+use store::{Ledger, UsageGrouping};
 
 use crate::script::say;
 use crate::stage::{self, Answer, World};
@@ -18,23 +18,23 @@ pub(crate) async fn it_plays_the_same_again_from_the_record(world: World) {
     }
     stage.sessions.terminate(&stage.id).await.unwrap();
 
-    let (data, normal) = (stage.data(), Normal::new(&[]).unwrap());
-    let recording = Recording::read(&data, &stage.sessions.get(&stage.id).unwrap()).unwrap();
-    let tape = Arc::new(Replay::of(&data, &stage.id, normal.clone()).unwrap());
+    let (data, normal) = (stage.data(), RequestNormalizer::new(&[]).unwrap());
+    let recording = SessionRecording::read(&data, &stage.sessions.get(&stage.id).unwrap()).unwrap();
+    let tape = Arc::new(ReplayUpstream::of(&data, &stage.id, normal.clone()).unwrap());
     assert!(tape.left() >= 5, "{} calls are on record", tape.left());
     let id = SessionId::new("replayed").unwrap();
-    let setting = session::Stage {
+    let setting = session::ReplaySetup {
         upstream: tape.clone(),
         policy: stage::policy(stage::MAX_REQUESTS),
         directory: None,
-        options: Options::default(),
+        options: SessionOptions::default(),
     };
     stage.sessions.replay(id.clone(), &recording, setting, |_| {}).await.unwrap();
     let replayed = stage.sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
     let differences = compare(&recording.events, &replayed, &normal);
     assert!(differences.is_empty(), "{differences:#?}");
     assert_eq!(tape.left(), 0, "calls that nobody made again");
-    let rows = stage.ledger.usage(By::Session, 0).unwrap();
+    let rows = stage.ledger.usage(UsageGrouping::Session, 0).unwrap();
     let row = rows.iter().find(|row| row.name == id.as_str()).unwrap();
     assert_eq!((row.spent_picos, row.held_picos, row.unknown), (0, 0, 0));
     stage.close().await;

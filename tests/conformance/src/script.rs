@@ -1,6 +1,6 @@
 //! What the model says, in the words of each agent's tools.
 
-use gateway::{Script, Scripted};
+use gateway::{ModelScript, ScriptedUpstream};
 use serde_json::{Value, json};
 
 use crate::cast::Player;
@@ -56,8 +56,8 @@ pub(crate) const TRACE: &str = "ran.txt";
 pub(crate) const MUCH_CHARS: usize = 200_000;
 
 /// The model for one agent.
-pub(crate) fn model(player: &Player) -> Scripted {
-    Scripted::new(Script::parse(&text(player)).unwrap())
+pub(crate) fn model(player: &Player) -> ScriptedUpstream {
+    ScriptedUpstream::new(ModelScript::parse(&text(player)).unwrap())
 }
 
 /// What the model for one agent plays.

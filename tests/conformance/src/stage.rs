@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, Limits, Prices};
-use policy::{Base, Ceiling, Effective, Preset, Source};
+use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{
     BodyRef, ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, Permission, PermissionReply, SessionId,
     TurnOutcome,
 };
 use sandbox::JailBackend;
 use serde_json::Value;
-use session::{Accepted, Message, Options, Parts, Roster, Sessions, Timing, Upstreams, Variables};
-use store::{Bodies, DataDir, Durability, SqliteLedger, SystemClock, Tail};
+use session::{
+    AcceptedMessage, AgentRegistry, HostVariables, Parts, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
+    UserMessage,
+};
+use store::{DataDir, Durability, FileBodyStore, JournalTail, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 
 use crate::cast::Player;
@@ -61,10 +64,10 @@ impl World {
     /// A session in the agent's usual mode.
     pub(crate) async fn open(self) -> Stage {
         let mode = self.player.mode();
-        self.open_with(mode, Timing::default()).await
+        self.open_with(mode, SessionTimeouts::default()).await
     }
 
-    pub(crate) async fn open_with(self, mode: &str, timing: Timing) -> Stage {
+    pub(crate) async fn open_with(self, mode: &str, timing: SessionTimeouts) -> Stage {
         self.open_under(mode, timing, policy(MAX_REQUESTS), |_, _| {}).await
     }
 
@@ -72,7 +75,7 @@ impl World {
     pub(crate) async fn open_as(
         self,
         mode: &str,
-        timing: Timing,
+        timing: SessionTimeouts,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> Stage {
         self.open_under(mode, timing, policy(MAX_REQUESTS), complete).await
@@ -81,14 +84,14 @@ impl World {
     /// A session whose budget is spent before its first call.
     pub(crate) async fn open_penniless(self) -> Stage {
         let mode = self.player.mode();
-        self.open_under(mode, Timing::default(), policy(0), |_, _| {}).await
+        self.open_under(mode, SessionTimeouts::default(), policy(0), |_, _| {}).await
     }
 
     async fn open_under(
         self,
         mode: &str,
-        timing: Timing,
-        policy: Arc<Effective>,
+        timing: SessionTimeouts,
+        policy: Arc<EffectivePolicy>,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> Stage {
         let directory = tempfile::tempdir().unwrap();
@@ -102,7 +105,7 @@ impl World {
             ..CreateSession::default()
         };
         complete(directory.path(), &mut request);
-        sessions.create(id.clone(), request, Options::default()).await.unwrap();
+        sessions.create(id.clone(), request, SessionOptions::default()).await.unwrap();
         let World { player, backend, scenario } = self;
         Stage { player, backend, scenario, directory, sessions, ledger, id }
     }
@@ -112,11 +115,12 @@ fn sessions(
     player: &Player,
     backend: &Arc<JailBackend>,
     directory: &TempDir,
-    timing: Timing,
-    policy: Arc<Effective>,
+    timing: SessionTimeouts,
+    policy: Arc<EffectivePolicy>,
 ) -> (Sessions, Arc<SqliteLedger>) {
-    let roster =
-        Roster::default().with(&MockAgent, std::env::current_exe().unwrap()).with_installed(player.installed.clone());
+    let roster = AgentRegistry::default()
+        .with(&MockAgent, std::env::current_exe().unwrap())
+        .with_installed(player.installed.clone());
     let data = DataDir::open(directory.path().join("data")).unwrap();
     let opened = SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap();
     let ledger = Arc::new(opened.ledger);
@@ -125,26 +129,30 @@ fn sessions(
         clock: Arc::new(SystemClock),
         roster,
         backend: backend.clone(),
-        gateway: Gateway::new(GatewayConfig { prices: Prices::default(), ledger: ledger.clone(), budgets: Vec::new() }),
-        limits: Limits::default(),
+        gateway: Gateway::new(GatewayConfig {
+            prices: PriceTable::default(),
+            ledger: ledger.clone(),
+            budgets: Vec::new(),
+        }),
+        limits: GatewayLimits::default(),
         upstream: Arc::new(script::model(player)),
         policy,
         egress: egress::Egress::default(),
         timing,
         project: None,
-        upstreams: Upstreams::default(),
-        variables: Variables::default(),
+        upstreams: UpstreamRegistry::default(),
+        variables: HostVariables::default(),
     })
     .unwrap();
     (sessions, ledger)
 }
 
-pub(crate) fn policy(max_requests: u64) -> Arc<Effective> {
+pub(crate) fn policy(max_requests: u64) -> Arc<EffectivePolicy> {
     let limit = format!("max_requests: {max_requests}");
     let text = Preset::Balanced.source().text().replace("max_requests: 1000", &limit);
     assert!(text.contains(&limit), "{text}");
-    let base = Base::read(&Source::new("conformance", text)).unwrap();
-    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
+    let base = BaseLayer::read(&PolicySource::new("conformance", text)).unwrap();
+    Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]))
 }
 
 impl Stage {
@@ -154,25 +162,26 @@ impl Stage {
         before.close_all().await;
         // While they are there they own its sessions and its calls.
         drop((before, ledger));
-        let (sessions, ledger) = sessions(&player, &backend, &directory, Timing::default(), policy(MAX_REQUESTS));
+        let (sessions, ledger) =
+            sessions(&player, &backend, &directory, SessionTimeouts::default(), policy(MAX_REQUESTS));
         sessions.recover().await.unwrap();
         Self { player, backend, scenario, directory, sessions, ledger, id }
     }
 
-    pub(crate) async fn send(&self, text: &str) -> Accepted {
-        self.sessions.send(&self.id, Message::text(text)).await.unwrap()
+    pub(crate) async fn send(&self, text: &str) -> AcceptedMessage {
+        self.sessions.send(&self.id, UserMessage::text(text)).await.unwrap()
     }
 
     /// Says something and plays along until its turn has ended.
     pub(crate) async fn turn(&self, text: &str, answer: Answer) -> Turn {
-        self.turn_of(Message::text(text), answer).await
+        self.turn_of(UserMessage::text(text), answer).await
     }
 
     /// The same, with whatever goes with the words.
-    pub(crate) async fn turn_of(&self, message: Message, answer: Answer) -> Turn {
+    pub(crate) async fn turn_of(&self, message: UserMessage, answer: Answer) -> Turn {
         let text = message.text.clone();
         let accepted = self.sessions.send(&self.id, message).await.unwrap();
-        let mut tail = Tail::new(self.sessions.journal(&self.id).unwrap(), accepted.sequence);
+        let mut tail = JournalTail::new(self.sessions.journal(&self.id).unwrap(), accepted.sequence);
         let mut turn = Turn { text, events: Vec::new() };
         while !turn.has_ended() {
             let events = tail.next(1).await.unwrap();
@@ -187,7 +196,7 @@ impl Stage {
 
     /// Waits for something in the record after `sequence`.
     pub(crate) async fn until(&self, sequence: u64, wanted: impl Fn(&EventBody) -> bool) -> Event {
-        let mut tail = Tail::new(self.sessions.journal(&self.id).unwrap(), sequence);
+        let mut tail = JournalTail::new(self.sessions.journal(&self.id).unwrap(), sequence);
         loop {
             let events = tail.next(1).await.unwrap();
             let end = events.is_empty();
@@ -215,7 +224,7 @@ impl Stage {
 
     /// The bodies beside the record that `wanted` finds in it.
     fn kept(&self, wanted: impl Fn(&EventBody) -> Option<&BodyRef>) -> Vec<Vec<u8>> {
-        let (bodies, events) = (Bodies::new(&self.data()), self.events());
+        let (bodies, events) = (FileBodyStore::new(&self.data()), self.events());
         events.iter().filter_map(|event| wanted(&event.draft.body)).map(|body| bodies.get(body).unwrap()).collect()
     }
 
@@ -344,8 +353,8 @@ impl Turn {
 }
 
 /// Short enough for a test, long enough for an agent that only thinks.
-pub(crate) fn impatient(player: &Player) -> Timing {
+pub(crate) fn impatient(player: &Player) -> SessionTimeouts {
     // A real agent starts silently, and takes a while where others are at work; whoever waits here costs nothing.
     let silence = Duration::from_secs(if player.agent == "mock" { 2 } else { 45 });
-    Timing { silence, ..Timing::default() }
+    SessionTimeouts { silence, ..SessionTimeouts::default() }
 }

@@ -1,7 +1,7 @@
 //! Words: an answer, a memory, a long answer, a message that waits.
 
 use protocol::{Attachment, EventBody, TurnId, TurnOutcome};
-use session::Message;
+use session::UserMessage;
 
 use crate::script::{MUCH_CHARS, say};
 use crate::stage::{Answer, Turn, World};
@@ -75,7 +75,7 @@ pub(crate) async fn a_message_in_the_middle_of_a_turn_is_answered_after_it(world
 pub(crate) async fn it_thinks_aloud(world: World) {
     let stage = world.open().await;
     let attachments = vec![Attachment { path: "notes.txt".to_owned(), mime: None, filename: None }];
-    let message = Message { attachments, ..Message::text(say::THINK) };
+    let message = UserMessage { attachments, ..UserMessage::text(say::THINK) };
     let turn = stage.turn_of(message, Answer::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.words().contains("So it is"), "{turn:?}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use protocol::{ContentPart, CreateSession, EventBody, ItemKind, TurnOutcome};
 use sandbox::{ChangeKind, SavedChanges};
-use session::Timing;
+use session::SessionTimeouts;
 
 use crate::script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say};
 use crate::stage::{Answer, Turn, World};
@@ -53,7 +53,7 @@ pub(crate) async fn a_line_of_a_file_is_replaced(world: World) {
     let prepare = |folder: &Path, _: &mut CreateSession| {
         std::fs::write(folder.join("workspace").join(MENDED), BEFORE).unwrap();
     };
-    let stage = world.open_as(mode, Timing::default(), prepare).await;
+    let stage = world.open_as(mode, SessionTimeouts::default(), prepare).await;
     let turn = stage.turn(say::EDIT, Answer::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.words().contains("It is mended."), "{turn:?}");
@@ -76,7 +76,7 @@ pub(crate) async fn an_edit_is_not_asked_for_where_edits_are_accepted(world: Wor
     if !world.player.asks() {
         return;
     }
-    let stage = world.open_with("acceptEdits", Timing::default()).await;
+    let stage = world.open_with("acceptEdits", SessionTimeouts::default()).await;
     let turn = stage.turn(say::OTHER_FILE, Answer::No).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(added(&turn).contains(&OTHER_FILE.0.to_owned()) && turn.asked() == 0, "{turn:?}");

@@ -18,7 +18,7 @@ use bollard::Docker;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::TryStreamExt;
 use jail::Spawner;
-use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind};
+use sandbox::{ContainerBackend, ContainerSettings, EngineKind, SandboxBackend};
 
 pub use self::running::{Running, running};
 pub use self::traces::Traces;
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// A backend that uses it, with the runtime it uses by itself or another.
-    pub fn backend(&self, spawner: &Arc<Spawner>, runtime: Option<&str>, scratch: &Path) -> Arc<dyn Backend> {
+    pub fn backend(&self, spawner: &Arc<Spawner>, runtime: Option<&str>, scratch: &Path) -> Arc<dyn SandboxBackend> {
         let made = ContainerBackend::new(self.settings(runtime), Arc::clone(spawner), scratch.to_owned());
         Arc::new(made.expect("backend"))
     }

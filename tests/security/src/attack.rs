@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use sandbox::Layers;
+use sandbox::OverlayLayers;
 use serde::{Deserialize, Serialize};
 
 use crate::lead::Lead;
@@ -143,7 +143,7 @@ impl Control {
 }
 
 /// What the host looks at when a program has ended: whether it was harmed after all.
-pub(crate) type Harm = fn(&Scene, Option<&Layers>) -> Option<String>;
+pub(crate) type Harm = fn(&Scene, Option<&OverlayLayers>) -> Option<String>;
 
 /// Where an attack on the proxy succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use engines::Engine;
 use jail::Spawner;
-use sandbox::{Backend, ContainerBackend, EngineKind, JailBackend};
+use sandbox::{ContainerBackend, EngineKind, JailBackend, SandboxBackend};
 
 /// A backend, and how another process makes the same one.
 #[derive(Clone)]
 pub(crate) struct Maker {
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) backend: Arc<dyn SandboxBackend>,
     /// How it is called in the table.
     name: &'static str,
     /// Where its engine listens; the jail has none.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use policy::{Base, Ceiling, Effective, Source};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
 use sandbox::{ExecResult, ExecSpec, Sandbox, SandboxError, SandboxSpec};
 
 use crate::attack::{Act, Attack, Control, Harm, Place, Verdict, Walls};
@@ -170,7 +170,7 @@ pub(crate) fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Opti
 
 /// The policy behind `walls`: small limits, and what a repository hides. What must not be written is what nobody
 /// says otherwise about.
-pub(crate) fn policy(walls: Walls) -> Arc<Effective> {
+pub(crate) fn policy(walls: Walls) -> Arc<EffectivePolicy> {
     let mode = if walls == Walls::Bound { "bind" } else { "overlay" };
     let cpus = if walls == Walls::Slow { "0.1" } else { "2.0" };
     let degrade = match walls {
@@ -185,6 +185,6 @@ pub(crate) fn policy(walls: Walls) -> Arc<Effective> {
          proc: {{cpus: {cpus}, memory: {MEMORY_BYTES}, pids: {PIDS}, timeout: 1m, output: 1MiB, disk: {DISK_BYTES}, nofile: {NOFILE}}}\n\
          degrade: {degrade}\nnet: {net}\n"
     );
-    let base = Base::read(&Source::new("attack", text)).expect("policy");
-    Arc::new(policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]))
+    let base = BaseLayer::read(&PolicySource::new("attack", text)).expect("policy");
+    Arc::new(policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::Code;
+use protocol::ProblemCode;
 
 use super::Finding;
 use crate::markdown::{self, Kind};
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn check_errors(text: &str) -> Vec<Finding> {
     let sections = sections(text);
     let mut findings = Vec::new();
-    for code in Code::ALL {
+    for code in ProblemCode::ALL {
         let name = code.as_str();
         let Some((line, body)) = sections.get(name) else {
             findings.push(Finding::new(
@@ -41,7 +41,7 @@ fn check_errors(text: &str) -> Vec<Finding> {
             }
         }
     }
-    let extra = sections.iter().filter(|(name, _)| !Code::ALL.iter().any(|code| code.as_str() == **name));
+    let extra = sections.iter().filter(|(name, _)| !ProblemCode::ALL.iter().any(|code| code.as_str() == **name));
     findings.extend(extra.map(|(name, (line, _))| {
         Finding::new(
             ERRORS,
@@ -63,7 +63,7 @@ fn check_exits(text: &str) -> Vec<Finding> {
         })
         .collect();
     let mut findings = Vec::new();
-    for code in Code::ALL {
+    for code in ProblemCode::ALL {
         let (name, exit) = (code.as_str(), code.exit());
         if !rows.get(&exit).is_some_and(|(_, named)| named.contains(&name)) {
             let mend = format!("name it in the row of {exit}");
@@ -71,8 +71,9 @@ fn check_exits(text: &str) -> Vec<Finding> {
         }
     }
     for (exit, (line, named)) in &rows {
-        let wrong =
-            named.iter().filter(|name| !Code::ALL.iter().any(|code| code.as_str() == **name && code.exit() == *exit));
+        let wrong = named
+            .iter()
+            .filter(|name| !ProblemCode::ALL.iter().any(|code| code.as_str() == **name && code.exit() == *exit));
         findings.extend(wrong.map(|name| {
             Finding::new(EXITS, *line, format!("`{name}` does not lead to {exit}"), "take it out of the row")
         }));
@@ -97,34 +98,34 @@ fn sections(text: &str) -> BTreeMap<&str, (usize, Vec<&str>)> {
 mod tests {
     use super::*;
 
-    fn section(code: Code) -> String {
+    fn section(code: ProblemCode) -> String {
         let (name, status, exit) = (code.as_str(), code.status(), code.exit());
         format!("## {name}\nHTTP {status}, exit code {exit}.\nCause: x.\nRemedy: y.\n")
     }
 
-    fn errors_but(replaced: Code, with: &str) -> Vec<String> {
+    fn errors_but(replaced: ProblemCode, with: &str) -> Vec<String> {
         let text: String =
-            Code::ALL.iter().map(|code| if *code == replaced { with.into() } else { section(*code) }).collect();
+            ProblemCode::ALL.iter().map(|code| if *code == replaced { with.into() } else { section(*code) }).collect();
         check_errors(&text).into_iter().map(|finding| finding.what).collect()
     }
 
     #[test]
     fn a_code_that_is_missing_wrong_or_made_up_is_found() {
-        assert_eq!(errors_but(Code::Timeout, &section(Code::Timeout)), [""; 0]);
-        assert_eq!(errors_but(Code::Timeout, ""), ["`timeout` is missing"]);
+        assert_eq!(errors_but(ProblemCode::Timeout, &section(ProblemCode::Timeout)), [""; 0]);
+        assert_eq!(errors_but(ProblemCode::Timeout, ""), ["`timeout` is missing"]);
         assert_eq!(
-            errors_but(Code::Timeout, "## timeout\nHTTP 200, exit code 0.\nCause: \nRemedy: y.\n"),
+            errors_but(ProblemCode::Timeout, "## timeout\nHTTP 200, exit code 0.\nCause: \nRemedy: y.\n"),
             ["`timeout` lacks `HTTP 504, exit code 124.`", "`timeout` lacks `Cause: `"]
         );
-        let extra = format!("{}## made_up\n", section(Code::Timeout));
-        assert_eq!(errors_but(Code::Timeout, &extra), ["there is no code `made_up`"]);
+        let extra = format!("{}## made_up\n", section(ProblemCode::Timeout));
+        assert_eq!(errors_but(ProblemCode::Timeout, &extra), ["there is no code `made_up`"]);
     }
 
     #[test]
     fn a_code_in_the_wrong_row_is_found() {
         let mut rows: BTreeMap<u8, String> = BTreeMap::new();
-        for code in Code::ALL {
-            let exit = if *code == Code::Timeout { 1 } else { code.exit() };
+        for code in ProblemCode::ALL {
+            let exit = if *code == ProblemCode::Timeout { 1 } else { code.exit() };
             *rows.entry(exit).or_default() += &["`", code.as_str(), "` "].concat();
         }
         let table: Vec<_> = rows.iter().map(|(exit, codes)| format!("| {exit} | meaning | {codes} |")).collect();

@@ -1,10 +1,10 @@
 //! Tool calls: each is an item, and each gets exactly one result below it.
 
-use protocol::{ContentPart, Draft, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
+use protocol::{ContentPart, EventBody, EventDraft, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
 use serde_json::Value;
 
 use super::{CALLS_KEPT, Transcript, plan};
-use crate::{Output, diff};
+use crate::{DialogueOutput, diff};
 
 /// A call whose result has not come.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Transcript {
     }
 
     pub(super) fn made_up(&mut self, body: EventBody) {
-        self.output.push(Output::Event(Draft::agent(body).synthetic()));
+        self.output.push(DialogueOutput::Event(EventDraft::agent(body).synthetic()));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agents::Output;
+use agents::DialogueOutput;
 use proptest::prelude::*;
 use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ proptest! {
         let agent = agents::all().nth(agent).unwrap().id();
         prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err() && !bytes.trim_ascii().is_empty());
         let outputs = play_damaged(agent, &[Line::Agent(bytes)]);
-        let traces = outputs.iter().filter(|output| matches!(output, Output::Event(draft) if draft.raw.is_some()));
+        let traces = outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some()));
         prop_assert_eq!(traces.count(), 1);
     }
 }
@@ -139,8 +139,8 @@ fn nonsense() -> [Line; 4] {
     lines.map(Line::Agent)
 }
 
-fn traces(outputs: &[Output]) -> usize {
-    let kept = |output: &&Output| matches!(output, Output::Event(draft) if is_odd(&draft.body) && draft.raw.is_some());
+fn traces(outputs: &[DialogueOutput]) -> usize {
+    let kept = |output: &&DialogueOutput| matches!(output, DialogueOutput::Event(draft) if is_odd(&draft.body) && draft.raw.is_some());
     outputs.iter().filter(kept).count()
 }
 
@@ -153,12 +153,12 @@ fn is_odd(body: &EventBody) -> bool {
 }
 
 /// How the turns ended, and everything that was said in them.
-fn gist(outputs: &[Output]) -> (Vec<TurnOutcome>, String) {
+fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
     let (mut ends, mut said) = (Vec::new(), String::new());
     for output in outputs {
         match output {
-            Output::TurnEnded(outcome) => ends.push(*outcome),
-            Output::Event(draft) => {
+            DialogueOutput::TurnEnded(outcome) => ends.push(*outcome),
+            DialogueOutput::Event(draft) => {
                 if let EventBody::ItemCompleted(completed) = &draft.body {
                     let parts = completed.item.content.iter().filter_map(|part| match part {
                         ContentPart::Text { text } => Some(text.as_str()),

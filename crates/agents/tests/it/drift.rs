@@ -1,6 +1,6 @@
 //! More than is known: what an agent says beyond it is kept and counted, and what it says within it is understood.
 
-use agents::{LaunchContext, Output, skeleton};
+use agents::{DialogueOutput, LaunchContext, skeleton};
 use protocol::{ContentPart, EventBody, ItemKind};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn told(updates: &[Value]) -> (Vec<Value>, String) {
         let params = json!({ "sessionId": "s", "update": update });
         let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string();
         for output in dialogue.line(line.as_bytes()) {
-            let Output::Event(draft) = output else { continue };
+            let DialogueOutput::Event(draft) = output else { continue };
             match draft.body {
                 EventBody::ItemDelta(delta) => said.push_str(&delta.delta),
                 EventBody::ItemCompleted(done) if done.item.kind == ItemKind::Unknown => kept.extend(draft.raw),
@@ -61,9 +61,9 @@ fn an_update_that_the_protocol_has_not_is_kept_whole_every_time() {
 }
 
 /// What was kept raw.
-fn kept(outputs: &[Output]) -> Vec<Value> {
+fn kept(outputs: &[DialogueOutput]) -> Vec<Value> {
     let drafts = outputs.iter().filter_map(|output| match output {
-        Output::Event(draft) => Some(draft),
+        DialogueOutput::Event(draft) => Some(draft),
         _ => None,
     });
     let unknown = drafts
@@ -72,7 +72,7 @@ fn kept(outputs: &[Output]) -> Vec<Value> {
 }
 
 /// What happened, but for what was kept raw.
-fn shape(outputs: &[Output]) -> Vec<String> {
+fn shape(outputs: &[DialogueOutput]) -> Vec<String> {
     let lines = skeleton(outputs).into_iter().filter(|line| !line.contains(" unknown system "));
     // Ids are counted in order of appearance, and what is left out was counted.
     let unnumbered = |line: String| line.split(' ').filter(|word| !word.starts_with('#')).collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
 //! The mock's dialogue: what its lines mean, and that none can hurt.
 
-use agents::{Agent, AgentError, Dialogue, LaunchContext, MockAgent, Output, Prompt, skeleton};
+use agents::{Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, MockAgent, Prompt, skeleton};
 use proptest::prelude::*;
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 
@@ -8,7 +8,7 @@ fn dialogue(epoch: u32) -> Box<dyn Dialogue> {
     MockAgent.dialogue(&LaunchContext { epoch, ..LaunchContext::default() })
 }
 
-fn read(lines: &[&str]) -> Vec<Output> {
+fn read(lines: &[&str]) -> Vec<DialogueOutput> {
     let mut dialogue = dialogue(3);
     lines.iter().flat_map(|line| dialogue.line(line.as_bytes())).collect()
 }
@@ -27,7 +27,7 @@ fn ids_carry_the_epoch_and_stay_the_same() {
     let json: Vec<String> = outputs
         .iter()
         .map(|output| match output {
-            Output::Event(draft) => serde_json::to_string(draft).unwrap(),
+            DialogueOutput::Event(draft) => serde_json::to_string(draft).unwrap(),
             _ => panic!("not an event"),
         })
         .collect();
@@ -42,15 +42,18 @@ fn an_answer_reaches_the_agent_once() {
     dialogue.line(QUESTION.as_bytes());
     let permission = PermissionId::numbered(1, 1);
     let sent = dialogue.permission(&permission, PermissionReply::Always);
-    assert_eq!(sent, [Output::Send(r#"{"type":"permission_reply","id":"p1","reply":"always"}"#.to_owned())]);
+    assert_eq!(sent, [DialogueOutput::Send(r#"{"type":"permission_reply","id":"p1","reply":"always"}"#.to_owned())]);
     assert_eq!(dialogue.permission(&permission, PermissionReply::Once), []);
     let answers = vec![vec!["a".to_owned()]];
     let question = QuestionId::numbered(1, 1);
     let sent = dialogue.question(&question, Some(&answers));
-    assert_eq!(sent, [Output::Send(r#"{"type":"question_reply","id":"q1","answers":[["a"]]}"#.to_owned())]);
+    assert_eq!(sent, [DialogueOutput::Send(r#"{"type":"question_reply","id":"q1","answers":[["a"]]}"#.to_owned())]);
     assert_eq!(dialogue.question(&question, None), []);
-    assert_eq!(dialogue.interrupt(), [Output::Send(r#"{"type":"interrupt"}"#.to_owned())]);
-    assert_eq!(dialogue.prompt(&Prompt::text("hi")), [Output::Send(r#"{"type":"prompt","text":"hi"}"#.to_owned())]);
+    assert_eq!(dialogue.interrupt(), [DialogueOutput::Send(r#"{"type":"interrupt"}"#.to_owned())]);
+    assert_eq!(
+        dialogue.prompt(&Prompt::text("hi")),
+        [DialogueOutput::Send(r#"{"type":"prompt","text":"hi"}"#.to_owned())]
+    );
 }
 
 #[test]
@@ -77,7 +80,8 @@ fn a_type_nobody_knows_is_an_item_and_a_damaged_line_is_unparsed() {
         "  \t ",
     ]);
     insta::assert_snapshot!("damage", skeleton(&outputs).join("\n"));
-    let kept = outputs.iter().filter(|output| matches!(output, Output::Event(draft) if draft.raw.is_some())).count();
+    let kept =
+        outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some())).count();
     assert_eq!(kept, 5);
 }
 
@@ -125,7 +129,7 @@ proptest! {
         let outputs = dialogue(1).line(&line);
         let lost = outputs.is_empty() && !line.trim_ascii().is_empty();
         prop_assert!(!lost, "a line left no trace");
-        let understood = |output: &Output| matches!(output, Output::Event(draft) if !matches!(draft.body, EventBody::Other { .. }));
+        let understood = |output: &DialogueOutput| matches!(output, DialogueOutput::Event(draft) if !matches!(draft.body, EventBody::Other { .. }));
         prop_assert!(outputs.iter().all(understood));
     }
 }

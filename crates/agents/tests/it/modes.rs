@@ -1,6 +1,6 @@
 //! Modes that a dialogue keeps in the agent's place, and answers that last.
 
-use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
+use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, by_name, skeleton};
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
@@ -10,17 +10,17 @@ fn dialogue(agent: &str, mode: &str) -> Box<dyn Dialogue> {
 }
 
 /// The lines that the agent is sent.
-pub(crate) fn sent(outputs: &[Output]) -> Vec<Value> {
+pub(crate) fn sent(outputs: &[DialogueOutput]) -> Vec<Value> {
     let lines = outputs.iter().filter_map(|output| match output {
-        Output::Send(line) => Some(serde_json::from_str(line).unwrap()),
+        DialogueOutput::Send(line) => Some(serde_json::from_str(line).unwrap()),
         _ => None,
     });
     lines.collect()
 }
 
-fn asks(outputs: &[Output]) -> bool {
+fn asks(outputs: &[DialogueOutput]) -> bool {
     outputs.iter().any(|output| match output {
-        Output::Event(draft) => matches!(draft.body, EventBody::PermissionRequested(_)),
+        DialogueOutput::Event(draft) => matches!(draft.body, EventBody::PermissionRequested(_)),
         _ => false,
     })
 }
@@ -130,7 +130,7 @@ fn over_acp_a_turn_whose_question_was_withdrawn_is_not_completed() {
         dialogue.interrupt();
         // One agent now and then takes the withdrawal for a no, and ends as after any other.
         let outputs = dialogue.line(answer(3, json!({ "stopReason": "end_turn" })).as_bytes());
-        assert!(outputs.contains(&Output::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
+        assert!(outputs.contains(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
     }
 }
 
@@ -153,13 +153,13 @@ fn what_an_old_session_was_is_not_told_again() {
         {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"once more"}}}}"#;
     assert_eq!(dialogue.line(chunk), []);
     let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
-    assert_eq!(opened, [Output::NativeSession("old".to_owned())]);
+    assert_eq!(opened, [DialogueOutput::NativeSession("old".to_owned())]);
     assert_eq!(dialogue.line(chunk).len(), 2);
 }
 
-fn outcomes(outputs: &[Output]) -> Vec<TurnOutcome> {
+fn outcomes(outputs: &[DialogueOutput]) -> Vec<TurnOutcome> {
     let ends = outputs.iter().filter_map(|output| match output {
-        Output::TurnEnded(outcome) => Some(*outcome),
+        DialogueOutput::TurnEnded(outcome) => Some(*outcome),
         _ => None,
     });
     ends.collect()
@@ -197,7 +197,7 @@ fn an_old_session_that_cannot_be_loaded_is_left_behind_aloud() {
     assert_eq!(skeleton(&outputs), ["error"]);
     assert_eq!(sent(&outputs)[0]["method"], "session/new");
     let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":3,"result":{"sessionId":"new"}}"#);
-    assert_eq!(opened[0], Output::NativeSession("new".to_owned()));
+    assert_eq!(opened[0], DialogueOutput::NativeSession("new".to_owned()));
     assert_eq!(sent(&opened)[0]["params"]["sessionId"], "new");
 }
 
@@ -207,10 +207,10 @@ fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
         let mut dialogue = dialogue(agent, "default");
         dialogue.open();
         dialogue.prompt(&Prompt::text("hi"));
-        assert_eq!(dialogue.interrupt(), [Output::TurnEnded(TurnOutcome::Interrupted)], "{agent}");
+        assert_eq!(dialogue.interrupt(), [DialogueOutput::TurnEnded(TurnOutcome::Interrupted)], "{agent}");
         dialogue.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         let opened = dialogue.line(br#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s","thread":{"id":"s"}}}"#);
-        assert_eq!(opened, [Output::NativeSession("s".to_owned())], "{agent}");
+        assert_eq!(opened, [DialogueOutput::NativeSession("s".to_owned())], "{agent}");
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agents::{Normalizer, Output};
+use agents::{DialogueOutput, EventNormalizer};
 use proptest::prelude::*;
 use protocol::{
-    ContentPart, Draft, EventBody, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Permission,
+    ContentPart, EventBody, EventDraft, Item, ItemDelta, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus, Permission,
     PermissionId, PermissionStatus, TurnOutcome,
 };
 use serde_json::json;
@@ -23,34 +23,34 @@ fn item(number: u64, kind: ItemKind, status: ItemStatus, text: &str) -> Item {
     }
 }
 
-fn started(number: u64) -> Output {
+fn started(number: u64) -> DialogueOutput {
     let item = item(number, ItemKind::Message, ItemStatus::InProgress, "");
-    Output::Event(Draft::agent(EventBody::ItemStarted(ItemEvent { item })))
+    DialogueOutput::Event(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item })))
 }
 
-fn delta(number: u64, delta: &str) -> Output {
+fn delta(number: u64, delta: &str) -> DialogueOutput {
     let (item_id, delta) = (ItemId::numbered(1, number), delta.to_owned());
-    Output::Event(Draft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta })))
+    DialogueOutput::Event(EventDraft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta })))
 }
 
-fn completed(number: u64, text: &str) -> Output {
+fn completed(number: u64, text: &str) -> DialogueOutput {
     let item = item(number, ItemKind::Message, ItemStatus::Completed, text);
-    Output::Event(Draft::agent(EventBody::ItemCompleted(ItemEvent { item })))
+    DialogueOutput::Event(EventDraft::agent(EventBody::ItemCompleted(ItemEvent { item })))
 }
 
-fn apply(outputs: impl IntoIterator<Item = Output>) -> Vec<Output> {
-    let mut normalizer = Normalizer::new();
+fn apply(outputs: impl IntoIterator<Item = DialogueOutput>) -> Vec<DialogueOutput> {
+    let mut normalizer = EventNormalizer::new();
     outputs.into_iter().flat_map(|output| normalizer.apply(output)).collect()
 }
 
 /// What must hold for every sequence that leaves.
-pub(crate) fn check_order(outputs: &[Output]) {
+pub(crate) fn check_order(outputs: &[DialogueOutput]) {
     let mut open: BTreeMap<ItemId, String> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for output in outputs {
         match output {
-            Output::TurnEnded(_) => assert!(open.is_empty(), "items outlive their turn: {open:?}"),
-            Output::Event(draft) => match &draft.body {
+            DialogueOutput::TurnEnded(_) => assert!(open.is_empty(), "items outlive their turn: {open:?}"),
+            DialogueOutput::Event(draft) => match &draft.body {
                 EventBody::ItemStarted(ItemEvent { item }) => {
                     assert!(seen.insert(item.item_id.clone()), "started twice");
                     assert_eq!(item.status, ItemStatus::InProgress);
@@ -82,7 +82,7 @@ fn a_message_that_comes_whole_is_started_and_streamed_for_the_agent() {
     let made_up: Vec<bool> = outputs
         .iter()
         .map(|output| match output {
-            Output::Event(draft) => draft.synthetic,
+            DialogueOutput::Event(draft) => draft.synthetic,
             _ => panic!("not an event"),
         })
         .collect();
@@ -93,7 +93,7 @@ fn a_message_that_comes_whole_is_started_and_streamed_for_the_agent() {
 fn what_was_not_streamed_follows_as_one_delta() {
     let outputs = apply([started(1), delta(1, "hel"), completed(1, "hello")]);
     assert_eq!(outputs.len(), 4);
-    let Output::Event(draft) = &outputs[2] else { panic!("not an event") };
+    let DialogueOutput::Event(draft) = &outputs[2] else { panic!("not an event") };
     assert!(draft.synthetic);
     assert!(matches!(&draft.body, EventBody::ItemDelta(delta) if delta.delta == "lo"));
 }
@@ -101,14 +101,16 @@ fn what_was_not_streamed_follows_as_one_delta() {
 #[test]
 fn an_item_without_content_gets_what_was_streamed() {
     let outputs = apply([started(1), delta(1, "hello"), completed(1, "")]);
-    let Output::Event(Draft { body: EventBody::ItemCompleted(event), .. }) = &outputs[2] else { panic!("no end") };
+    let DialogueOutput::Event(EventDraft { body: EventBody::ItemCompleted(event), .. }) = &outputs[2] else {
+        panic!("no end")
+    };
     assert_eq!(event.item.content, [ContentPart::Text { text: "hello".to_owned() }]);
 }
 
 #[test]
 fn what_is_open_at_the_end_of_a_turn_has_failed() {
-    let outputs = apply([started(1), delta(1, "half"), Output::TurnEnded(TurnOutcome::Interrupted)]);
-    let Output::Event(draft) = &outputs[2] else { panic!("not an event") };
+    let outputs = apply([started(1), delta(1, "half"), DialogueOutput::TurnEnded(TurnOutcome::Interrupted)]);
+    let DialogueOutput::Event(draft) = &outputs[2] else { panic!("not an event") };
     assert!(draft.synthetic);
     let EventBody::ItemCompleted(event) = &draft.body else { panic!("not completed") };
     assert_eq!(event.item.status, ItemStatus::Failed);
@@ -119,10 +121,10 @@ fn what_is_open_at_the_end_of_a_turn_has_failed() {
 fn what_comes_out_of_order_is_kept_and_harms_nothing() {
     let outputs = apply([started(1), completed(1, "x"), delta(1, "late"), completed(1, "x"), started(1)]);
     check_order(&outputs);
-    let kept: Vec<&Draft> = outputs
+    let kept: Vec<&EventDraft> = outputs
         .iter()
         .filter_map(|output| match output {
-            Output::Event(draft) if matches!(draft.body, EventBody::AgentUnparsed(_)) => Some(draft),
+            DialogueOutput::Event(draft) if matches!(draft.body, EventBody::AgentUnparsed(_)) => Some(draft),
             _ => None,
         })
         .collect();
@@ -130,7 +132,7 @@ fn what_comes_out_of_order_is_kept_and_harms_nothing() {
     assert_eq!(kept[0].raw.as_ref().unwrap()["data"]["delta"], "late");
 }
 
-fn arbitrary_output() -> impl Strategy<Value = Output> {
+fn arbitrary_output() -> impl Strategy<Value = DialogueOutput> {
     let kinds = prop_oneof![Just(ItemKind::Message), Just(ItemKind::ToolCall), Just(ItemKind::Status)];
     let statuses =
         prop_oneof![Just(ItemStatus::InProgress), Just(ItemStatus::Completed), Just(ItemStatus::Failed)].boxed();
@@ -156,19 +158,19 @@ fn arbitrary_output() -> impl Strategy<Value = Output> {
             .prop_map(permission(PermissionStatus::Reject))
             .prop_map(EventBody::PermissionResolved)
             .prop_map(event),
-        Just(Output::TurnEnded(TurnOutcome::Completed)),
-        Just(Output::NativeSession("n".to_owned())),
+        Just(DialogueOutput::TurnEnded(TurnOutcome::Completed)),
+        Just(DialogueOutput::NativeSession("n".to_owned())),
     ]
 }
 
-fn event(body: EventBody) -> Output {
-    Output::Event(Draft::agent(body))
+fn event(body: EventBody) -> DialogueOutput {
+    DialogueOutput::Event(EventDraft::agent(body))
 }
 
 proptest! {
     #[test]
     fn any_sequence_leaves_in_order(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
-        let normal = apply(outputs.iter().cloned().chain([Output::TurnEnded(TurnOutcome::Completed)]));
+        let normal = apply(outputs.iter().cloned().chain([DialogueOutput::TurnEnded(TurnOutcome::Completed)]));
         check_order(&normal);
     }
 

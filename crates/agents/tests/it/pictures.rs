@@ -1,6 +1,6 @@
 //! A picture that goes with a prompt, and a tool of a server that codex asks for, in the words of each protocol.
 
-use agents::{Dialogue, LaunchContext, Output, Picture, Prompt, by_name};
+use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, PromptImage, by_name};
 use protocol::{Attachment, EventBody, PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::modes::sent;
 fn prompt() -> Prompt {
     let path = "a.png".to_owned();
     let attachments = vec![Attachment { path: path.clone(), mime: Some("image/png".into()), filename: None }];
-    let pictures = vec![Picture { path, mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
+    let pictures = vec![PromptImage { path, mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
     Prompt { text: "Look.".to_owned(), attachments, pictures }
 }
 
@@ -59,7 +59,7 @@ fn answered(reply: PermissionReply) -> Value {
     let asked = json!({ "id": 0, "method": "mcpServer/elicitation/request", "params": params });
     let outputs = dialogue.line(asked.to_string().as_bytes());
     let permission: Option<PermissionId> = outputs.iter().find_map(|output| match output {
-        Output::Event(draft) => match &draft.body {
+        DialogueOutput::Event(draft) => match &draft.body {
             EventBody::PermissionRequested(asked) if asked.action == "mcp__shop" => Some(asked.permission_id.clone()),
             _ => None,
         },

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
+use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, by_name, skeleton};
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
@@ -44,15 +44,15 @@ fn load(path: &Path) -> Fixture {
 /// A caller that does what a fixture says.
 struct Caller {
     dialogue: Box<dyn Dialogue>,
-    outputs: Vec<Output>,
+    outputs: Vec<DialogueOutput>,
     permission: Option<PermissionId>,
     question: Option<QuestionId>,
 }
 
 impl Caller {
-    fn take(&mut self, outputs: Vec<Output>) {
+    fn take(&mut self, outputs: Vec<DialogueOutput>) {
         for output in &outputs {
-            if let Output::Event(draft) = output {
+            if let DialogueOutput::Event(draft) = output {
                 match &draft.body {
                     EventBody::PermissionRequested(asked) => self.permission = Some(asked.permission_id.clone()),
                     EventBody::QuestionRequested(asked) => self.question = Some(asked.question_id.clone()),
@@ -79,7 +79,7 @@ impl Caller {
             _ => self.dialogue.line(line["agent"].to_string().as_bytes()),
         };
         let sent = outputs.iter().find_map(|output| match output {
-            Output::Send(text) => Some(serde_json::from_str::<Value>(text).unwrap()),
+            DialogueOutput::Send(text) => Some(serde_json::from_str::<Value>(text).unwrap()),
             _ => None,
         });
         if let Some(expected) = line.get("sends") {
@@ -90,7 +90,7 @@ impl Caller {
 }
 
 /// Plays a fixture and returns all that came of it.
-pub(crate) fn play(fixture: &Fixture) -> Vec<Output> {
+pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let dialogue = by_name(&fixture.agent).expect("an agent of ours").dialogue(&context);
     let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
@@ -101,7 +101,7 @@ pub(crate) fn play(fixture: &Fixture) -> Vec<Output> {
 }
 
 /// Plays lines that may make no sense; answers are given only where something was asked.
-pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<Output> {
+pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let dialogue = by_name(agent).expect("an agent of ours").dialogue(&context);
     let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
@@ -184,7 +184,7 @@ fn every_agent_looks_like_the_mock() {
 fn every_agent_names_its_session_and_says_what_is_unknown_of_nothing() {
     for fixture in fixtures() {
         let outputs = play(fixture);
-        let named = outputs.iter().any(|output| matches!(output, Output::NativeSession(_)));
+        let named = outputs.iter().any(|output| matches!(output, DialogueOutput::NativeSession(_)));
         assert!(named, "{} {} has no session", fixture.agent, fixture.scenario);
         let lines = skeleton(&outputs);
         let odd: Vec<_> = lines.iter().filter(|line| line.contains("unknown") || line.contains("unparsed")).collect();

@@ -1,6 +1,6 @@
 //! Sub-agents of codex: threads beside ours, whose turns are not ours.
 
-use agents::{Dialogue, LaunchContext, Output, Prompt, by_name, skeleton};
+use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, by_name, skeleton};
 use protocol::TurnOutcome;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn at_work() -> Box<dyn Dialogue> {
     dialogue
 }
 
-fn tell(dialogue: &mut dyn Dialogue, method: &str, params: Value) -> Vec<Output> {
+fn tell(dialogue: &mut dyn Dialogue, method: &str, params: Value) -> Vec<DialogueOutput> {
     dialogue.line(json!({ "method": method, "params": params }).to_string().as_bytes())
 }
 
@@ -34,7 +34,7 @@ fn a_turn_ends_when_its_last_sub_agent_is_done() {
     let mut dialogue = at_work();
     assert_eq!(tell(&mut *dialogue, "turn/completed", ended("t", "completed")), []);
     let outputs = tell(&mut *dialogue, "turn/completed", ended("s", "completed"));
-    assert_eq!(outputs, [Output::TurnEnded(TurnOutcome::Completed)]);
+    assert_eq!(outputs, [DialogueOutput::TurnEnded(TurnOutcome::Completed)]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_sub_agent_that_fails_fails_alone() {
     assert!(told.iter().all(|line| line.contains(" in #") && line.contains(" status ")), "{told:?}");
     assert_eq!(tell(&mut *dialogue, "turn/completed", ended("s", "failed")), []);
     let outputs = tell(&mut *dialogue, "turn/completed", ended("t", "completed"));
-    assert_eq!(outputs, [Output::TurnEnded(TurnOutcome::Completed)]);
+    assert_eq!(outputs, [DialogueOutput::TurnEnded(TurnOutcome::Completed)]);
 }
 
 #[test]
@@ -57,7 +57,9 @@ fn whoever_stops_the_turn_stops_its_sub_agents() {
     // One that only now begins is stopped as well.
     let late = sent(&tell(&mut *dialogue, "turn/started", json!({ "threadId": "l", "turn": { "id": "late" } })));
     assert!(late.iter().any(|line| line["params"] == json!({ "threadId": "l", "turnId": "late" })), "{late:?}");
-    for (thread, expected) in [("t", &[][..]), ("s", &[]), ("l", &[Output::TurnEnded(TurnOutcome::Interrupted)])] {
+    for (thread, expected) in
+        [("t", &[][..]), ("s", &[]), ("l", &[DialogueOutput::TurnEnded(TurnOutcome::Interrupted)])]
+    {
         assert_eq!(tell(&mut *dialogue, "turn/completed", ended(thread, "interrupted")), expected, "{thread}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agents::Output;
+use agents::DialogueOutput;
 use protocol::{ContentPart, EventBody};
 
 use crate::replay::{fixtures, play};
@@ -21,14 +21,14 @@ fn part(part: &ContentPart) -> String {
     }
 }
 
-fn words(outputs: &[Output]) -> Vec<String> {
+fn words(outputs: &[DialogueOutput]) -> Vec<String> {
     let mut words = Vec::new();
     for output in outputs {
         match output {
-            Output::Send(line) => words.push(format!("> {line}")),
-            Output::NativeSession(id) => words.push(format!("session {id}")),
-            Output::TurnEnded(outcome) => words.push(format!("turn {outcome:?}")),
-            Output::Event(draft) => match &draft.body {
+            DialogueOutput::Send(line) => words.push(format!("> {line}")),
+            DialogueOutput::NativeSession(id) => words.push(format!("session {id}")),
+            DialogueOutput::TurnEnded(outcome) => words.push(format!("turn {outcome:?}")),
+            DialogueOutput::Event(draft) => match &draft.body {
                 EventBody::ItemCompleted(event) => words.extend(event.item.content.iter().map(part)),
                 EventBody::PermissionRequested(asked) => {
                     words.push(format!("may I {} {}", asked.action, asked.metadata.clone().unwrap_or_default()));

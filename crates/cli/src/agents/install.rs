@@ -6,8 +6,8 @@
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ::agents::Package;
-use protocol::Code;
+use ::agents::NpmPackage;
+use protocol::ProblemCode;
 
 use super::manifest::Manifest;
 use super::progress::{Progress, megabytes, size};
@@ -85,31 +85,31 @@ fn fetch(place: &Place, version: &str, folder: &Path, cache: Option<&Path>) -> R
     npm::install(folder, &format!("{}@{version}", package.npm), cache, progress)?;
     let now = jiff::Timestamp::now().to_string();
     let manifest = Manifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
-        Failure::new(Code::InstallFailed, format!("npm left no hash of every package of `{}`", package.npm))
+        Failure::new(ProblemCode::InstallFailed, format!("npm left no hash of every package of `{}`", package.npm))
     })?;
     check(package, &manifest, folder)?;
     manifest.write(folder).map_err(not_kept)?;
     Ok(manifest)
 }
 
-fn check(package: &Package, manifest: &Manifest, folder: &Path) -> Result<(), Failure> {
+fn check(package: &NpmPackage, manifest: &Manifest, folder: &Path) -> Result<(), Failure> {
     let (name, version) = (package.npm, &manifest.version);
     if !wanted::is_version(version) {
-        return Err(Failure::new(Code::InstallFailed, format!("`{version}` is no version of `{name}`")));
+        return Err(Failure::new(ProblemCode::InstallFailed, format!("`{version}` is no version of `{name}`")));
     }
     if version == package.version && manifest.integrity != package.integrity {
         let what = format!("`{name}@{version}` is not what it was when it was measured");
         let why = format!("its hash is {}, expected {}", manifest.integrity, package.integrity);
-        return Err(Failure::new(Code::InstallFailed, what).detail(why).help("npm config get registry"));
+        return Err(Failure::new(ProblemCode::InstallFailed, what).detail(why).help("npm config get registry"));
     }
     let program = folder.join("node_modules").join(package.program);
     if !program.is_file() {
         let what = format!("`{name}@{version}` came without its program `{}`", package.program);
-        return Err(Failure::new(Code::InstallFailed, what).help(format!("npm view {name} versions")));
+        return Err(Failure::new(ProblemCode::InstallFailed, what).help(format!("npm view {name} versions")));
     }
     Ok(())
 }
 
 fn not_kept(error: std::io::Error) -> Failure {
-    Failure::new(Code::InstallFailed, "cannot keep the installation").because(&error)
+    Failure::new(ProblemCode::InstallFailed, "cannot keep the installation").because(&error)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::agents::{Agent, Capabilities, UNSUPPORTED};
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::{Value, json};
 use store::{DataDir, DriftRecord, SessionIndex, SystemClock};
 
@@ -21,7 +21,7 @@ pub(super) fn print(data: &DataDir, json: bool) -> Result<ExitCode, Failure> {
         .lock()
         .write_all(text.as_bytes())
         .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+        .map_err(|error| Failure::new(ProblemCode::StreamError, "cannot write the output").because(&error))
 }
 
 /// What was not understood of agents; a data directory without sessions has nothing to tell, and is left as it is.

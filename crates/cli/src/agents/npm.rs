@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use protocol::Code;
+use protocol::ProblemCode;
 
 use super::progress::Progress;
 use crate::failure::Failure;
@@ -19,10 +19,10 @@ const LAST_WORDS: usize = 12;
 pub(super) fn install(folder: &Path, package: &str, cache: Option<&Path>, progress: Progress) -> Result<(), Failure> {
     // Without a package of its own here npm would look for one in the folders above.
     std::fs::write(folder.join("package.json"), "{\"private\":true}\n")
-        .map_err(|error| Failure::new(Code::InstallFailed, "cannot write the installation").because(&error))?;
+        .map_err(|error| Failure::new(ProblemCode::InstallFailed, "cannot write the installation").because(&error))?;
     let mut command = command(folder, package, cache);
     let missing = |error: std::io::Error| {
-        Failure::new(Code::InstallFailed, "cannot run npm")
+        Failure::new(ProblemCode::InstallFailed, "cannot run npm")
             .because(&error)
             .help("install Node.js with npm 10 or newer, then try again")
     };
@@ -45,7 +45,7 @@ pub(super) fn install(folder: &Path, package: &str, cache: Option<&Path>, progre
         return Err(missing(std::io::ErrorKind::NotFound.into()));
     }
     let lines: Vec<&str> = said.lines().collect();
-    Err(Failure::new(Code::InstallFailed, format!("npm could not install `{package}`"))
+    Err(Failure::new(ProblemCode::InstallFailed, format!("npm could not install `{package}`"))
         .detail(lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n"))
         .help(format!("npm view {package}")))
 }

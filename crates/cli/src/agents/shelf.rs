@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use ::agents::{NODE, Package, node_folder, versions_folder};
-use protocol::Code;
-use session::{Enlisted, Roster};
+use ::agents::{NODE, NpmPackage, node_folder, versions_folder};
+use protocol::ProblemCode;
+use session::{AgentRegistry, RegisteredAgent};
 
 use super::Wanted;
 use super::manifest::Manifest;
@@ -15,14 +15,14 @@ use crate::failure::Failure;
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) name: &'static str,
-    pub(super) package: &'static Package,
+    pub(super) package: &'static NpmPackage,
     /// Holds one folder a version.
     pub(super) folder: PathBuf,
 }
 
 impl Place {
     /// Where an agent's versions stand.
-    pub(super) fn of_agent(root: &Path, name: &'static str, package: &'static Package) -> Self {
+    pub(super) fn of_agent(root: &Path, name: &'static str, package: &'static NpmPackage) -> Self {
         Self { name, package, folder: root.join(versions_folder(name)) }
     }
 
@@ -34,7 +34,7 @@ impl Place {
     /// Waits until nobody else installs or removes here. What a killed installation left is cleared away.
     pub(super) fn lock(&self) -> Result<File, Failure> {
         let failed = |error: std::io::Error| {
-            Failure::new(Code::InstallFailed, format!("cannot lock `{}`", self.folder.display())).because(&error)
+            Failure::new(ProblemCode::InstallFailed, format!("cannot lock `{}`", self.folder.display())).because(&error)
         };
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
         let lock = File::create(self.folder.join(".lock")).map_err(failed)?;
@@ -67,8 +67,8 @@ impl Place {
 }
 
 /// What a session would start.
-pub(super) fn find(root: &Path, wanted: &Wanted) -> Option<Enlisted> {
-    Roster::default().with_installed(root.to_owned()).find(wanted.agent.id(), wanted.version.as_deref())
+pub(super) fn find(root: &Path, wanted: &Wanted) -> Option<RegisteredAgent> {
+    AgentRegistry::default().with_installed(root.to_owned()).find(wanted.agent.id(), wanted.version.as_deref())
 }
 
 /// Whether a session could start it.
@@ -79,6 +79,6 @@ pub(super) fn is_ready(root: &Path, wanted: &Wanted) -> bool {
 
 /// Says that it is not there.
 pub(super) fn not_installed(wanted: &Wanted) -> Failure {
-    Failure::new(Code::AgentNotInstalled, format!("agent `{wanted}` is not installed"))
+    Failure::new(ProblemCode::AgentNotInstalled, format!("agent `{wanted}` is not installed"))
         .help(format!("viv agents install {wanted}"))
 }

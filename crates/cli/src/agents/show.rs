@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::json;
 
 use super::Wanted;
@@ -61,7 +61,7 @@ pub(super) fn remove(root: &Path, wanted: &Wanted) -> Result<ExitCode, Failure> 
         // Hidden first: half a version must never be found.
         let removed = std::fs::rename(place.version(&version), &hidden).and_then(|()| std::fs::remove_dir_all(&hidden));
         removed.map_err(|error| {
-            Failure::new(Code::Internal, format!("cannot remove {} {version}", place.name)).because(&error)
+            Failure::new(ProblemCode::Internal, format!("cannot remove {} {version}", place.name)).because(&error)
         })?;
         eprintln!("removed {} {version}", place.name);
     }
@@ -74,11 +74,11 @@ fn place(root: &Path, wanted: &Wanted) -> Option<Place> {
 
 fn built_in(wanted: &Wanted) -> Result<ExitCode, Failure> {
     let what = format!("agent `{wanted}` is part of viv; nothing is installed for it");
-    Err(Failure::new(Code::InvalidRequest, what).help("viv agents ls"))
+    Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv agents ls"))
 }
 
 fn write(line: &str) -> Result<ExitCode, Failure> {
     writeln!(anstream::stdout().lock(), "{line}")
         .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::new(Code::StreamError, "cannot write the output").because(&error))
+        .map_err(|error| Failure::new(ProblemCode::StreamError, "cannot write the output").because(&error))
 }

@@ -1,7 +1,7 @@
 //! An agent as it is typed: `claude`, or `claude@2.1.325`.
 
-use ::agents::{Agent, Package, UNSUPPORTED};
-use protocol::Code;
+use ::agents::{Agent, NpmPackage, UNSUPPORTED};
+use protocol::ProblemCode;
 
 use crate::failure::Failure;
 
@@ -36,20 +36,20 @@ impl Wanted {
         };
         if let Some(known) = UNSUPPORTED.iter().find(|known| known.id == name) {
             let what = format!("agent `{name}` cannot be run here: {}", known.reason);
-            return Err(Failure::new(Code::UnsupportedAgent, what).help("viv agents ls"));
+            return Err(Failure::new(ProblemCode::UnsupportedAgent, what).help("viv agents ls"));
         }
         let agent = ::agents::by_name(name).ok_or_else(|| {
-            Failure::new(Code::UnsupportedAgent, format!("there is no agent `{name}`")).help("viv agents ls")
+            Failure::new(ProblemCode::UnsupportedAgent, format!("there is no agent `{name}`")).help("viv agents ls")
         })?;
         if let Some(version) = version.filter(|version| !is_version(version)) {
-            return Err(Failure::new(Code::InvalidRequest, format!("`{version}` is no version"))
+            return Err(Failure::new(ProblemCode::InvalidRequest, format!("`{version}` is no version"))
                 .help(format!("viv agents install {name}")));
         }
         Ok(Self { agent, version: version.map(str::to_owned) })
     }
 
     /// What must be installed for it; nothing for an agent that is part of this program.
-    pub(crate) fn package(&self) -> Option<&'static Package> {
+    pub(crate) fn package(&self) -> Option<&'static NpmPackage> {
         self.agent.package()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::Code;
+use protocol::ProblemCode;
 use secret::Secret;
 
 use super::file::{Kind, UpstreamSection};
@@ -23,7 +23,7 @@ pub(crate) struct EnvUpstream {
 /// Reads the upstream that `path` describes.
 pub(super) fn read(path: &Path) -> Result<EnvUpstream, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(Code::ConfigInvalid, format!("cannot read `{}`", path.display())).because(&error)
+        Failure::new(ProblemCode::ConfigInvalid, format!("cannot read `{}`", path.display())).because(&error)
     })?;
     let base_url = value(&text, "BASE_URL").ok_or_else(|| missing(path, "BASE_URL"))?;
     let model = value(&text, "MODEL_NAME").ok_or_else(|| missing(path, "MODEL_NAME"))?;
@@ -70,7 +70,7 @@ fn section(base_url: String, model: String, key: Option<String>) -> UpstreamSect
 }
 
 fn missing(path: &Path, name: &str) -> Failure {
-    Failure::new(Code::ConfigInvalid, format!("`{}` does not set {name}", path.display()))
+    Failure::new(ProblemCode::ConfigInvalid, format!("`{}` does not set {name}", path.display()))
         .help(format!("add a line {name}=… to {}", path.display()))
 }
 

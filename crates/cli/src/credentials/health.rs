@@ -1,7 +1,7 @@
 //! Whether a key is good: one small call, and what its vendor says.
 
 use bytes::Bytes;
-use gateway::{Endpoint, Upstream, UpstreamRequest, Vendor, VendorConfig};
+use gateway::{ModelEndpoint, Upstream, UpstreamRequest, VendorConfig, VendorUpstream};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
 use protocol::{CallId, SessionId};
@@ -64,13 +64,13 @@ pub(super) async fn check(config: &Config, credential: &Credential) -> Option<He
     let address = configured.and_then(|section| section.base_url.as_deref()).or(usual)?;
     let key = Some(credential.secret.clone());
     let vendor = VendorConfig { key, retries: 0, ..VendorConfig::new(credential.provider.name(), vendor, address) };
-    Some(match Vendor::new(vendor) {
+    Some(match VendorUpstream::new(vendor) {
         Ok(vendor) => ask(&vendor, kind).await,
         Err(error) => Health::Unreachable(error.to_string()),
     })
 }
 
-async fn ask(vendor: &Vendor, kind: Kind) -> Health {
+async fn ask(vendor: &VendorUpstream, kind: Kind) -> Health {
     let Some(request) = request(kind) else { return Health::Unreachable("there is no call to try".to_owned()) };
     match vendor.send(request).await {
         Ok(answer) if answer.status.is_success() => Health::Good,
@@ -87,18 +87,18 @@ fn request(kind: Kind) -> Option<UpstreamRequest> {
         Kind::Anthropic => {
             let model = "claude-haiku-4-5";
             let body = json!({"model": model, "messages": hi});
-            (Endpoint::CountTokens, "/v1/messages/count_tokens".to_owned(), model, body)
+            (ModelEndpoint::CountTokens, "/v1/messages/count_tokens".to_owned(), model, body)
         }
         Kind::Openai => {
             let model = "gpt-5-nano";
             let body = json!({"model": model, "messages": hi, "max_completion_tokens": 1});
-            (Endpoint::ChatCompletions, "/v1/chat/completions".to_owned(), model, body)
+            (ModelEndpoint::ChatCompletions, "/v1/chat/completions".to_owned(), model, body)
         }
         Kind::Gemini => {
             let model = "gemini-2.5-flash-lite";
             let contents = json!([{"role": "user", "parts": [{"text": "hi"}]}]);
             let body = json!({"contents": contents, "generationConfig": {"maxOutputTokens": 1}});
-            (Endpoint::GenerateContent, format!("/v1beta/models/{model}:generateContent"), model, body)
+            (ModelEndpoint::GenerateContent, format!("/v1beta/models/{model}:generateContent"), model, body)
         }
         _ => return None,
     };

@@ -7,7 +7,7 @@ mod health;
 use std::process::ExitCode;
 
 use clap::Args;
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::json;
 
 use crate::config::{self, Config, Credential, Form};
@@ -53,10 +53,10 @@ fn check(config: &Config, found: &[Credential]) -> Result<Vec<Option<Health>>, F
 fn exit_code<'a>(all: impl Iterator<Item = &'a Health>) -> ExitCode {
     let worst = all.filter_map(|health| match health {
         Health::Good => None,
-        Health::Unreachable(_) => Some(Code::UpstreamError),
-        Health::Invalid(_) => Some(Code::TokenInvalid),
+        Health::Unreachable(_) => Some(ProblemCode::UpstreamError),
+        Health::Invalid(_) => Some(ProblemCode::TokenInvalid),
     });
-    let worst = worst.min_by_key(|code| *code != Code::TokenInvalid);
+    let worst = worst.min_by_key(|code| *code != ProblemCode::TokenInvalid);
     worst.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.exit()))
 }
 

@@ -6,14 +6,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::policy::Effective;
+use ::policy::EffectivePolicy;
 use protocol::{
-    Connection, Draft, Event, EventBody, PolicyEffective, PolicySentence, SessionEndReason, SessionEnded, SessionId,
-    SessionRegistered, SessionStarted, TaskCommandFinished, TerminatedBy,
+    EgressConnection, Event, EventBody, EventDraft, PolicyEffective, PolicySentence, SessionEndReason, SessionEnded,
+    SessionId, SessionRegistered, SessionStarted, TaskCommandFinished, TerminatedBy,
 };
 use serde_json::{Value, json};
 use store::{
-    DataDir, FileJournal, Journal, JournalError, NewSession, Owner, SessionChange, SessionIndex, Stored, SystemClock,
+    DataDir, FileJournal, Journal, JournalError, NewSession, ProcessOwner, SessionIndex, SessionPatch, StoredRange,
+    SystemClock,
 };
 use tokio::sync::watch;
 
@@ -33,7 +34,7 @@ pub(super) struct Facts {
     pub(super) backend: String,
     /// What the sandbox enforces, key by key.
     pub(super) keys: Value,
-    pub(super) policy: Arc<Effective>,
+    pub(super) policy: Arc<EffectivePolicy>,
 }
 
 /// The record of one command.
@@ -50,7 +51,7 @@ struct Kept {
     index: SessionIndex,
     name: String,
     /// Tells others that whoever writes it lives.
-    _owner: Owner,
+    _owner: ProcessOwner,
 }
 
 /// What came of a command that was recorded.
@@ -58,7 +59,7 @@ pub(super) struct Told {
     /// What a person calls its session.
     pub(super) name: String,
     /// What it was refused.
-    pub(super) denied: Vec<Connection>,
+    pub(super) denied: Vec<EgressConnection>,
 }
 
 impl Record {
@@ -76,7 +77,7 @@ impl Record {
 
     fn begin(&self) -> Result<Kept, Failure> {
         let (directory, clock) = (DataDir::open(&self.data_dir)?, Arc::new(SystemClock));
-        let (index, owner) = (SessionIndex::open(&directory, clock.clone())?, Owner::claim(&directory)?);
+        let (index, owner) = (SessionIndex::open(&directory, clock.clone())?, ProcessOwner::claim(&directory)?);
         let Facts { session, command, workspace, .. } = &self.facts;
         let record = index.create(&NewSession {
             directory: workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
@@ -84,7 +85,7 @@ impl Record {
             ..NewSession::new(session.clone(), NO_AGENT, owner.id().clone())
         })?;
         let journal = FileJournal::open(directory.journal(session), session.clone(), clock)?.journal;
-        journal.store(&self.opening().map(Draft::daemon))?;
+        journal.store(&self.opening().map(EventDraft::daemon))?;
         let name = record.info.name.unwrap_or_else(|| session.to_string());
         Ok(Kept { journal, index, name, _owner: owner })
     }
@@ -114,13 +115,13 @@ impl Record {
         let Some(kept) = self.kept().take() else { return Ok(None) };
         let command = self.facts.command.clone();
         let finished = TaskCommandFinished { command, exit_code, wall_micros };
-        kept.journal.append(Draft::daemon(EventBody::TaskCommandFinished(finished)))?;
+        kept.journal.append(EventDraft::daemon(EventBody::TaskCommandFinished(finished)))?;
         let (reason, terminated_by) = (SessionEndReason::Completed, TerminatedBy::Daemon);
         let ended = SessionEnded { reason, terminated_by, message: None, exit_code: None, stderr: None };
-        let last = kept.journal.append(Draft::daemon(EventBody::SessionEnded(ended)))?.sequence;
+        let last = kept.journal.append(EventDraft::daemon(EventBody::SessionEnded(ended)))?.sequence;
         kept.journal.sync()?;
         let (event_count, outcome) = (Some(last), Some(reason.into()));
-        kept.index.update(&self.facts.session, &SessionChange { event_count, outcome, ..SessionChange::default() })?;
+        kept.index.update(&self.facts.session, &SessionPatch { event_count, outcome, ..SessionPatch::default() })?;
         let events = kept.journal.after(0, usize::MAX)?.into_iter();
         let denied = events.filter_map(|event| match event.draft.body {
             EventBody::EgressDenied(connection) => Some(connection),
@@ -131,7 +132,7 @@ impl Record {
 }
 
 impl Journal for Record {
-    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         let mut kept = self.kept();
         if kept.is_none() {
             *kept = Some(self.begin().map_err(|failure| JournalError::Io {
@@ -160,7 +161,7 @@ impl Journal for Record {
 }
 
 /// A refusal as programs read it.
-pub(super) fn as_json(denied: &Connection) -> Value {
+pub(super) fn as_json(denied: &EgressConnection) -> Value {
     json!({"host": denied.host, "port": denied.port, "rule": denied.rule})
 }
 

@@ -5,7 +5,7 @@
 
 use std::io::IsTerminal;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use sandbox::WindowSize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,10 +26,10 @@ impl RawTerminal {
     /// Makes the terminal raw; refused where there is none.
     pub(super) fn enter() -> Result<Self, Failure> {
         if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-            return Err(Failure::new(Code::InvalidRequest, "`--tty` needs a terminal on stdin and stdout")
+            return Err(Failure::new(ProblemCode::InvalidRequest, "`--tty` needs a terminal on stdin and stdout")
                 .help("viv exec -- CMD"));
         }
-        let failed = |error: &dyn std::error::Error| Failure::of(Code::Internal, error);
+        let failed = |error: &dyn std::error::Error| Failure::of(ProblemCode::Internal, error);
         let mut changes = signal(SignalKind::window_change()).map_err(|error| failed(&error))?;
         let before = tcgetattr(std::io::stdin()).map_err(|error| failed(&error))?;
         let (tell, window) = watch::channel(size());

@@ -5,10 +5,13 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::policy::Effective;
-use egress::{Attachment, Authority, CERTIFICATES, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit};
-use protocol::Code;
-use sandbox::{EGRESS_PORT, Port, Sandbox};
+use ::policy::EffectivePolicy;
+use egress::{
+    CERTIFICATES, DnsSockets, Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials,
+    SessionCa,
+};
+use protocol::ProblemCode;
+use sandbox::{EGRESS_PORT, Sandbox, SandboxPort};
 
 use super::record::Record;
 use crate::config::Config;
@@ -18,20 +21,20 @@ use crate::world;
 /// The way out of a sandbox that is still to be made.
 pub(super) struct Way {
     egress: Egress,
-    outfit: Outfit,
+    outfit: ProxyCredentials,
 }
 
 impl Way {
     /// The way that `policy` lets a command take.
-    pub(super) fn of(config: &Config, policy: &Effective) -> Result<Self, Failure> {
+    pub(super) fn of(config: &Config, policy: &EffectivePolicy) -> Result<Self, Failure> {
         let egress = world::egress(config)?;
-        let outfit = egress.outfit(policy).map_err(|error| Failure::of(Code::SandboxCreateError, &error))?;
+        let outfit = egress.outfit(policy).map_err(|error| Failure::of(ProblemCode::SandboxCreateError, &error))?;
         Ok(Self { egress, outfit })
     }
 
     /// What is placed in the sandbox.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let bundle = |authority: &Arc<Authority>| (CERTIFICATES.into(), authority.bundle().into_bytes());
+        let bundle = |authority: &Arc<SessionCa>| (CERTIFICATES.into(), authority.bundle().into_bytes());
         self.outfit.authority.iter().map(bundle).collect()
     }
 
@@ -43,7 +46,7 @@ impl Way {
 
 /// The way out of a sandbox for as long as its command runs.
 pub(super) struct WayOut {
-    attachment: Attachment,
+    attachment: EgressAttachment,
 }
 
 impl WayOut {
@@ -51,21 +54,21 @@ impl WayOut {
     pub(super) fn open(
         way: &Way,
         sandbox: &dyn Sandbox,
-        policy: &Effective,
+        policy: &EffectivePolicy,
         record: &Arc<Record>,
     ) -> Result<Option<Self>, Failure> {
-        let Some(listener) = sandbox.take_listener(Port::Egress) else { return Ok(None) };
-        let identity = Identity {
+        let Some(listener) = sandbox.take_listener(SandboxPort::Egress) else { return Ok(None) };
+        let identity = EgressIdentity {
             session: record.session().clone(),
             journal: record.clone(),
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
             outfit: way.outfit.clone(),
-            names: sandbox.take_names().map(|(streams, datagrams)| NameSockets { datagrams, streams }),
-            limits: Limits::default(),
+            names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+            limits: EgressLimits::default(),
         };
         let attached = way.egress.attach(listener, identity);
-        let attachment = attached.map_err(|error| Failure::of(Code::ProxyBindError, &error))?;
+        let attachment = attached.map_err(|error| Failure::of(ProblemCode::ProxyBindError, &error))?;
         Ok(Some(Self { attachment }))
     }
 

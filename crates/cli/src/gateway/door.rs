@@ -7,10 +7,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::gateway::{CurrentTurn, Identity, Limits, NotAdmitted, SessionToken, Upstream};
-use ::policy::{Base, Ceiling, Effective, Source};
-use protocol::{Code, SessionId};
-use store::{Bodies, DataDir, FileJournal, Journal, KeyRecord, Keys, Limit, Most, Scope, SystemClock, Window};
+use ::gateway::{AuthenticationError, CurrentTurn, GatewayIdentity, GatewayLimits, SessionToken, Upstream};
+use ::policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
+use protocol::{ProblemCode, SessionId};
+use store::{
+    DataDir, FileBodyStore, FileJournal, Journal, KeyRecord, KeyStore, LimitAmount, LimitScope, LimitWindow,
+    SystemClock, UsageLimit,
+};
 
 use super::place::Place;
 use crate::failure::Failure;
@@ -19,11 +22,11 @@ use crate::failure::Failure;
 pub(super) struct Door {
     directory: DataDir,
     place: Place,
-    keys: Keys,
+    keys: KeyStore,
     upstream: Arc<dyn Upstream>,
-    ceiling: Ceiling,
-    limits: Limits,
-    bodies: Bodies,
+    ceiling: CeilingLayer,
+    limits: GatewayLimits,
+    bodies: FileBodyStore,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
     /// Who calls with which key, by the key's name: reading its patterns costs more than the rest of a call.
     known: Mutex<HashMap<String, Holder>>,
@@ -32,26 +35,30 @@ pub(super) struct Door {
 /// Whoever has a key, for as long as its record says the same.
 struct Holder {
     record: Arc<KeyRecord>,
-    identity: Arc<Identity>,
+    identity: Arc<GatewayIdentity>,
 }
 
 impl Door {
-    pub(super) fn open(directory: DataDir, upstream: Arc<dyn Upstream>, limits: Limits) -> Result<Self, Failure> {
+    pub(super) fn open(
+        directory: DataDir,
+        upstream: Arc<dyn Upstream>,
+        limits: GatewayLimits,
+    ) -> Result<Self, Failure> {
         let place = Place::take(&directory)?;
-        let keys = Keys::open(&directory, Arc::new(SystemClock))?;
-        let ceiling = Ceiling::built_in().map_err(|error| Failure::of(Code::Internal, &error))?;
-        let bodies = Bodies::new(&directory).compressed(limits.compress);
+        let keys = KeyStore::open(&directory, Arc::new(SystemClock))?;
+        let ceiling = CeilingLayer::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let bodies = FileBodyStore::new(&directory).compressed(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
         Ok(Self { directory, place, keys, upstream, ceiling, limits, bodies, journals, known })
     }
 
     /// Whoever `token` belongs to.
-    pub(super) fn admit(&self, token: &str) -> Result<Arc<Identity>, NotAdmitted> {
+    pub(super) fn admit(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
         let key = self.keys.find(&SessionToken::of(token).digest()).map_err(|error| {
             tracing::error!(%error, "cannot read the keys");
-            NotAdmitted::Unavailable("the keys cannot be read".to_owned())
+            AuthenticationError::Unavailable("the keys cannot be read".to_owned())
         })?;
-        let key = key.ok_or(NotAdmitted::KeyInvalid)?;
+        let key = key.ok_or(AuthenticationError::KeyInvalid)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(holder) = known.get_mut(&key.id)
             && (Arc::ptr_eq(&holder.record, &key) || holder.record == key)
@@ -61,16 +68,16 @@ impl Door {
         }
         let identity = self.identity(KeyRecord::clone(&key)).map_err(|error| {
             tracing::error!(%error, key = key.id, "a key cannot be used");
-            NotAdmitted::Unavailable(error.to_string())
+            AuthenticationError::Unavailable(error.to_string())
         })?;
         let identity = Arc::new(identity);
         known.insert(key.id.clone(), Holder { record: key, identity: identity.clone() });
         Ok(identity)
     }
 
-    fn identity(&self, key: KeyRecord) -> Result<Identity, Failure> {
+    fn identity(&self, key: KeyRecord) -> Result<GatewayIdentity, Failure> {
         let session = self.place.record_of(&key.id)?;
-        Ok(Identity {
+        Ok(GatewayIdentity {
             token: SessionToken::of_digest(key.digest),
             journal: self.journal(&session)?,
             policy: Some(Arc::new(self.policy(&key)?)),
@@ -90,11 +97,13 @@ impl Door {
     }
 
     /// Which models a key may name, as a policy: refused by the same evaluator, named by the same words.
-    fn policy(&self, key: &KeyRecord) -> Result<Effective, Failure> {
-        let patterns = serde_json::to_string(&key.models).map_err(|error| Failure::of(Code::Internal, &error))?;
+    fn policy(&self, key: &KeyRecord) -> Result<EffectivePolicy, Failure> {
+        let patterns =
+            serde_json::to_string(&key.models).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
         let text = format!("version: 1\nmodels:\n  allow: {patterns}\n");
-        let base = Base::read(&Source::new(key.id.as_str(), text)).map_err(|error| {
-            Failure::new(Code::PolicyInvalid, format!("the models of key `{}` are no patterns", key.id)).because(&error)
+        let base = BaseLayer::read(&PolicySource::new(key.id.as_str(), text)).map_err(|error| {
+            Failure::new(ProblemCode::PolicyInvalid, format!("the models of key `{}` are no patterns", key.id))
+                .because(&error)
         })?;
         Ok(::policy::effective(&self.ceiling, &base, &[]))
     }
@@ -111,10 +120,11 @@ impl Door {
     }
 }
 
-fn budgets(key: &KeyRecord) -> Vec<Limit> {
-    let of_key = |name, window, most| Limit { name, scope: Scope::Key, window, most };
-    let budget = key.budget_picos.map(|picos| of_key("budget", Window::Ever, Most::Picos(picos)));
-    let requests =
-        key.requests_a_minute.map(|requests| of_key("requests-per-minute", Window::Minute, Most::Requests(requests)));
+fn budgets(key: &KeyRecord) -> Vec<UsageLimit> {
+    let of_key = |name, window, most| UsageLimit { name, scope: LimitScope::Key, window, most };
+    let budget = key.budget_picos.map(|picos| of_key("budget", LimitWindow::Ever, LimitAmount::Picos(picos)));
+    let requests = key
+        .requests_a_minute
+        .map(|requests| of_key("requests-per-minute", LimitWindow::Minute, LimitAmount::Requests(requests)));
     budget.into_iter().chain(requests).collect()
 }

@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 use store::DataDir;
 
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ impl Place {
         for number in 1..=MOST {
             let path = directory.root().join(format!("gateway.{number}.lock"));
             let failed = |error: std::io::Error| {
-                Failure::new(Code::ProxyBindError, format!("cannot lock `{}`", path.display())).because(&error)
+                Failure::new(ProblemCode::ProxyBindError, format!("cannot lock `{}`", path.display())).because(&error)
             };
             let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
             let file = file.map_err(failed)?;
@@ -37,12 +37,12 @@ impl Place {
             }
         }
         let what = format!("{MOST} gateways serve this data directory already");
-        Err(Failure::new(Code::ProxyBindError, what).help("stop one of them, or use another data directory"))
+        Err(Failure::new(ProblemCode::ProxyBindError, what).help("stop one of them, or use another data directory"))
     }
 
     /// Under which name the calls of `key` are recorded here.
     pub(super) fn record_of(&self, key: &str) -> Result<SessionId, Failure> {
         let name = if self.number == 1 { key.to_owned() } else { format!("{key}.{}", self.number) };
-        SessionId::new(name).map_err(|error| Failure::of(Code::Internal, &error))
+        SessionId::new(name).map_err(|error| Failure::of(ProblemCode::Internal, &error))
     }
 }

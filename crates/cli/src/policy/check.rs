@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::policy::{Base, PolicyError, notes};
-use protocol::Code;
+use ::policy::{BaseLayer, PolicyError, notes};
+use protocol::ProblemCode;
 use serde_json::{Value, json};
 
 use super::{Failure, Setting, failure::show_findings, load, print_json};
@@ -28,7 +28,7 @@ pub(super) fn run(
     let mut reports = Vec::new();
     let mut all_right = true;
     for file in &args.files {
-        let outcome = Base::read(&load::read(file)?);
+        let outcome = BaseLayer::read(&load::read(file)?);
         all_right &= outcome.is_ok();
         match &outcome {
             _ if setting.json => reports.push(report(&file.display().to_string(), &outcome)),
@@ -47,10 +47,10 @@ pub(super) fn run(
     if setting.json {
         print_json(out, &reports)?;
     }
-    Ok(if all_right { ExitCode::SUCCESS } else { ExitCode::from(Code::PolicyInvalid.exit()) })
+    Ok(if all_right { ExitCode::SUCCESS } else { ExitCode::from(ProblemCode::PolicyInvalid.exit()) })
 }
 
-fn report(file: &str, outcome: &Result<Base, PolicyError>) -> Value {
+fn report(file: &str, outcome: &Result<BaseLayer, PolicyError>) -> Value {
     let findings = outcome.as_ref().err().into_iter().flat_map(PolicyError::findings);
     let findings: Vec<Value> = findings
         .map(|finding| json!({"message": finding.message(), "line": finding.line(), "help": finding.help_text()}))

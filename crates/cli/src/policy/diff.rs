@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use ::policy::{Change, Direction};
+use ::policy::{ChangeDirection, KeyChange};
 
 use super::{Failure, Setting, load, print_json};
 
@@ -33,15 +33,15 @@ pub(super) fn run(args: &Args, setting: &Setting, out: &mut dyn Write) -> Result
             show(change, out).map_err(Failure::Output)?;
         }
     }
-    let wider = changes.iter().any(|change| change.direction != Direction::Narrower);
+    let wider = changes.iter().any(|change| change.direction != ChangeDirection::Narrower);
     Ok(if args.fail_on_wider && wider { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS })
 }
 
-fn show(change: &Change, out: &mut dyn Write) -> std::io::Result<()> {
+fn show(change: &KeyChange, out: &mut dyn Write) -> std::io::Result<()> {
     let word = match change.direction {
-        Direction::Wider => "wider",
-        Direction::Narrower => "narrower",
-        Direction::Both => "both",
+        ChangeDirection::Wider => "wider",
+        ChangeDirection::Narrower => "narrower",
+        ChangeDirection::Both => "both",
     };
     let mut parts = Vec::new();
     if change.added.is_empty() && change.removed.is_empty() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::policy::{PolicyError, UnknownPreset, WideningDenied};
 use miette::{GraphicalReportHandler, GraphicalTheme};
-use protocol::Code;
+use protocol::ProblemCode;
 
 /// Why a policy command could not answer.
 #[derive(Debug, thiserror::Error)]
@@ -38,13 +38,13 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Stable identifier.
-    pub(crate) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> ProblemCode {
         match self {
-            Self::Read { .. } => Code::ArtifactReadError,
-            Self::NoPolicy { .. } | Self::Endpoint { .. } => Code::InvalidRequest,
+            Self::Read { .. } => ProblemCode::ArtifactReadError,
+            Self::NoPolicy { .. } | Self::Endpoint { .. } => ProblemCode::InvalidRequest,
             Self::Invalid(error) => error.code(),
             Self::Widening(error) | Self::Asked(error) => error.code(),
-            Self::Trust { .. } | Self::Output(_) => Code::RuntimeError,
+            Self::Trust { .. } | Self::Output(_) => ProblemCode::RuntimeError,
         }
     }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::policy::{
-    Base, Ceiling, Effective, GrantContext, Narrowing, Preset, Source, Trust, TrustedFiles, effective, resolve,
+    BaseLayer, CeilingLayer, EffectivePolicy, FileTrust, GrantContext, NarrowingLayer, PolicySource, Preset,
+    TrustedFiles, effective, resolve,
 };
 
 use super::{Failure, Setting, trust};
@@ -22,10 +23,10 @@ const DEFAULT_PRESET: Preset = Preset::Balanced;
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Reads a policy text; its name is the path as it was given.
-pub(super) fn read(path: &Path) -> Result<Source, Failure> {
+pub(super) fn read(path: &Path) -> Result<PolicySource, Failure> {
     let text = File::open(path).and_then(read_bounded);
     let text = text.map_err(|source| Failure::Read { path: path.to_owned(), source })?;
-    Ok(Source::new(path.display().to_string(), text))
+    Ok(PolicySource::new(path.display().to_string(), text))
 }
 
 fn read_bounded(file: File) -> io::Result<String> {
@@ -45,19 +46,21 @@ pub(super) fn read_untrusted(path: &Path) -> io::Result<String> {
 }
 
 /// A base by `FILE` or `PRESET`. The name of a preset always means the preset: the file would be `./strict`.
-pub(super) fn base(name: &str) -> Result<Base, Failure> {
+pub(super) fn base(name: &str) -> Result<BaseLayer, Failure> {
     match name.parse::<Preset>() {
-        Ok(preset) => Ok(Base::preset(preset)?),
-        Err(_) if Path::new(name).exists() || name.contains(['/', '.']) => Ok(Base::read(&read(Path::new(name))?)?),
+        Ok(preset) => Ok(BaseLayer::preset(preset)?),
+        Err(_) if Path::new(name).exists() || name.contains(['/', '.']) => {
+            Ok(BaseLayer::read(&read(Path::new(name))?)?)
+        }
         Err(source) => Err(Failure::NoPolicy { name: name.to_owned(), source }),
     }
 }
 
 /// The built-in rules, with the organisation's on top where there are any.
-pub(crate) fn ceiling(setting: &Setting) -> Result<Ceiling, Failure> {
-    let built_in = Ceiling::built_in()?;
+pub(crate) fn ceiling(setting: &Setting) -> Result<CeilingLayer, Failure> {
+    let built_in = CeilingLayer::built_in()?;
     match fs::read_to_string(&setting.organisation_file) {
-        Ok(text) => Ok(built_in.and(&Source::new(setting.organisation_file.display().to_string(), text))?),
+        Ok(text) => Ok(built_in.and(&PolicySource::new(setting.organisation_file.display().to_string(), text))?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in),
         // A rule that is there and cannot be read must not be taken for one that is not there.
         Err(source) => Err(Failure::Read { path: setting.organisation_file.clone(), source }),
@@ -65,66 +68,69 @@ pub(crate) fn ceiling(setting: &Setting) -> Result<Ceiling, Failure> {
 }
 
 /// What a session under the policy `name` may do.
-pub(super) fn chosen(name: &str, setting: &Setting) -> Result<Effective, Failure> {
+pub(super) fn chosen(name: &str, setting: &Setting) -> Result<EffectivePolicy, Failure> {
     Ok(effective(&ceiling(setting)?, &base(name)?, &[]))
 }
 
 /// The same in a project, whose file narrows it as long as nobody trusts it.
-pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<Effective, Failure> {
+pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<EffectivePolicy, Failure> {
     let policy = chosen(name, setting)?;
     match project_file(setting)? {
         // Whoever names the project's file has chosen it: it is the base, and narrows nothing beside itself.
         Some((path, _)) if fs::canonicalize(name).is_ok_and(|named| named == path) => Ok(policy),
-        Some((path, source)) if trust_in(setting, &path, &source)? != Trust::Trusted => {
-            Ok(policy.narrowed(&[Narrowing::read(&source)?])?)
+        Some((path, source)) if trust_in(setting, &path, &source)? != FileTrust::Trusted => {
+            Ok(policy.narrowed(&[NarrowingLayer::read(&source)?])?)
         }
         _ => Ok(policy),
     }
 }
 
 /// What the project's file leaves of a policy that somebody else chose, whoever trusts the file: it is wider in nothing.
-pub(crate) fn narrowed_by_project(policy: &Arc<Effective>, setting: &Setting) -> Result<Arc<Effective>, Failure> {
+pub(crate) fn narrowed_by_project(
+    policy: &Arc<EffectivePolicy>,
+    setting: &Setting,
+) -> Result<Arc<EffectivePolicy>, Failure> {
     let Some((path, source)) = project_file(setting)? else { return Ok(policy.clone()) };
-    let narrowing = Narrowing::read(&source)?;
+    let narrowing = NarrowingLayer::read(&source)?;
     Ok(Arc::new(match trust_in(setting, &path, &source)? {
         // It was written as a base, and asks for what this one may not have.
-        Trust::Trusted => policy.met(&narrowing),
+        FileTrust::Trusted => policy.met(&narrowing),
         _ => policy.narrowed(&[narrowing])?,
     }))
 }
 
-fn trust_in(setting: &Setting, path: &Path, source: &Source) -> Result<Trust, Failure> {
+fn trust_in(setting: &Setting, path: &Path, source: &PolicySource) -> Result<FileTrust, Failure> {
     let trusted: TrustedFiles = trust::stored(&setting.data_dir)?;
     Ok(trusted.check(path, source.text().as_bytes()))
 }
 
 /// What a session in this workspace may do when nothing is chosen, and how the project's file was taken.
-pub(super) fn unchosen(setting: &Setting) -> Result<(Effective, String), Failure> {
+pub(super) fn unchosen(setting: &Setting) -> Result<(EffectivePolicy, String), Failure> {
     let ceiling = ceiling(setting)?;
     let Some((path, source)) = project_file(setting)? else {
-        let base = Base::preset(DEFAULT_PRESET)?;
+        let base = BaseLayer::preset(DEFAULT_PRESET)?;
         let note = format!("no {PROJECT_FILE} here: the preset `{DEFAULT_PRESET}`");
         return Ok((effective(&ceiling, &base, &[]), note));
     };
-    if trust_in(setting, &path, &source)? == Trust::Trusted {
+    if trust_in(setting, &path, &source)? == FileTrust::Trusted {
         let note = format!("{PROJECT_FILE}, which you trusted");
-        return Ok((effective(&ceiling, &Base::read(&source)?, &[]), note));
+        return Ok((effective(&ceiling, &BaseLayer::read(&source)?, &[]), note));
     }
-    let narrowing = Narrowing::read(&source)?;
+    let narrowing = NarrowingLayer::read(&source)?;
     let nobody = GrantContext { session_id: None, call: None, now_unix_secs: setting.now_unix_secs };
-    let session = resolve(&ceiling, &Base::preset(DEFAULT_PRESET)?, &[narrowing], &[], &nobody)?;
+    let session = resolve(&ceiling, &BaseLayer::preset(DEFAULT_PRESET)?, &[narrowing], &[], &nobody)?;
     let note = format!("the preset `{DEFAULT_PRESET}`, narrowed by {PROJECT_FILE}, which is not trusted");
     Ok((session, note))
 }
 
 /// The project's file under its real path, if there is one.
-fn project_file(setting: &Setting) -> Result<Option<(PathBuf, Source)>, Failure> {
+fn project_file(setting: &Setting) -> Result<Option<(PathBuf, PolicySource)>, Failure> {
     let Some(workspace) = &setting.workspace else { return Ok(None) };
     let path = &workspace.join(PROJECT_FILE);
     match fs::canonicalize(path) {
         Ok(real) => {
             let text = read_untrusted(&real).map_err(|source| Failure::Read { path: real.clone(), source })?;
-            Ok(Some((real, Source::new(PROJECT_FILE, text))))
+            Ok(Some((real, PolicySource::new(PROJECT_FILE, text))))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Failure::Read { path: path.to_owned(), source }),

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::policy::{Effective, Narrowing};
+use ::policy::{EffectivePolicy, NarrowingLayer};
 use clap::Subcommand;
-use session::{Project, SessionError};
+use session::{ProjectPolicy, SessionError};
 
 use crate::config::Config;
 
@@ -132,15 +132,15 @@ impl Setting {
 }
 
 /// The policy of one run: what was named, else what holds in this project; then narrowed.
-pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) -> Result<Effective, Failure> {
+pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) -> Result<EffectivePolicy, Failure> {
     let above = match named {
         Some(name) => load::chosen_in_project(name, setting)?,
         None => load::unchosen(setting)?.0,
     };
-    let narrowings = narrow.iter().map(|argument| Narrowing::assign(argument)).collect::<Result<Vec<_>, _>>()?;
+    let narrowings = narrow.iter().map(|argument| NarrowingLayer::assign(argument)).collect::<Result<Vec<_>, _>>()?;
     let policy = above.narrowed(&narrowings).map_err(Failure::Asked)?;
     match data_inside(setting)? {
-        Some(inside) => Ok(policy.narrowed(&[Narrowing::hiding(&inside)?])?),
+        Some(inside) => Ok(policy.narrowed(&[NarrowingLayer::hiding(&inside)?])?),
         None => Ok(policy),
     }
 }
@@ -159,9 +159,9 @@ fn data_inside(setting: &Setting) -> Result<Option<String>, Failure> {
 }
 
 /// What a session's own directory makes of the policy of a host, for sessions that nobody chose a policy for.
-pub(crate) fn project(config: &Config) -> Project {
+pub(crate) fn project(config: &Config) -> ProjectPolicy {
     let config = config.clone();
-    Project(Arc::new(move |policy: &Arc<Effective>, directory: &Path| {
+    ProjectPolicy(Arc::new(move |policy: &Arc<EffectivePolicy>, directory: &Path| {
         let setting = Setting::of(&config, false).in_project(Some(directory));
         load::narrowed_by_project(policy, &setting).map_err(|failure| match failure {
             Failure::Read { path, source } | Failure::Trust { path, source } => {

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ::policy::{Action, Base, Ceiling, Effective, PolicyError, Source, effective};
-use protocol::Connection;
+use ::policy::{Action, BaseLayer, CeilingLayer, EffectivePolicy, PolicyError, PolicySource, effective};
+use protocol::EgressConnection;
 use serde::Serialize;
 
 /// Different requests to one host, above which the host itself is proposed.
@@ -55,7 +55,7 @@ struct Host {
 
 impl Refused {
     /// Takes one record of a refusal.
-    pub(crate) fn add(&mut self, connection: &Connection) {
+    pub(crate) fn add(&mut self, connection: &EgressConnection) {
         let ill_formed = connection.rule.ends_with("(built-in)");
         let host = self.hosts.entry((connection.host.clone(), connection.port, ill_formed)).or_default();
         let request = (connection.method.clone().unwrap_or_default(), connection.path.clone());
@@ -64,7 +64,7 @@ impl Refused {
     }
 
     /// What would allow it, as far as `ceiling` lets anything.
-    pub(crate) fn proposals(&self, ceiling: &Ceiling) -> Vec<Proposed> {
+    pub(crate) fn proposals(&self, ceiling: &CeilingLayer) -> Vec<Proposed> {
         let mut all = Vec::new();
         for ((host, port, ill_formed), refused) in &self.hosts {
             let seen = refused.requests.keys().all(|(_, path)| path.is_some());
@@ -103,20 +103,20 @@ fn shown(method: &str, path: Option<&str>) -> String {
     path.map_or_else(|| method.to_owned(), |path| format!("{method} {path}"))
 }
 
-fn allows(ceiling: &Ceiling, entry: &str, action: &Action) -> bool {
+fn allows(ceiling: &CeilingLayer, entry: &str, action: &Action) -> bool {
     let text = net_section(entry);
     compiled(ceiling, &text).is_ok_and(|policy| policy.decide(action).is_allowed())
 }
 
 /// The rule that refuses `action` whatever is listed.
-fn lasting(ceiling: &Ceiling, action: &Action) -> Option<String> {
+fn lasting(ceiling: &CeilingLayer, action: &Action) -> Option<String> {
     let policy = compiled(ceiling, "version: 1\nnet: {enabled: true, allowlist: [\"*:*\"]}\n").ok()?;
     let decision = policy.decide(action);
     (!decision.is_allowed()).then(|| decision.rule.to_string())
 }
 
-fn compiled(ceiling: &Ceiling, text: &str) -> Result<Effective, PolicyError> {
-    Ok(effective(ceiling, &Base::read(&Source::new("proposal", text))?, &[]))
+fn compiled(ceiling: &CeilingLayer, text: &str) -> Result<EffectivePolicy, PolicyError> {
+    Ok(effective(ceiling, &BaseLayer::read(&PolicySource::new("proposal", text))?, &[]))
 }
 
 /// A policy of one entry. What the policy's own reader takes has no quotes and no escapes.
@@ -186,14 +186,21 @@ fn comment(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn denied(host: &str, port: u16, method: &str, path: Option<&str>) -> Connection {
+    fn denied(host: &str, port: u16, method: &str, path: Option<&str>) -> EgressConnection {
         let (host, method, path) = (host.to_owned(), Some(method.to_owned()), path.map(str::to_owned));
-        Connection { host, port, method, path, rule: "net.enabled: false (p.yaml:3)".into(), ..Connection::default() }
+        EgressConnection {
+            host,
+            port,
+            method,
+            path,
+            rule: "net.enabled: false (p.yaml:3)".into(),
+            ..EgressConnection::default()
+        }
     }
 
     #[track_caller]
-    fn check(connections: &[Connection]) -> (String, Effective) {
-        let ceiling = Ceiling::built_in().unwrap();
+    fn check(connections: &[EgressConnection]) -> (String, EffectivePolicy) {
+        let ceiling = CeilingLayer::built_in().unwrap();
         let mut refused = Refused::default();
         for connection in connections {
             refused.add(connection);
@@ -209,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_was_refused_is_allowed_by_what_is_proposed_and_nothing_else_is() {
-        let again = Connection { count: Some(4), ..denied("a.example.com", 443, "CONNECT", None) };
+        let again = EgressConnection { count: Some(4), ..denied("a.example.com", 443, "CONNECT", None) };
         let (text, policy) = check(&[
             denied("a.example.com", 443, "CONNECT", None),
             again,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::policy::{Action, Decision, Verdict};
-use protocol::Code;
+use protocol::ProblemCode;
 use serde_json::json;
 
 use super::{Failure, Setting, load, print_json};
@@ -102,7 +102,7 @@ pub(super) fn run(args: Args, setting: &Setting, out: &mut dyn Write) -> Result<
         show(&action, &decision, out).map_err(Failure::Output)?;
     }
     let denied = decision.allowed == Verdict::Deny;
-    Ok(if denied { ExitCode::from(Code::PolicyDenied.exit()) } else { ExitCode::SUCCESS })
+    Ok(if denied { ExitCode::from(ProblemCode::PolicyDenied.exit()) } else { ExitCode::SUCCESS })
 }
 
 fn show(action: &Action, decision: &Decision, out: &mut dyn Write) -> std::io::Result<()> {

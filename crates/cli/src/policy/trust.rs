@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::policy::{Base, Source, TrustedFiles};
+use ::policy::{BaseLayer, PolicySource, TrustedFiles};
 use serde_json::json;
 
 use super::load::{self, PROJECT_FILE};
@@ -46,7 +46,7 @@ pub(super) fn run(
     }
     let text = load::read_untrusted(&path).map_err(|source| Failure::Read { path: path.clone(), source })?;
     // A file that means nothing cannot be meant.
-    Base::read(&Source::new(file.display().to_string(), text.as_str()))?;
+    BaseLayer::read(&PolicySource::new(file.display().to_string(), text.as_str()))?;
     let sha256 = change(&setting.data_dir, |trusted| trusted.pin(&path, text.as_bytes(), setting.now_unix_secs))?;
     if setting.json {
         return print_json(out, &json!({"path": path, "sha256": sha256}));

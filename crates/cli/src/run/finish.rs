@@ -1,7 +1,7 @@
 //! What becomes of a session's changes when its turn is done.
 
-use ::policy::Effective;
-use protocol::{Code, SessionInfo, TurnOutcome};
+use ::policy::EffectivePolicy;
+use protocol::{ProblemCode, SessionInfo, TurnOutcome};
 
 use super::Ending;
 use crate::args::OnFinish;
@@ -19,7 +19,7 @@ pub(super) struct Left<'a> {
     pub(super) config: &'a Config,
     pub(super) session: &'a SessionInfo,
     /// What the session was under.
-    pub(super) policy: &'a Effective,
+    pub(super) policy: &'a EffectivePolicy,
 }
 
 /// What became of it.
@@ -35,7 +35,7 @@ pub(super) enum Settled {
 pub(super) fn check(wish: OnFinish, on_terminal: bool) -> Result<(), Failure> {
     if wish == OnFinish::Ask && !on_terminal {
         let what = "`--on-finish=ask` needs a terminal to ask on";
-        return Err(Failure::new(Code::InvalidRequest, what).help("viv run --on-finish=keep AGENT PROMPT"));
+        return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv run --on-finish=keep AGENT PROMPT"));
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use ::policy::Effective;
-use protocol::{Code, SessionInfo};
-use sandbox::{Applied, ApplyError, ChangeKind, apply, denying, finish, quoted, undo};
+use ::policy::EffectivePolicy;
+use protocol::{ProblemCode, SessionInfo};
+use sandbox::{ApplyError, ApplyReport, ChangeKind, apply, denying, finish, quoted, undo};
 
 use super::diff;
 use crate::config::Config;
@@ -46,14 +46,15 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
     };
     let applied = applied.map_err(|error| not_applied(&error, session))?;
     if json {
-        let text = serde_json::to_string_pretty(&applied).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let text =
+            serde_json::to_string_pretty(&applied).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
         return Ok(text + "\n");
     }
     Ok(render(&applied))
 }
 
 /// Applies everything a session changed, as far as `policy` lets it, and tells what was changed on the host.
-pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &Effective) -> Result<String, Failure> {
+pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &EffectivePolicy) -> Result<String, Failure> {
     let mut saved = diff::open(config, &session.session_id)?;
     let workspace = saved.workspace().to_owned();
     let applied = apply(&mut saved, &workspace, None, &|path| denying(policy, path));
@@ -71,7 +72,7 @@ fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
 }
 
 /// What was done, a line a path; names are the agent's, and may not command a terminal.
-fn render(applied: &Applied) -> String {
+fn render(applied: &ApplyReport) -> String {
     let mut text = String::new();
     for change in &applied.changes {
         let mark = match change.kind {
@@ -94,7 +95,7 @@ mod tests {
     fn a_name_cannot_command_the_terminal() {
         let (path, kind) = ("a\x1b]52;c;x\x07b".into(), ChangeKind::Added);
         let change = SavedChange { path, kind, entry: None, base: None, conflict: false };
-        let text = render(&Applied { changes: vec![change] });
+        let text = render(&ApplyReport { changes: vec![change] });
         assert_eq!(text, "A \"a\\033]52;c;x\\007b\"\n");
     }
 }

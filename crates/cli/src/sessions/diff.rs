@@ -2,9 +2,9 @@
 
 use std::io;
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 use sandbox::{SavedChanges, render_stat};
-use session::Changes;
+use session::SessionChanges;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -24,26 +24,27 @@ pub(crate) fn stat(config: &Config, session: &SessionId) -> Result<String, Failu
 /// Every change with its counts, as JSON.
 pub(crate) fn json(config: &Config, session: &SessionId) -> Result<String, Failure> {
     let stats = look(config, session)?.stat().map_err(|error| unreadable(session, &error))?;
-    let text = serde_json::to_string_pretty(&stats).map_err(|error| Failure::of(Code::Internal, &error))?;
+    let text = serde_json::to_string_pretty(&stats).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
     Ok(text + "\n")
 }
 
 /// What can be applied.
 pub(crate) fn open(config: &Config, session: &SessionId) -> Result<SavedChanges, Failure> {
-    if let Changes::Saved(saved) = look(config, session)? {
+    if let SessionChanges::Saved(saved) = look(config, session)? {
         return Ok(saved);
     }
     let why = format!("session `{session}` came from a bundle: what it changed can be looked at, not applied");
-    Err(Failure::new(Code::InvalidRequest, why).help(format!("viv sessions diff {session}")))
+    Err(Failure::new(ProblemCode::InvalidRequest, why).help(format!("viv sessions diff {session}")))
 }
 
-fn look(config: &Config, session: &SessionId) -> Result<Changes, Failure> {
-    let changes = Changes::open(&host::data_dir(config)?, session).map_err(|error| unreadable(session, &error))?;
+fn look(config: &Config, session: &SessionId) -> Result<SessionChanges, Failure> {
+    let changes =
+        SessionChanges::open(&host::data_dir(config)?, session).map_err(|error| unreadable(session, &error))?;
     if changes.is_there() { Ok(changes) } else { Err(unreadable(session, &io::Error::from(io::ErrorKind::NotFound))) }
 }
 
 pub(crate) fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::ArtifactReadError, format!("the changes of session `{session}` cannot be read"))
+    Failure::new(ProblemCode::ArtifactReadError, format!("the changes of session `{session}` cannot be read"))
         .because(error)
         .help(format!("viv sessions show {session}"))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jail::Spawner;
-use protocol::{Code, SessionId, SessionInfo};
+use protocol::{ProblemCode, SessionId, SessionInfo};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -69,5 +69,5 @@ pub(super) async fn import(
 }
 
 fn not_used(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::InvalidRequest, format!("cannot use the file `{}`", path.display())).because(error)
+    Failure::new(ProblemCode::InvalidRequest, format!("cannot use the file `{}`", path.display())).because(error)
 }

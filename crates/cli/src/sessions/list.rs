@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-use protocol::{Code, SessionInfo};
+use protocol::{ProblemCode, SessionInfo};
 
 use crate::failure::Failure;
 
@@ -84,6 +84,6 @@ fn time(millis: i64) -> String {
 }
 
 fn to_json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of(Code::Internal, &error))?;
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
     Ok(text + "\n")
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hyper::Method;
-use protocol::{Code, Event, EventBody, SessionId, TurnId};
+use protocol::{Event, EventBody, ProblemCode, SessionId, TurnId};
 use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
@@ -27,7 +27,7 @@ pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &
     let mut read = String::new();
     let message = if message == "-" {
         let stdin = std::io::stdin().read_to_string(&mut read);
-        stdin.map_err(|error| Failure::of(Code::InvalidRequest, &error))?;
+        stdin.map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error))?;
         read.trim_end()
     } else {
         message
@@ -136,7 +136,7 @@ async fn answer(client: &Client, id: &SessionId, event: &Event) -> Result<(), Fa
     };
     // Somebody else may have been faster: that is no reason to stop looking.
     if let Err(failure) = &told
-        && matches!(failure.code(), Code::PermissionNotPending | Code::QuestionNotPending)
+        && matches!(failure.code(), ProblemCode::PermissionNotPending | ProblemCode::QuestionNotPending)
     {
         anstream::eprintln!("{failure}");
         return Ok(());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use protocol::{Connection, Event, EventBody, PolicyEffective, SessionId};
+use protocol::{EgressConnection, Event, EventBody, PolicyEffective, SessionId};
 use serde_json::json;
 use store::{DataDir, SessionIndex, SystemClock};
 
@@ -70,8 +70,8 @@ pub(crate) async fn log(arguments: &LogArgs, config: &Config, json: bool) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(event: &Event, connection: &Connection, denied: bool) -> [String; 8] {
-    let Connection { host, port, rule, method, path, bytes, duration_micros, count, error, .. } = connection;
+fn row(event: &Event, connection: &EgressConnection, denied: bool) -> [String; 8] {
+    let EgressConnection { host, port, rule, method, path, bytes, duration_micros, count, error, .. } = connection;
     let request = [method.as_deref(), path.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let number = |value: &Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
     let verdict = match (denied, error) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use protocol::{Code, SessionEndReason, SessionId};
+use protocol::{ProblemCode, SessionEndReason, SessionId};
 use sandbox::ExecResult;
-use session::{ArtifactError, SessionError, Sessions, Task, Workbench};
+use session::{ArtifactError, CommandSession, SessionCommand, SessionError, Sessions};
 use tokio::time::Instant;
 
 use super::document::{CommandSection, TaskFile};
@@ -49,11 +49,15 @@ pub(super) async fn carry_out(
     outcome.map_err(|failure| judgement::blame(failure, &*journal)).map(|()| Outcome::Done)
 }
 
-async fn work(file: &TaskFile, scene: &Scene, bench: &mut Workbench, report: &mut Report) -> Result<(), Failure> {
+async fn work(file: &TaskFile, scene: &Scene, bench: &mut CommandSession, report: &mut Report) -> Result<(), Failure> {
     let longest = scene.policy.limits().timeout;
     let deadline = Instant::now() + file.timeout.unwrap_or(longest).min(longest);
     if !file.sandbox.entrypoint.is_empty() {
-        let task = Task { command: file.sandbox.entrypoint.clone(), env: file.env.clone(), ..Task::default() };
+        let task = SessionCommand {
+            command: file.sandbox.entrypoint.clone(),
+            env: file.env.clone(),
+            ..SessionCommand::default()
+        };
         bench.start_beside(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
     }
     for section in &file.commands {
@@ -74,11 +78,11 @@ async fn run(
     file: &TaskFile,
     section: &CommandSection,
     remaining: Duration,
-    bench: &Workbench,
+    bench: &CommandSession,
     report: &mut Report,
 ) -> Result<(), Failure> {
     report.starts(&section.run);
-    let task = Task {
+    let task = SessionCommand {
         command: section.run.clone(),
         env: file.env.clone(),
         timeout: Some(section.timeout.unwrap_or(remaining).min(remaining)),
@@ -117,11 +121,11 @@ fn check(section: &CommandSection, result: &ExecResult) -> Result<(), Failure> {
 }
 
 fn not_run(command: &[String], error: &SessionError) -> Failure {
-    Failure::new(Code::RuntimeError, format!("`{}` could not be run", command.join(" ")))
+    Failure::new(ProblemCode::RuntimeError, format!("`{}` could not be run", command.join(" ")))
         .because(error)
         .help("viv exec -- ls /usr/bin")
 }
 
 fn not_read(error: &ArtifactError) -> Failure {
-    Failure::of(Code::ArtifactReadError, error).help("let a command of the task make the file")
+    Failure::of(ProblemCode::ArtifactReadError, error).help("let a command of the task make the file")
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use protocol::Code;
+use protocol::ProblemCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -204,7 +204,7 @@ pub(super) fn of(value: Value, name: &str) -> Result<TaskFile, Failure> {
 }
 
 fn wrong(what: String) -> Failure {
-    Failure::new(Code::ConfigInvalid, what).help("see docs/tasks.md for what a task can say")
+    Failure::new(ProblemCode::ConfigInvalid, what).help("see docs/tasks.md for what a task can say")
 }
 
 fn not_a_task(name: &str, why: String) -> Failure {

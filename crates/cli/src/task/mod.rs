@@ -15,11 +15,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::policy::Effective;
+use ::policy::EffectivePolicy;
 use jail::Spawner;
-use protocol::{Code, CreateSession};
-use sandbox::{Backend, Unconfined};
-use session::Options;
+use protocol::{CreateSession, ProblemCode};
+use sandbox::{SandboxBackend, UnconfinedBackend};
+use session::SessionOptions;
 
 use crate::agents::{self, Wanted};
 use crate::args::TaskArguments;
@@ -80,8 +80,8 @@ enum Outcome {
 /// What a task needs before its sandbox is made.
 struct Scene {
     request: CreateSession,
-    options: Options,
-    policy: Arc<Effective>,
+    options: SessionOptions,
+    policy: Arc<EffectivePolicy>,
     backend: BackendWord,
     /// The configured sandbox, with the task's own image.
     sandbox: SandboxSection,
@@ -102,10 +102,10 @@ impl Scene {
     }
 
     /// The same for a task that was handed in to a server: agents are not installed by it, and no path is relative.
-    fn served(file: &TaskFile, config: &Config, policy: Arc<Effective>) -> Result<Self, Failure> {
+    fn served(file: &TaskFile, config: &Config, policy: Arc<EffectivePolicy>) -> Result<Self, Failure> {
         if let Some(relative) = file.workspace.as_ref().filter(|path| path.is_relative()) {
             let what = format!("workspace `{}` is not an absolute path", relative.display());
-            return Err(Failure::new(Code::InvalidRequest, what).help("viv task FILE"));
+            return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv task FILE"));
         }
         let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
         let policy = match &file.workspace {
@@ -122,12 +122,12 @@ impl Scene {
         folder: &Path,
         config: &Config,
         wanted: Option<Wanted>,
-        policy: Arc<Effective>,
+        policy: Arc<EffectivePolicy>,
     ) -> Result<Self, Failure> {
         let workspace = file.workspace.as_ref().map(|path| {
             let path = folder.join(path);
             path.canonicalize().map_err(|error| {
-                Failure::new(Code::InvalidRequest, format!("workspace `{}` cannot be opened", path.display()))
+                Failure::new(ProblemCode::InvalidRequest, format!("workspace `{}` cannot be opened", path.display()))
                     .because(&error)
             })
         });
@@ -151,7 +151,7 @@ impl Scene {
         };
         Ok(Self {
             request,
-            options: Options {
+            options: SessionOptions {
                 task_name: Some(file.name.clone()),
                 policy: Some(policy.clone()),
                 ..host::options(config)
@@ -166,11 +166,11 @@ impl Scene {
         })
     }
 
-    fn backend(&self, config: &Config, spawner: Spawner) -> Result<Arc<dyn Backend>, Failure> {
+    fn backend(&self, config: &Config, spawner: Spawner) -> Result<Arc<dyn SandboxBackend>, Failure> {
         // What was asked for on the command line is meant for this task too.
         match config.backend.or(self.backend.walled()) {
             Some(name) => Ok(backend::named(name, config, &self.sandbox, &Arc::new(spawner))?),
-            None => Ok(Arc::new(Unconfined::new(config.data_dir.join("unconfined")).with_gateway(self.gateway))),
+            None => Ok(Arc::new(UnconfinedBackend::new(config.data_dir.join("unconfined")).with_gateway(self.gateway))),
         }
     }
 }

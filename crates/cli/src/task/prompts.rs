@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 use sandbox::SavedChanges;
 use session::{
-    AgentClient, AgentResponse, Conversation, ConversationBuilder, Failure as TurnFailure, GoalError, Permissions,
-    Sessions,
+    AgentClient, AgentResponse, Conversation, ConversationBuilder, GoalError, PermissionResponder, Sessions,
+    TurnFailure,
 };
 use tokio::time::Instant;
 
@@ -50,7 +50,7 @@ pub(super) async fn carry_out(
     for artifact in &file.artifacts {
         let path = Path::new(&artifact.path).strip_prefix("/workspace").unwrap_or(Path::new(&artifact.path));
         let content = SavedChanges::open(&changes).and_then(|saved| saved.read(path)).map_err(|error| {
-            Failure::new(Code::ArtifactReadError, format!("artifact `{}` cannot be read", artifact.path))
+            Failure::new(ProblemCode::ArtifactReadError, format!("artifact `{}` cannot be read", artifact.path))
                 .because(&error)
                 .help(format!("viv sessions diff {id}"))
         })?;
@@ -65,7 +65,8 @@ pub(super) async fn carry_out(
 /// On which terms the agent works.
 fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) -> ConversationBuilder {
     // A task names what may be done in its policy; nobody is there to ask.
-    let mut terms = client.conversation().session_id(id).permissions(Permissions::Allow).task(file.name.clone());
+    let mut terms =
+        client.conversation().session_id(id).permissions(PermissionResponder::Allow).task(file.name.clone());
     if let Some(version) = &scene.request.agent_version {
         terms = terms.agent_version(version);
     }
@@ -121,7 +122,7 @@ impl Time {
 
     fn is_over(self) -> Failure {
         let what = format!("the task was not done in {:?}", self.limit);
-        Failure::new(Code::Timeout, what).help("viv sessions events @last")
+        Failure::new(ProblemCode::Timeout, what).help("viv sessions events @last")
     }
 }
 
@@ -130,10 +131,10 @@ fn not_reached(error: GoalError) -> Failure {
         GoalError::Session(error) => error.into(),
         GoalError::Failed { failure, .. } => {
             let code = match &failure {
-                TurnFailure::Upstream { .. } => Code::UpstreamError,
-                TurnFailure::Budget(_) => Code::BudgetExceeded,
-                TurnFailure::TimedOut(_) | TurnFailure::Silent => Code::Timeout,
-                _ => Code::RuntimeError,
+                TurnFailure::Upstream { .. } => ProblemCode::UpstreamError,
+                TurnFailure::Budget(_) => ProblemCode::BudgetExceeded,
+                TurnFailure::TimedOut(_) | TurnFailure::Silent => ProblemCode::Timeout,
+                _ => ProblemCode::RuntimeError,
             };
             Failure::of(code, &failure).help("viv sessions events @last")
         }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 use sandbox::ExecResult;
 use serde_json::{Value, json};
 use session::AgentResponse;
@@ -91,7 +91,7 @@ impl Report {
     ) -> Result<Outcome, Failure> {
         let (Some(logs), Some(session)) = (&file.logs, self.session.clone()) else { return outcome };
         let kept = self.copy(logs, &session, directory).map_err(|error| {
-            Failure::new(Code::RuntimeError, format!("cannot write to `{}`", logs.display())).because(&error)
+            Failure::new(ProblemCode::RuntimeError, format!("cannot write to `{}`", logs.display())).because(&error)
         });
         outcome.and_then(|outcome| kept.map(|()| outcome))
     }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use ::policy::Effective;
-use protocol::{Code, SessionId};
+use ::policy::EffectivePolicy;
+use protocol::{ProblemCode, SessionId};
 use serde_json::Value;
-use server::{Run, Tasker};
-use session::{Sessions, Workspaces};
+use server::{TaskRun, TaskRunner};
+use session::{Sessions, WorkspaceAccess};
 
 use super::document::{self, BackendWord, TaskFile};
 use super::report::Report;
@@ -18,9 +18,9 @@ use crate::config::Config;
 use crate::failure::Failure;
 
 /// Does tasks on `sessions`, which are made under `policy`.
-pub(crate) fn tasker(config: &Config, policy: &Arc<Effective>, sessions: &Sessions) -> Tasker {
+pub(crate) fn tasker(config: &Config, policy: &Arc<EffectivePolicy>, sessions: &Sessions) -> TaskRunner {
     let (config, policy, sessions) = (config.clone(), policy.clone(), sessions.clone());
-    Tasker(Arc::new(move |id, task, options| {
+    TaskRunner(Arc::new(move |id, task, options| {
         let told =
             begin(id, task, &options.workspaces, &Host { config: &config, policy: &policy, sessions: &sessions });
         told.map_err(|failure| failure.problem())
@@ -30,11 +30,16 @@ pub(crate) fn tasker(config: &Config, policy: &Arc<Effective>, sessions: &Sessio
 /// Where tasks are done.
 struct Host<'a> {
     config: &'a Config,
-    policy: &'a Arc<Effective>,
+    policy: &'a Arc<EffectivePolicy>,
     sessions: &'a Sessions,
 }
 
-fn begin(id: SessionId, task: Value, workspaces: &Workspaces, host: &Host<'_>) -> Result<(String, Run), Failure> {
+fn begin(
+    id: SessionId,
+    task: Value,
+    workspaces: &WorkspaceAccess,
+    host: &Host<'_>,
+) -> Result<(String, TaskRun), Failure> {
     let file = document::of(task, "the body")?;
     check(&file)?;
     if let Some(workspace) = file.workspace.as_ref() {
@@ -68,5 +73,5 @@ fn check(file: &TaskFile) -> Result<(), Failure> {
     ];
     let Some((key, _)) = host.iter().find(|(_, said)| *said) else { return Ok(()) };
     let what = format!("`{key}` cannot be said over the API: it is for the host to choose");
-    Err(Failure::new(Code::PolicyDenied, what).help("viv task FILE"))
+    Err(Failure::new(ProblemCode::PolicyDenied, what).help("viv task FILE"))
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use protocol::{CallId, Code};
+use protocol::{CallId, ProblemCode};
 use serde_json::json;
 use store::{Ledger, Resolution, ResolvedCall, SqliteLedger};
 
@@ -53,7 +53,7 @@ pub(super) fn carry_out(
 
 fn settle(arguments: &SettleArguments, ledger: &SqliteLedger, config: &Config) -> Result<(), Failure> {
     let call = CallId::new(arguments.call.clone())
-        .map_err(|error| Failure::of(Code::InvalidRequest, &error).help("viv usage --unknown"))?;
+        .map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error).help("viv usage --unknown"))?;
     // The name in the configuration is the person's own; else it is at least known which account of the system it was.
     let by = config.file.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     let resolution = Resolution { picos: arguments.usd, by, reason: arguments.reason.clone() };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::{Event, EventBody, SessionEndReason, SessionId};
 use serde_json::Value;
-use store::{JournalReader, Verified};
+use store::{JournalReader, VerifiedJournal};
 
 use crate::place::Place;
 
@@ -36,7 +36,7 @@ struct Look {
     inode: u64,
     #[expect(dead_code, reason = "for who reads why a test failed")]
     bytes: u64,
-    verified: Verified,
+    verified: VerifiedJournal,
 }
 
 impl Look {

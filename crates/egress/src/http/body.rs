@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
-use secret::Veil;
+use secret::Redactor;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::framing::Framing;
@@ -41,7 +41,7 @@ pub(crate) struct Relay<'a, R, W> {
     /// Whether it is written in chunks; else as it is.
     pub(crate) in_chunks: bool,
     /// Over what must not be in it.
-    pub(crate) veils: &'a mut [Veil],
+    pub(crate) veils: &'a mut [Redactor],
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {

@@ -3,7 +3,7 @@
 use std::io;
 
 use policy::Endpoint;
-use secret::Veil;
+use secret::Redactor;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     framing::Framing,
     request::Request,
 };
-use crate::{attempt::Traffic, client::Client, identity::Limits, inject::Dressed, pump::Way, source::Source};
+use crate::{attempt::Traffic, client::Client, identity::EgressLimits, inject::Dressed, pump::Way, source::Source};
 
 /// Interim answers before the real one.
 const INTERIM_ANSWERS: usize = 8;
@@ -34,7 +34,7 @@ pub(crate) async fn forward(
     upstream: impl AsyncRead + AsyncWrite,
     (dressed, framing): (Dressed<'_>, Framing),
     endpoint: &Endpoint,
-    (limits, traffic): (&Limits, &Traffic),
+    (limits, traffic): (&EgressLimits, &Traffic),
 ) -> Result<(), ForwardError> {
     let Client { source: mut up_source, sink: mut up_sink } = Client::new(tokio::io::split(upstream));
     let Dressed { request, headers, mut veils } = dressed;
@@ -62,8 +62,8 @@ pub(crate) async fn forward(
 async fn answer(
     source: &mut Source<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
-    (request, veils): (&Request, &mut [Veil]),
-    (limits, traffic): (&Limits, &Traffic),
+    (request, veils): (&Request, &mut [Redactor]),
+    (limits, traffic): (&EgressLimits, &Traffic),
 ) -> Result<(), ForwardError> {
     let refused = |what: &dyn std::fmt::Display| ForwardError::Answer(format!("its answer cannot be read: {what}"));
     for _ in 0..=INTERIM_ANSWERS {
@@ -91,7 +91,7 @@ async fn answer(
 }
 
 /// A whole head, without what must not be in it.
-fn veiled(veils: &mut [Veil], head: Vec<u8>) -> Vec<u8> {
+fn veiled(veils: &mut [Redactor], head: Vec<u8>) -> Vec<u8> {
     veils.iter_mut().fold(head, |head, veil| {
         let mut covered = veil.pass(head.into()).to_vec();
         covered.extend(veil.finish());

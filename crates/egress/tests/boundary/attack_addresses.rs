@@ -4,7 +4,7 @@ use crate::{
     origin,
     support::{Answer, Sandbox, allowing, read_head, soon},
 };
-use egress::Limits;
+use egress::EgressLimits;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -135,7 +135,7 @@ async fn what_a_session_may_reach_can_shrink_while_it_runs() {
 
 #[tokio::test]
 async fn one_session_does_not_take_all_lookups() {
-    let limits = Limits { lookups: 2, ..Limits::default() };
+    let limits = EgressLimits { lookups: 2, ..EgressLimits::default() };
     let sandbox = Sandbox::limited(allowing(&["*:80"]), limits);
     sandbox.world.hold_lookups(true);
     let ask = |number: u8| {

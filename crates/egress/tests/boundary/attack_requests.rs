@@ -8,7 +8,7 @@ use crate::{
     origin,
     support::{Answer, Sandbox, allowing},
 };
-use egress::Limits;
+use egress::EgressLimits;
 use tokio::io::AsyncWriteExt as _;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -27,7 +27,7 @@ fn case(how: &'static str, attack: impl Into<String>, control: impl Into<String>
     Case { how, attack: attack.into(), control: control.into(), status }
 }
 
-async fn sandbox(limits: Limits) -> (Sandbox, origin::Seen) {
+async fn sandbox(limits: EgressLimits) -> (Sandbox, origin::Seen) {
     let sandbox = Sandbox::limited(allowing(&["files.example.com:80"]), limits);
     sandbox.world.name("files.example.com", &["203.0.113.10"]);
     let seen = origin::http(&sandbox.world, "203.0.113.10:80", OK).await;
@@ -36,7 +36,7 @@ async fn sandbox(limits: Limits) -> (Sandbox, origin::Seen) {
 
 async fn check(cases: Vec<Case>) {
     for Case { how, attack, control, status } in cases {
-        let (sandbox, seen) = sandbox(Limits::default()).await;
+        let (sandbox, seen) = sandbox(EgressLimits::default()).await;
         let answer = sandbox.say(&attack).await;
         assert_eq!(answer.status(), Some(status), "{how}: {}", answer.text());
         assert_eq!(seen.now(), Vec::<String>::new(), "{how} arrived");
@@ -170,7 +170,7 @@ async fn a_head_too_large_is_refused() {
 
 #[tokio::test]
 async fn what_follows_a_request_is_never_sent_after_it() {
-    let (sandbox, seen) = sandbox(Limits::default()).await;
+    let (sandbox, seen) = sandbox(EgressLimits::default()).await;
     let smuggled = "GET http://files.example.com/smuggled HTTP/1.1\r\nHost: files.example.com\r\n\r\n";
     assert_eq!(sandbox.say(get("") + smuggled).await.status(), Some(200));
     assert_eq!(sandbox.say(post("Content-Length: 2\r\n", "hi") + smuggled).await.status(), Some(200));
@@ -182,7 +182,7 @@ async fn what_follows_a_request_is_never_sent_after_it() {
 
 #[tokio::test]
 async fn a_chunk_that_lies_about_its_length_ends_the_request() {
-    let (sandbox, seen) = sandbox(Limits::default()).await;
+    let (sandbox, seen) = sandbox(EgressLimits::default()).await;
     for body in ["2\r\nhixx\r\n0\r\n\r\n", "z\r\nhi\r\n0\r\n\r\n", "-2\r\nhi\r\n0\r\n\r\n", "2\nhi\n0\n\n"] {
         let answer = sandbox.say(post("Transfer-Encoding: chunked\r\n", body)).await;
         assert_eq!(answer.status(), Some(400), "{body:?}");
@@ -194,8 +194,8 @@ async fn a_chunk_that_lies_about_its_length_ends_the_request() {
 
 #[tokio::test]
 async fn who_speaks_too_slowly_is_not_waited_for() {
-    let limits = Limits { head_timeout: Duration::from_millis(100), ..Limits::default() };
-    let (patient, _) = sandbox(Limits::default()).await;
+    let limits = EgressLimits { head_timeout: Duration::from_millis(100), ..EgressLimits::default() };
+    let (patient, _) = sandbox(EgressLimits::default()).await;
     let (sandbox, seen) = sandbox(limits).await;
     let mut stream = sandbox.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();

@@ -6,7 +6,7 @@ use crate::{
     origin,
     support::{Answer, Sandbox, allowing, read_head, soon},
 };
-use egress::Limits;
+use egress::EgressLimits;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -15,7 +15,7 @@ use tokio::{
 const NAME: &str = "files.example.com";
 const TLS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-fn sandbox(limits: Limits) -> Sandbox {
+fn sandbox(limits: EgressLimits) -> Sandbox {
     let sandbox = Sandbox::limited(allowing(&["files.example.com:443", "203.0.113.10:443"]), limits);
     sandbox.world.name(NAME, &["203.0.113.10"]);
     sandbox
@@ -31,7 +31,7 @@ async fn tunnel(sandbox: &Sandbox, host: &str) -> TcpStream {
 
 /// Sends `bytes` through a tunnel to `host`; what the client gets, and what reached the host.
 async fn carry(host: &str, bytes: &[u8]) -> (Answer, Vec<u8>, String) {
-    let sandbox = sandbox(Limits::default());
+    let sandbox = sandbox(EgressLimits::default());
     let listener = sandbox.world.host("203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, host).await;
     let (mut upstream, _) = soon(listener.accept()).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_tunnel_to_an_address_takes_no_name() {
 
 #[tokio::test]
 async fn a_hello_in_many_pieces_is_carried_as_it_was() {
-    let sandbox = sandbox(Limits::default());
+    let sandbox = sandbox(EgressLimits::default());
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     stream.set_nodelay(true).unwrap();
@@ -100,7 +100,7 @@ async fn a_hello_in_many_pieces_is_carried_as_it_was() {
 #[tokio::test]
 async fn a_second_hello_for_another_host_is_not_carried() {
     for (second, passes) in [("evil.example.com", false), (NAME, true)] {
-        let sandbox = sandbox(Limits::default());
+        let sandbox = sandbox(EgressLimits::default());
         let listener = sandbox.world.host("203.0.113.10:443").await;
         let mut client = tunnel(&sandbox, NAME).await;
         let (mut host, _) = soon(listener.accept()).await.unwrap();
@@ -139,7 +139,7 @@ fn retry_request() -> Vec<u8> {
 
 #[tokio::test]
 async fn a_hello_that_does_not_come_is_not_waited_for() {
-    let sandbox = sandbox(Limits { head_timeout: Duration::from_millis(500), ..Limits::default() });
+    let sandbox = sandbox(EgressLimits { head_timeout: Duration::from_millis(500), ..EgressLimits::default() });
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     stream.write_all(&origin::hello(Some(NAME))[..20]).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_hello_that_does_not_come_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_tunnel_nobody_uses_is_closed() {
-    let sandbox = sandbox(Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() });
+    let sandbox = sandbox(EgressLimits { idle_timeout: Duration::from_millis(100), ..EgressLimits::default() });
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     stream.write_all(&origin::hello(Some(NAME))).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_tunnel_nobody_uses_is_closed() {
 
 #[tokio::test]
 async fn closing_cuts_what_runs_and_leaves_everything_recorded() {
-    let sandbox = sandbox(Limits::default());
+    let sandbox = sandbox(EgressLimits::default());
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     let hello = origin::hello(Some(NAME));
@@ -177,7 +177,7 @@ async fn closing_cuts_what_runs_and_leaves_everything_recorded() {
 
 #[tokio::test]
 async fn dropping_it_cuts_what_runs_and_records_it_too() {
-    let sandbox = sandbox(Limits::default());
+    let sandbox = sandbox(EgressLimits::default());
     origin::echo(&sandbox.world, "203.0.113.10:443").await;
     let mut stream = tunnel(&sandbox, NAME).await;
     let hello = origin::hello(Some(NAME));
@@ -189,7 +189,7 @@ async fn dropping_it_cuts_what_runs_and_records_it_too() {
 
 #[tokio::test]
 async fn commands_of_socks_that_open_other_ways_are_not_taken() {
-    let sandbox = sandbox(Limits::default());
+    let sandbox = sandbox(EgressLimits::default());
     for (how, request, code) in [
         ("BIND", &b"\x05\x01\x00\x05\x02\x00\x03\x11files.example.com\x01\xbb"[..], 7),
         ("UDP ASSOCIATE", b"\x05\x01\x00\x05\x03\x00\x03\x11files.example.com\x01\xbb", 7),

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use egress::Limits;
+use egress::EgressLimits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Sandbox, allowing, policy, soon};
 
 /// Limits whose window does not end before the test does, however slow the machine.
-fn patient() -> Limits {
-    Limits { repeat_window: Duration::from_secs(3600), ..Limits::default() }
+fn patient() -> EgressLimits {
+    EgressLimits { repeat_window: Duration::from_secs(3600), ..EgressLimits::default() }
 }
 
 const CONNECT: &str = "CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";

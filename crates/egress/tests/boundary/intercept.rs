@@ -1,6 +1,6 @@
 //! TLS that is opened: each request in it is judged, and what is attacked in the clear is attacked here too.
 
-use policy::{Narrowing, Source};
+use policy::{NarrowingLayer, PolicySource};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{
@@ -12,7 +12,7 @@ const NAME: &str = "api.example.com";
 const ADDRESS: &str = "203.0.113.20:443";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-fn opened(rules: &[&str]) -> policy::Effective {
+fn opened(rules: &[&str]) -> policy::EffectivePolicy {
     policy(&format!("net:\n  enabled: true\n  allowlist: {rules:?}\n  intercept: [{NAME}]\n"))
 }
 
@@ -21,7 +21,7 @@ async fn scene(rules: &[&str]) -> (Sandbox, Seen) {
     scene_under(opened(rules)).await
 }
 
-async fn scene_under(policy: policy::Effective) -> (Sandbox, Seen) {
+async fn scene_under(policy: policy::EffectivePolicy) -> (Sandbox, Seen) {
     let (acceptor, root) = certified(NAME, rustls::crypto::ring::default_provider());
     let sandbox = Sandbox::opening(policy, &root);
     sandbox.world.name(NAME, &["203.0.113.20"]);
@@ -245,7 +245,8 @@ async fn a_session_that_began_without_it_reaches_nothing_where_tls_is_opened_lat
     origin::echo(&sandbox.world, ADDRESS).await;
     let mut running = tunnel(&sandbox, NAME).await;
     running.write_all(&origin::hello(Some(NAME))).await.unwrap();
-    let narrowing = Narrowing::read(&Source::new("session", "net: {intercept: [api.example.com]}\n")).unwrap();
+    let narrowing =
+        NarrowingLayer::read(&PolicySource::new("session", "net: {intercept: [api.example.com]}\n")).unwrap();
     sandbox.policy.replace(sandbox.policy.current().met(&narrowing));
     Answer::read(running).await;
     let cut = sandbox.record("egress.allowed").await;

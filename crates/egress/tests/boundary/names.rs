@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use policy::{Effective, Narrowing, Source};
+use policy::{EffectivePolicy, NarrowingLayer, PolicySource};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpStream, UdpSocket},
@@ -14,7 +14,7 @@ const A: u16 = 1;
 const NO_SUCH_NAME: u8 = 3;
 const REFUSED: u8 = 5;
 
-fn stub() -> Effective {
+fn stub() -> EffectivePolicy {
     policy(
         "net:\n  enabled: true\n  dns: stub\n  allowlist: [files.example.com, '*.cdn.example.com', 'GET web.example.com:80/a']\n  \
          denylist: [bad.cdn.example.com]\n",
@@ -108,7 +108,7 @@ async fn streams_are_answered_alike_and_end_with_nonsense() {
 async fn what_is_struck_off_while_a_session_runs_is_not_answered_any_more() {
     let (sandbox, server) = Sandbox::answering(stub());
     let narrow = |text: &str| {
-        let narrowing = Narrowing::read(&Source::new("session", text)).unwrap();
+        let narrowing = NarrowingLayer::read(&PolicySource::new("session", text)).unwrap();
         sandbox.policy.replace(sandbox.policy.current().met(&narrowing));
     };
     assert_eq!(ask(server, "files.example.com", A).await, (0, 1));

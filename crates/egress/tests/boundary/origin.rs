@@ -140,8 +140,8 @@ impl Trust {
     }
 
     /// The trust of a whole host, as the proxy is told about it.
-    pub(crate) fn host_trust(&self) -> egress::Trust {
-        egress::Trust { roots: vec![self.0.clone()], client: Arc::new(self.client(&[b"http/1.1"])) }
+    pub(crate) fn host_trust(&self) -> egress::TrustStore {
+        egress::TrustStore { roots: vec![self.0.clone()], client: Arc::new(self.client(&[b"http/1.1"])) }
     }
 
     fn client(&self, protocols: &[&[u8]]) -> rustls::ClientConfig {

@@ -7,9 +7,10 @@ use std::{
 };
 
 use egress::{
-    Attachment, Authority, Credential, CredentialSource, Egress, Identity, Limits, LivePolicy, NameSockets, Outfit,
+    CredentialSource, DnsSockets, Egress, EgressAttachment, EgressCredential, EgressIdentity, EgressLimits, LivePolicy,
+    ProxyCredentials, SessionCa,
 };
-use policy::{Base, Ceiling, Effective, Source};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
 use protocol::{SessionId, TurnId};
 use secret::Secret;
 use serde_json::Value;
@@ -27,13 +28,13 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// A policy with this `net` section, under the ceiling that holds everywhere.
-pub(crate) fn policy(net: &str) -> Effective {
-    let source = Source::new("sandbox.policy.yaml", format!("version: 1\n{net}"));
-    policy::effective(&Ceiling::built_in().unwrap(), &Base::read(&source).unwrap(), &[])
+pub(crate) fn policy(net: &str) -> EffectivePolicy {
+    let source = PolicySource::new("sandbox.policy.yaml", format!("version: 1\n{net}"));
+    policy::effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::read(&source).unwrap(), &[])
 }
 
 /// A policy that allows these hosts.
-pub(crate) fn allowing(hosts: &[&str]) -> Effective {
+pub(crate) fn allowing(hosts: &[&str]) -> EffectivePolicy {
     policy(&format!("net:\n  enabled: true\n  allowlist: {hosts:?}\n"))
 }
 
@@ -43,53 +44,58 @@ pub(crate) struct Sandbox {
     pub(crate) world: Arc<World>,
     pub(crate) policy: LivePolicy,
     pub(crate) egress: Egress,
-    pub(crate) authority: Option<Arc<Authority>>,
+    pub(crate) authority: Option<Arc<SessionCa>>,
     journal: Arc<dyn Journal>,
-    attachment: Attachment,
+    attachment: EgressAttachment,
 }
 
 impl Sandbox {
-    pub(crate) fn new(policy: Effective) -> Self {
-        Self::limited(policy, Limits::default())
+    pub(crate) fn new(policy: EffectivePolicy) -> Self {
+        Self::limited(policy, EgressLimits::default())
     }
 
-    pub(crate) fn limited(policy: Effective, limits: Limits) -> Self {
-        Self::begun(policy, limits, Outfit::default())
+    pub(crate) fn limited(policy: EffectivePolicy, limits: EgressLimits) -> Self {
+        Self::begun(policy, limits, ProxyCredentials::default())
     }
 
     /// A session whose TLS is opened, on a host that trusts `root`.
-    pub(crate) fn opening(policy: Effective, root: &Trust) -> Self {
+    pub(crate) fn opening(policy: EffectivePolicy, root: &Trust) -> Self {
         Self::given(policy, root, &[])
     }
 
     /// The same, on a host with these credentials.
-    pub(crate) fn given(policy: Effective, root: &Trust, credentials: &[(&'static str, &'static str)]) -> Self {
+    pub(crate) fn given(policy: EffectivePolicy, root: &Trust, credentials: &[(&'static str, &'static str)]) -> Self {
         let trust = root.host_trust();
         let known = credentials.to_vec();
         let find: CredentialSource = Arc::new(move |name| {
             let found = known.iter().find(|(known, _)| *known == name);
-            let credential = |(name, secret): &(&str, &str)| Credential::named(name, Secret::new(secret));
+            let credential = |(name, secret): &(&str, &str)| EgressCredential::named(name, Secret::new(secret));
             found.map(credential).ok_or_else(|| "it is not configured".to_owned())
         });
         let egress = Egress::default().trusting(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
         let outfit = egress.outfit(&policy).unwrap();
-        Self::begun(policy, Limits::default(), outfit)
+        Self::begun(policy, EgressLimits::default(), outfit)
     }
 
     /// One whose names are answered, and where they are asked for.
-    pub(crate) fn answering(policy: Effective) -> (Self, SocketAddr) {
+    pub(crate) fn answering(policy: EffectivePolicy) -> (Self, SocketAddr) {
         let streams = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = streams.local_addr().unwrap();
         let datagrams = std::net::UdpSocket::bind(address).unwrap();
-        let names = NameSockets { datagrams, streams };
-        (Self::born(policy, Limits::default(), Outfit::default(), Some(names)), address)
+        let names = DnsSockets { datagrams, streams };
+        (Self::born(policy, EgressLimits::default(), ProxyCredentials::default(), Some(names)), address)
     }
 
-    fn begun(policy: Effective, limits: Limits, outfit: Outfit) -> Self {
+    fn begun(policy: EffectivePolicy, limits: EgressLimits, outfit: ProxyCredentials) -> Self {
         Self::born(policy, limits, outfit, None)
     }
 
-    fn born(policy: Effective, limits: Limits, outfit: Outfit, names: Option<NameSockets>) -> Self {
+    fn born(
+        policy: EffectivePolicy,
+        limits: EgressLimits,
+        outfit: ProxyCredentials,
+        names: Option<DnsSockets>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
         let session = SessionId::new("s1").unwrap();
@@ -98,7 +104,7 @@ impl Sandbox {
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
         let authority = outfit.authority.clone();
         let identity =
-            Identity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, names, limits };
+            EgressIdentity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, names, limits };
         let world = Arc::new(World::default());
         let egress = Egress::new(world.clone());
         let attachment = egress.attach(listener, identity).unwrap();

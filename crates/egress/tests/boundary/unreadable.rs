@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use egress::Limits;
+use egress::EgressLimits;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
@@ -125,7 +125,7 @@ async fn a_name_that_is_not_of_ascii_is_on_record() {
 
 #[tokio::test]
 async fn who_is_too_slow_is_on_record() {
-    let limits = Limits { head_timeout: Duration::from_millis(100), ..Limits::default() };
+    let limits = EgressLimits { head_timeout: Duration::from_millis(100), ..EgressLimits::default() };
     for (said, method) in [("GET http://a.example.com/ HTTP/1.1\r\n", "GET"), ("\u{5}\u{1}", "SOCKS5")] {
         let sandbox = Sandbox::limited(allowing(&["a.example.com:80"]), limits.clone());
         let mut stream = sandbox.connect().await;
@@ -141,7 +141,7 @@ async fn who_is_too_slow_is_on_record() {
 
 #[tokio::test]
 async fn garbage_again_and_again_is_counted_not_repeated() {
-    let limits = Limits { repeat_window: Duration::from_secs(3600), ..Limits::default() };
+    let limits = EgressLimits { repeat_window: Duration::from_secs(3600), ..EgressLimits::default() };
     let sandbox = Sandbox::limited(allowing(&["a.example.com:80"]), limits);
     for _ in 0..5 {
         sandbox.say(b"\x16\x03\x01").await;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{Origin, Price, Prices, Rates, Tier};
+use super::{ModelPrice, PriceSource, PriceTable, Tier, TokenRates};
 use crate::token::hex;
 
 /// Made by `scripts/update-prices.py`; its source, date and licence are in its head.
@@ -27,29 +27,29 @@ struct Table {
 struct Row {
     vendor: String,
     #[serde(flatten)]
-    rates: Rates,
+    rates: TokenRates,
     #[serde(default)]
     above: Vec<Tier>,
     max_output_tokens: Option<u64>,
 }
 
 /// Reads a table.
-pub(super) fn parse(text: &str) -> Result<Prices, PriceTableError> {
+pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
     let table: Table = serde_json::from_str(text)?;
     let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
-    let origin = Origin { source: table.source, taken: table.taken };
-    Ok(Prices { by_model, version: hex(&Sha256::digest(text)).into(), origin, named: BTreeSet::new(), vendors })
+    let origin = PriceSource { source: table.source, taken: table.taken };
+    Ok(PriceTable { by_model, version: hex(&Sha256::digest(text)).into(), origin, named: BTreeSet::new(), vendors })
 }
 
 /// The version of a table in which one price was named.
-pub(super) fn next_version(version: &str, model: &str, price: &Price) -> String {
-    let Rates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
+pub(super) fn next_version(version: &str, model: &str, price: &ModelPrice) -> String {
+    let TokenRates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
     let rates = format!("{input} {output} {cache_read} {cache_write} {cache_write_1h} {:?}", price.max_output_tokens);
     hex(&Sha256::digest(format!("{version}\n{model}\n{rates}")))
 }
 
-impl From<Row> for Price {
+impl From<Row> for ModelPrice {
     fn from(row: Row) -> Self {
         let mut above = row.above;
         above.sort_by_key(|tier| tier.tokens);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_vendor_has_its_own_models_and_those_the_configuration_names() {
-        let prices = parse(BUILT_IN).unwrap().with("my-model", Price::FREE);
+        let prices = parse(BUILT_IN).unwrap().with("my-model", ModelPrice::FREE);
         let has = |vendor: &str, model: &str| prices.models_of(vendor).any(|name| name == model);
         assert!(has("anthropic", "claude-sonnet-4-5") && !has("anthropic", "gpt-5"));
         assert!(has("openai", "gpt-5") && has("gemini", "gemini-2.5-pro"));

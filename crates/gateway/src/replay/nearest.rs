@@ -9,7 +9,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use store::Digest;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::ModelEndpoint;
 
 /// More lines than this are no help to anybody.
 const LINES: usize = 40;
@@ -25,7 +25,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    pub(super) fn of(endpoint: Endpoint, path: &str, request: &Value) -> Self {
+    pub(super) fn of(endpoint: ModelEndpoint, path: &str, request: &Value) -> Self {
         let mut lines = vec![format!("{endpoint:?}: {path}")];
         lay_out(request, "", &mut lines);
         let key = Digest::of(lines.join("\n").as_bytes());
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn outline(value: &Value) -> Outline {
-        Outline::of(Endpoint::Messages, "POST /v1/messages", value)
+        Outline::of(ModelEndpoint::Messages, "POST /v1/messages", value)
     }
 
     #[test]

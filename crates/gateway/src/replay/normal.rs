@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::keep::Redaction;
+use crate::keep::RedactionRules;
 
 /// Fields of a request that name the run, not what is asked.
 const OF_THE_RUN: [&str; 6] =
@@ -44,7 +44,7 @@ const RULES: [(&str, &str); 10] = [
 /// Why a rule cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("`{pattern}` is no regular expression")]
-pub struct NormalError {
+pub struct NormalizerError {
     /// The rule.
     pub pattern: String,
     /// What is wrong with it.
@@ -54,31 +54,31 @@ pub struct NormalError {
 
 /// Takes out of requests and records what differs between two runs of the same agent.
 #[derive(Clone)]
-pub struct Normal {
+pub struct RequestNormalizer {
     rules: Vec<(Cow<'static, str>, Regex)>,
-    redaction: Option<Redaction>,
+    redaction: Option<RedactionRules>,
 }
 
-impl fmt::Debug for Normal {
+impl fmt::Debug for RequestNormalizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Normal").field("rules", &self.rules.len()).finish_non_exhaustive()
     }
 }
 
-impl Normal {
+impl RequestNormalizer {
     /// The built-in rules, and `ignored`: patterns of what else differs.
-    pub fn new(ignored: &[String]) -> Result<Self, NormalError> {
+    pub fn new(ignored: &[String]) -> Result<Self, NormalizerError> {
         let own = ignored.iter().map(|pattern| ("<ignored>", pattern.as_str()));
         let rules = own.chain(RULES).map(|(mark, pattern)| match Regex::new(pattern) {
             Ok(rule) => Ok((Cow::from(mark), rule)),
-            Err(source) => Err(NormalError { pattern: pattern.to_owned(), source }),
+            Err(source) => Err(NormalizerError { pattern: pattern.to_owned(), source }),
         });
         Ok(Self { rules: rules.collect::<Result<_, _>>()?, redaction: None })
     }
 
     /// The same for a record from which secrets were left out.
     #[must_use]
-    pub fn with_redaction(self, redaction: Redaction) -> Self {
+    pub fn with_redaction(self, redaction: RedactionRules) -> Self {
         Self { redaction: Some(redaction), ..self }
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(Normal::new(&[]).unwrap().text(text), expected);
+        assert_eq!(RequestNormalizer::new(&[]).unwrap().text(text), expected);
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_names_the_run_is_no_part_of_a_request() {
-        let normal = Normal::new(&["run-[a-z]+".to_owned()]).unwrap();
+        let normal = RequestNormalizer::new(&["run-[a-z]+".to_owned()]).unwrap();
         let one = json!({"model": "m", "metadata": {"user_id": "a"}, "system": [{"text": "x-anthropic-billing-header: cch=1"},
             {"text": "Be kind. run-one"}]});
         let other = json!({"model": "m", "metadata": {"user_id": "b"}, "system": [{"text": "x-anthropic-billing-header: cch=2"},

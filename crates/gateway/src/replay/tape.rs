@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use http::Method;
 use protocol::{BodyRef, CallId, Event, EventBody, ModelRequest, SessionId};
-use store::{Bodies, DataDir, JournalReader};
+use store::{DataDir, FileBodyStore, JournalReader};
 
 use super::{Break, ReplayError};
 use crate::{
-    endpoint::{Endpoint, Route},
+    endpoint::{ModelEndpoint, Route},
     upstream::UpstreamFailure,
 };
 
@@ -19,7 +19,7 @@ const PAGE: usize = 1_000;
 /// One recorded call.
 pub(super) struct Take {
     pub(super) call: CallId,
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: ModelEndpoint,
     /// Method and path, as the agent sent them.
     pub(super) path: String,
     pub(super) model: Option<String>,
@@ -59,7 +59,7 @@ pub(super) fn read(directory: &DataDir, session: &SessionId) -> Result<Vec<Take>
             traces.observe(event);
         }
     }
-    let bodies = Bodies::new(directory);
+    let bodies = FileBodyStore::new(directory);
     let get = |body: &BodyRef| match bodies.get(body) {
         Ok(bytes) => Ok(Bytes::from(bytes)),
         Err(source) => Err(ReplayError::Body { session: session.clone(), source }),
@@ -120,7 +120,7 @@ impl Trace {
     }
 }
 
-fn endpoint(path: &str) -> Option<Endpoint> {
+fn endpoint(path: &str) -> Option<ModelEndpoint> {
     let (method, path) = path.split_once(' ')?;
     let path = path.split('?').next()?;
     match Route::of(&method.parse::<Method>().ok()?, path) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use protocol::Draft;
-use store::{Journal, Reply, Step};
+use protocol::EventDraft;
+use store::{Journal, LedgerOperation, LedgerReply};
 use tokio::sync::oneshot;
 
 use super::{NotOpened, Opened, Record, Settling, Written};
@@ -14,7 +14,7 @@ pub(super) struct Sheets(Vec<Sheet>);
 
 struct Sheet {
     journal: Arc<dyn Journal>,
-    drafts: Vec<Draft>,
+    drafts: Vec<EventDraft>,
     /// Whose they are, and how many.
     writers: Vec<(usize, Writer)>,
 }
@@ -23,7 +23,7 @@ struct Sheet {
 pub(super) enum Writer {
     Opening(oneshot::Sender<Opened>),
     Appending(oneshot::Sender<Written>),
-    Closing(Step, Box<dyn FnOnce(Written, Reply) + Send>),
+    Closing(LedgerOperation, Box<dyn FnOnce(Written, LedgerReply) + Send>),
 }
 
 impl Sheets {
@@ -54,7 +54,7 @@ impl Sheet {
     /// Writes it whole; or, where that fails, what each has to say on its own.
     fn write(self, settling: &mut Vec<Settling>) {
         let Self { journal, drafts, writers } = self;
-        let store = |drafts: &[Draft]| match drafts {
+        let store = |drafts: &[EventDraft]| match drafts {
             [] => Ok(()),
             drafts => journal.store(drafts).map(drop).map_err(Arc::new),
         };

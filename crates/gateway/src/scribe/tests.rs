@@ -3,7 +3,8 @@
 use protocol::{CallId, Event, EventBody, SessionId};
 use serde_json::Value;
 use store::{
-    DataDir, Durability, Hold, Limit, MemoryJournal, Most, Scope, Source, SqliteLedger, Stored, SystemClock, Window,
+    CallHold, CallSource, DataDir, Durability, LimitAmount, LimitScope, LimitWindow, MemoryJournal, SqliteLedger,
+    StoredRange, SystemClock, UsageLimit,
 };
 use tokio::sync::watch;
 
@@ -16,7 +17,7 @@ struct Counted {
 }
 
 impl Journal for Counted {
-    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.journal.store(drafts)
     }
@@ -55,10 +56,10 @@ async fn served<T>(scribe: &Arc<Scribe>, asked: impl Future<Output = T>) -> T {
 }
 
 /// A hold of one pico-dollar for a call whose session may use so much in all.
-fn hold(call: &str, most: Most) -> Step {
-    Step::Hold(Box::new(Hold {
+fn hold(call: &str, most: LimitAmount) -> LedgerOperation {
+    LedgerOperation::Hold(Box::new(CallHold {
         call: CallId::new(call).unwrap(),
-        source: Source { system: "viv".into(), run: "s1".into(), attempt: 1 },
+        source: CallSource { system: "viv".into(), run: "s1".into(), attempt: 1 },
         session: SessionId::new("s1").unwrap(),
         account: "a1".into(),
         user: None,
@@ -67,14 +68,14 @@ fn hold(call: &str, most: Most) -> Step {
         model: "m1".to_owned(),
         price_hash: "p1".into(),
         picos: 1,
-        limits: vec![Limit { name: "most", scope: Scope::Session, window: Window::Ever, most }],
+        limits: vec![UsageLimit { name: "most", scope: LimitScope::Session, window: LimitWindow::Ever, most }],
         sent: true,
         fresh: true,
     }))
 }
 
-fn draft(kind: &str) -> Draft {
-    Draft::daemon(EventBody::Other { kind: kind.to_owned(), data: Value::Null })
+fn draft(kind: &str) -> EventDraft {
+    EventDraft::daemon(EventBody::Other { kind: kind.to_owned(), data: Value::Null })
 }
 
 /// How often a journal was written to, and how many records it holds, after `calls` calls had two each to record.
@@ -109,7 +110,7 @@ async fn the_end_of_a_session_is_told_to_all_who_wanted_to_write() {
     let ended: EventBody =
         serde_json::from_str(r#"{"type":"session.ended","data":{"reason":"terminated","terminated_by":"daemon"}}"#)
             .unwrap();
-    journal.append(Draft::daemon(ended)).unwrap();
+    journal.append(EventDraft::daemon(ended)).unwrap();
     let journal: Arc<dyn Journal> = Arc::new(journal);
     let _seats = [scribe.seat(), scribe.seat()];
     let both = async {
@@ -129,8 +130,8 @@ async fn what_is_not_held_is_not_recorded() {
         let ((_place, scribe), journal) = (scribe(), journal());
         let _seats: Vec<Seat> = (0..=others).map(|_| scribe.seat()).collect();
         let record = |kind| Some(Record { journal: journal.clone(), drafts: vec![draft(kind)] });
-        served(&scribe, scribe.open(hold("c1", Most::Requests(1)), record("a"))).await.unwrap();
-        let refused = served(&scribe, scribe.open(hold("c2", Most::Requests(1)), record("b"))).await;
+        served(&scribe, scribe.open(hold("c1", LimitAmount::Requests(1)), record("a"))).await.unwrap();
+        let refused = served(&scribe, scribe.open(hold("c2", LimitAmount::Requests(1)), record("b"))).await;
         assert!(matches!(refused, Err(NotOpened::Refused(LedgerError::Refused(_)))), "{refused:?}");
         assert_eq!(*journal.last().borrow(), 1);
     }
@@ -141,7 +142,7 @@ async fn a_record_that_is_refused_takes_no_other_with_it() {
     let ((_place, scribe), journal) = (scribe(), journal());
     let _seats = [scribe.seat(), scribe.seat()];
     let deep = (0..200).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
-    let deep = Draft::daemon(EventBody::Other { kind: "deep".to_owned(), data: deep });
+    let deep = EventDraft::daemon(EventBody::Other { kind: "deep".to_owned(), data: deep });
     let append = |drafts| scribe.append(Record { journal: journal.clone(), drafts });
     let asked = async { tokio::join!(append(vec![draft("a")]), append(vec![deep]), append(vec![draft("b")])) };
     let (one, deep, other) = served(&scribe, asked).await;
@@ -154,13 +155,13 @@ async fn a_record_that_is_refused_takes_no_other_with_it() {
 async fn a_call_is_settled_once_it_is_recorded_whatever_becomes_of_others() {
     let ((_place, scribe), journal) = (scribe(), journal());
     let _seats = [scribe.seat(), scribe.seat()];
-    served(&scribe, scribe.open(hold("c1", Most::Requests(1)), None)).await.unwrap();
+    served(&scribe, scribe.open(hold("c1", LimitAmount::Requests(1)), None)).await.unwrap();
     scribe.end(Box::new(|| panic!("it cannot be worked out")));
     let (told, closed) = oneshot::channel();
     let (recorded, record) = (journal.last(), Record { journal, drafts: vec![draft("a")] });
     scribe.end(Box::new(move || {
-        let step = Step::Fail(CallId::new("c1").unwrap(), "no".to_owned());
-        let then = move |written: Written, reply: Reply| {
+        let step = LedgerOperation::Fail(CallId::new("c1").unwrap(), "no".to_owned());
+        let then = move |written: Written, reply: LedgerReply| {
             let _ = told.send((written.is_ok(), *recorded.borrow(), reply.at_once().ok()));
         };
         Some(Closing { record, step, then: Box::new(then) })
@@ -173,9 +174,9 @@ async fn a_call_is_settled_once_it_is_recorded_whatever_becomes_of_others() {
 #[tokio::test]
 async fn what_a_call_did_not_need_is_there_for_one_that_begins_in_the_same_moment() {
     let (_place, scribe) = scribe();
-    let hold = |call| hold(call, Most::Picos(1));
+    let hold = |call| hold(call, LimitAmount::Picos(1));
     served(&scribe, scribe.open(hold("c1"), None)).await.unwrap();
-    let step = Step::Fail(CallId::new("c1").unwrap(), "no".to_owned());
+    let step = LedgerOperation::Fail(CallId::new("c1").unwrap(), "no".to_owned());
     let settling = vec![Settling { step, written: Ok(()), then: Box::new(|_, _| {}) }];
     let (waiting, opened) = oneshot::channel();
     Desk { opening: vec![(hold("c2"), None, waiting)], settling, ..Desk::default() }.write(&*scribe.ledger);

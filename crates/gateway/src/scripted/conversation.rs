@@ -6,7 +6,7 @@ mod messages;
 mod notes;
 mod responses;
 
-use crate::{endpoint::Endpoint, upstream::UpstreamRequest};
+use crate::{endpoint::ModelEndpoint, upstream::UpstreamRequest};
 
 /// A request, as a script sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,10 +41,10 @@ impl Conversation {
     /// Reads a request, in whichever API's words.
     pub(super) fn read(request: &UpstreamRequest) -> Result<Self, serde_json::Error> {
         let said = match request.endpoint {
-            Endpoint::Messages | Endpoint::CountTokens => messages::read(&request.body),
-            Endpoint::ChatCompletions => chat::read(&request.body),
-            Endpoint::Responses => responses::read(&request.body),
-            Endpoint::GenerateContent | Endpoint::StreamGenerateContent => contents::read(&request.body),
+            ModelEndpoint::Messages | ModelEndpoint::CountTokens => messages::read(&request.body),
+            ModelEndpoint::ChatCompletions => chat::read(&request.body),
+            ModelEndpoint::Responses => responses::read(&request.body),
+            ModelEndpoint::GenerateContent | ModelEndpoint::StreamGenerateContent => contents::read(&request.body),
         };
         Ok(Self::of(request.model.clone(), said?))
     }

@@ -11,7 +11,7 @@ use super::{pattern::Pattern, template};
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ScriptError {
+pub enum ModelScriptError {
     /// It is not YAML, or has keys that mean nothing.
     #[error("the script cannot be read: {0}")]
     Unreadable(String),
@@ -31,7 +31,7 @@ pub enum ScriptError {
 /// A script: what to answer to what. The first rule that matches answers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub struct ModelScript {
     version: u32,
     /// Names told by `GET /v1/models`.
     #[serde(default = "default_models")]
@@ -136,15 +136,16 @@ impl Default for Pace {
     }
 }
 
-impl Script {
+impl ModelScript {
     /// Reads a script.
-    pub fn parse(text: &str) -> Result<Self, ScriptError> {
-        let script: Self = serde_saphyr::from_str(text).map_err(|error| ScriptError::Unreadable(error.to_string()))?;
+    pub fn parse(text: &str) -> Result<Self, ModelScriptError> {
+        let script: Self =
+            serde_saphyr::from_str(text).map_err(|error| ModelScriptError::Unreadable(error.to_string()))?;
         if script.version != 1 {
-            return Err(ScriptError::Version(script.version));
+            return Err(ModelScriptError::Version(script.version));
         }
         for (index, rule) in script.rules.iter().enumerate() {
-            rule.check().map_err(|problem| ScriptError::Rule { number: index + 1, problem })?;
+            rule.check().map_err(|problem| ModelScriptError::Rule { number: index + 1, problem })?;
         }
         Ok(script)
     }
@@ -222,7 +223,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(rule: &str, expected: &str) {
-        let error = Script::parse(&format!("version: 1\nrules:\n  - {rule}\n")).unwrap_err().to_string();
+        let error = ModelScript::parse(&format!("version: 1\nrules:\n  - {rule}\n")).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 
@@ -241,6 +242,6 @@ mod tests {
         check_refused("{answer: [text: a], anwser: []}", "anwser");
         check_refused("{answer: [texd: a]}", "texd");
         check_refused("{when: {prompt: {matches: x}}, answer: []}", "matches");
-        assert!(matches!(Script::parse("version: 2\nrules: []"), Err(ScriptError::Version(2))));
+        assert!(matches!(ModelScript::parse("version: 2\nrules: []"), Err(ModelScriptError::Version(2))));
     }
 }

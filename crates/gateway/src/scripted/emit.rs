@@ -9,7 +9,7 @@ use super::{
     document::Pace,
     reply::{Reply, Spoken},
 };
-use crate::upstream::{Frames, UpstreamFailure};
+use crate::upstream::{ResponseStream, UpstreamFailure};
 
 /// One thing that happens to an answer on its way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Emission {
 }
 
 /// Plays emissions as the frames of an answer.
-pub(super) fn play(emissions: Vec<Emission>) -> Frames {
+pub(super) fn play(emissions: Vec<Emission>) -> ResponseStream {
     Box::pin(stream::unfold(VecDeque::from(emissions), |mut left| async {
         loop {
             match left.pop_front()? {

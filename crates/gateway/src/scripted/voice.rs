@@ -15,7 +15,7 @@ use super::{
     emit::{Emission, chunks},
     reply::{Reply, Spoken},
 };
-use crate::endpoint::Endpoint;
+use crate::endpoint::ModelEndpoint;
 
 /// An API's way to put an answer.
 pub(super) trait Voice {
@@ -34,12 +34,12 @@ pub(super) trait Voice {
 }
 
 /// The voice of an endpoint.
-pub(super) fn of(endpoint: Endpoint) -> Box<dyn Voice + Send> {
+pub(super) fn of(endpoint: ModelEndpoint) -> Box<dyn Voice + Send> {
     match endpoint {
-        Endpoint::Messages | Endpoint::CountTokens => Box::new(messages::Messages::default()),
-        Endpoint::ChatCompletions => Box::new(chat::Chat::default()),
-        Endpoint::Responses => Box::new(responses::Responses::default()),
-        Endpoint::GenerateContent | Endpoint::StreamGenerateContent => Box::new(contents::Contents),
+        ModelEndpoint::Messages | ModelEndpoint::CountTokens => Box::new(messages::Messages::default()),
+        ModelEndpoint::ChatCompletions => Box::new(chat::Chat::default()),
+        ModelEndpoint::Responses => Box::new(responses::Responses::default()),
+        ModelEndpoint::GenerateContent | ModelEndpoint::StreamGenerateContent => Box::new(contents::Contents),
     }
 }
 

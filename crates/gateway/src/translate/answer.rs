@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{Asked, Translation, chat, from_chat::Listener, from_messages, message::Message, response::Response};
 use crate::{
-    endpoint::Dialect,
+    endpoint::ApiDialect,
     meter::SseReader,
     refusal::error_body,
-    upstream::{Frames, UpstreamAnswer, UpstreamFailure},
+    upstream::{ResponseStream, UpstreamFailure, UpstreamResponse},
 };
 
 /// The longest document, and the longest event, that is translated.
@@ -26,13 +26,13 @@ pub(super) trait EventTranslator: Send {
 }
 
 /// Puts `answer` into the words of who asked.
-pub(super) async fn translate(asked: Asked, answer: UpstreamAnswer) -> Result<UpstreamAnswer, UpstreamFailure> {
-    let UpstreamAnswer { status, mut headers, frames, hide_usage } = answer;
+pub(super) async fn translate(asked: Asked, answer: UpstreamResponse) -> Result<UpstreamResponse, UpstreamFailure> {
+    let UpstreamResponse { status, mut headers, frames, hide_usage } = answer;
     headers.remove(header::CONTENT_LENGTH);
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if status.is_success() && kind.starts_with("text/event-stream") {
         let frames = translate_events(translator(&asked), frames);
-        return Ok(UpstreamAnswer { status, headers, frames, hide_usage });
+        return Ok(UpstreamResponse { status, headers, frames, hide_usage });
     }
     let body = collect(frames).await?;
     let document = if status.is_success() { document(&asked, &body)? } else { error(&asked, status, &body) };
@@ -69,20 +69,20 @@ fn error(asked: &Asked, status: StatusCode, body: &[u8]) -> Value {
     let message = told.as_ref().and_then(|told| told.get("error")).map(chat::error_message);
     let message = message.unwrap_or_else(|| format!("the upstream answered {status}"));
     let dialect = match asked.translation {
-        Translation::MessagesToChat => Dialect::Anthropic,
-        Translation::ChatToMessages | Translation::ResponsesToChat => Dialect::Openai,
+        Translation::MessagesToChat => ApiDialect::Anthropic,
+        Translation::ChatToMessages | Translation::ResponsesToChat => ApiDialect::Openai,
     };
     error_body(dialect, status, &message)
 }
 
-fn whole(status: StatusCode, mut headers: HeaderMap, document: &Value) -> UpstreamAnswer {
+fn whole(status: StatusCode, mut headers: HeaderMap, document: &Value) -> UpstreamResponse {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let body = Bytes::from(document.to_string());
     let frames = Box::pin(stream::once(async { Ok(body) }));
-    UpstreamAnswer { status, headers, frames, hide_usage: false }
+    UpstreamResponse { status, headers, frames, hide_usage: false }
 }
 
-async fn collect(mut frames: Frames) -> Result<BytesMut, UpstreamFailure> {
+async fn collect(mut frames: ResponseStream) -> Result<BytesMut, UpstreamFailure> {
     let mut body = BytesMut::new();
     while let Some(bytes) = frames.next().await {
         body.extend_from_slice(&bytes?);
@@ -94,13 +94,13 @@ async fn collect(mut frames: Frames) -> Result<BytesMut, UpstreamFailure> {
 }
 
 struct Events {
-    frames: Frames,
+    frames: ResponseStream,
     reader: SseReader,
     translator: Box<dyn EventTranslator>,
 }
 
 /// The translated stream. Each frame of the upstream becomes at most one of ours.
-fn translate_events(translator: Box<dyn EventTranslator>, frames: Frames) -> Frames {
+fn translate_events(translator: Box<dyn EventTranslator>, frames: ResponseStream) -> ResponseStream {
     let events = Events { frames, reader: SseReader::new(EVENT_BYTES), translator };
     Box::pin(stream::unfold(Some(events), |events| async {
         let mut events = events?;

@@ -9,7 +9,7 @@ use super::{
     answer::EventTranslator,
     messages::{Answer, Block, Delta, Event, Usage},
 };
-use crate::{endpoint::Dialect, refusal::error_body, upstream::UpstreamFailure};
+use crate::{endpoint::ApiDialect, refusal::error_body, upstream::UpstreamFailure};
 
 /// Puts a whole message into a completion.
 pub(super) fn document(body: &[u8]) -> Result<Value, serde_json::Error> {
@@ -121,7 +121,7 @@ impl EventTranslator for Stream {
             Event::MessageStop => self.finish(out),
             Event::Error { error } => {
                 self.ended = true;
-                write_data(out, &error_body(Dialect::Openai, http::StatusCode::BAD_GATEWAY, &error.message));
+                write_data(out, &error_body(ApiDialect::Openai, http::StatusCode::BAD_GATEWAY, &error.message));
             }
             Event::Other => {}
         }

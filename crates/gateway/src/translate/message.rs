@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::narrator::{Narrator, Opening, Reason, Tokens, emit};
-use crate::{endpoint::Dialect, refusal::error_body};
+use crate::{endpoint::ApiDialect, refusal::error_body};
 
 /// Stands where a vendor signs a thought: another vendor's thought has no signature.
 const SIGNATURE: &str = "dHJhbnNsYXRlZA==";
@@ -93,7 +93,7 @@ impl Narrator for Message {
     }
 
     fn fail(&mut self, message: &str, out: &mut BytesMut) {
-        self.told = error_body(Dialect::Anthropic, http::StatusCode::BAD_GATEWAY, message);
+        self.told = error_body(ApiDialect::Anthropic, http::StatusCode::BAD_GATEWAY, message);
         emit(out, "error", self.told.clone());
     }
 }

@@ -6,7 +6,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use secret::Secret;
 
-use crate::{endpoint::Endpoint, wire::Timeouts};
+use crate::{endpoint::ModelEndpoint, wire::UpstreamTimeouts};
 
 /// Whose API an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,10 @@ impl VendorKind {
     }
 
     /// Whether it takes such a call in the words it came in.
-    pub fn takes(self, endpoint: Endpoint) -> bool {
-        use Endpoint::{ChatCompletions, CountTokens, GenerateContent, Messages, Responses, StreamGenerateContent};
+    pub fn takes(self, endpoint: ModelEndpoint) -> bool {
+        use ModelEndpoint::{
+            ChatCompletions, CountTokens, GenerateContent, Messages, Responses, StreamGenerateContent,
+        };
         match endpoint {
             Messages | CountTokens => matches!(self, Self::Anthropic | Self::Litellm),
             ChatCompletions => matches!(self, Self::Openai | Self::OpenaiCompatible | Self::Litellm),
@@ -62,7 +64,7 @@ pub struct VendorConfig {
     /// The model that answers for every name that is no alias.
     pub model: Option<String>,
     /// How long each step may take.
-    pub timeouts: Timeouts,
+    pub timeouts: UpstreamTimeouts,
     /// How often a connection that could not be made is tried again.
     pub retries: u32,
     /// Certificates trusted beside the system's.
@@ -79,7 +81,7 @@ impl VendorConfig {
             key: None,
             aliases: BTreeMap::new(),
             model: None,
-            timeouts: Timeouts::default(),
+            timeouts: UpstreamTimeouts::default(),
             retries: 2,
             extra_roots: Vec::new(),
         }

@@ -23,7 +23,7 @@ use super::{
     connect::{Connector, Wire},
     head::{AnswerHead, RequestHead},
 };
-use crate::upstream::{Frames, UpstreamFailure};
+use crate::upstream::{ResponseStream, UpstreamFailure};
 
 /// Room made for each read; what a busy server has sent meanwhile fits in one.
 const READ_BYTES: usize = 32 << 10;
@@ -32,7 +32,7 @@ const IDLE_CONNECTIONS: usize = 64;
 
 /// How long each step may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct UpstreamTimeouts {
     /// Until the connection stands, TLS included.
     pub connect: Duration,
     /// From the request to the head of the answer.
@@ -43,7 +43,7 @@ pub struct Timeouts {
     pub keep: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for UpstreamTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -58,7 +58,7 @@ impl Default for Timeouts {
 pub(crate) struct Client {
     name: String,
     connector: Connector,
-    timeouts: Timeouts,
+    timeouts: UpstreamTimeouts,
     retries: u32,
     pool: Arc<Pool>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Client {
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    pub(crate) frames: Frames,
+    pub(crate) frames: ResponseStream,
 }
 
 struct Connection {
@@ -78,7 +78,7 @@ struct Connection {
 
 impl Client {
     /// A client called `name` in errors, which tries again at most `retries` times where no connection stands.
-    pub(crate) fn new(name: String, connector: Connector, timeouts: Timeouts, retries: u32) -> Self {
+    pub(crate) fn new(name: String, connector: Connector, timeouts: UpstreamTimeouts, retries: u32) -> Self {
         Self { name, connector, timeouts, retries, pool: Arc::new(Pool::new(timeouts.keep)) }
     }
 

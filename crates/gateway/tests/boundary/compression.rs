@@ -4,7 +4,7 @@ use std::{io::Write as _, sync::Arc};
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use gateway::{Limits, VendorKind};
+use gateway::{GatewayLimits, VendorKind};
 use http::{Method, StatusCode, header};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
@@ -176,7 +176,10 @@ async fn what_is_not_the_gzip_it_says_is_an_error_in_the_callers_shape() {
 async fn an_answer_is_measured_when_it_is_opened() {
     let bomb = gzip(&vec![b' '; 4 << 20]);
     let vendor = StubVendor::saying(packed("200 OK", "application/json", "gzip", &bomb)).await;
-    let desk = limited(config(VendorKind::Anthropic, &vendor), Limits { answer_bytes: 1 << 20, ..Limits::default() });
+    let desk = limited(
+        config(VendorKind::Anthropic, &vendor),
+        GatewayLimits { answer_bytes: 1 << 20, ..GatewayLimits::default() },
+    );
     let answer = desk.post("/v1/messages", prompt("x", false)).await;
     assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
     assert!(answer.text().contains("longer than 1048576 bytes"), "{}", answer.text());
@@ -203,7 +206,8 @@ async fn a_compressed_request_is_forwarded_plain() {
 
 #[tokio::test]
 async fn a_request_that_cannot_be_opened_is_refused_and_says_why() {
-    let desk = Desk::limited("  - answer: [text: hi]\n", Limits { request_bytes: 10_000, ..Limits::default() });
+    let desk =
+        Desk::limited("  - answer: [text: hi]\n", GatewayLimits { request_bytes: 10_000, ..GatewayLimits::default() });
     let bomb = gzip(prompt(&"x".repeat(1 << 20), false).as_bytes());
     let cut = gzip(prompt("x", false).as_bytes())[..20].to_vec();
     for (coding, body, status, told) in [

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::support::{Answer, Desk, prompt};
 use bytes::Bytes;
-use gateway::{Limits, Prices, Vendor, VendorConfig, VendorKind};
+use gateway::{GatewayLimits, PriceTable, VendorConfig, VendorKind, VendorUpstream};
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
-use policy::{Base, Ceiling, Source};
+use policy::{BaseLayer, CeilingLayer, PolicySource};
 use serde_json::{Value, json};
-use store::{Limit, Most, Scope, Window};
+use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const HELLO: &str = "  - answer: [text: 'Hello, ${prompt}!']\n";
@@ -100,11 +100,14 @@ async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_th
     let mut config = VendorConfig::new("stub", VendorKind::Anthropic, "http://127.0.0.1:9");
     config.aliases.insert("claude-fast".into(), "claude-haiku-4-5".into());
     config.aliases.insert("claude-lost".into(), "claude-nobody-knows".into());
-    let base =
-        Base::read(&Source::new("p", "version: 1\nmodels:\n  allow: [\"claude-*-4-5\", \"claude-fast\", gpt-5]\n"));
-    let policy = policy::effective(&Ceiling::built_in().unwrap(), &base.unwrap(), &[]);
-    let upstream = Arc::new(Vendor::new(config).unwrap());
-    let desk = Desk::with(upstream, Prices::built_in().unwrap(), |identity| identity.policy = Some(Arc::new(policy)));
+    let base = BaseLayer::read(&PolicySource::new(
+        "p",
+        "version: 1\nmodels:\n  allow: [\"claude-*-4-5\", \"claude-fast\", gpt-5]\n",
+    ));
+    let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base.unwrap(), &[]);
+    let upstream = Arc::new(VendorUpstream::new(config).unwrap());
+    let desk =
+        Desk::with(upstream, PriceTable::built_in().unwrap(), |identity| identity.policy = Some(Arc::new(policy)));
     let get = async |path: &str| desk.fetch(desk.request(Method::GET, path, "")).await;
     let listed = get("/v1/models").await.json();
     let names: Vec<&str> =
@@ -126,7 +129,7 @@ async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_th
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_told_or_untold() {
-    let desk = Desk::limited(HELLO, Limits { request_bytes: 300, ..Limits::default() });
+    let desk = Desk::limited(HELLO, GatewayLimits { request_bytes: 300, ..GatewayLimits::default() });
     check_refused(&desk.post("/v1/messages", prompt(&"x".repeat(300), false)).await, 413, "request_too_large");
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
 
@@ -153,7 +156,12 @@ async fn a_body_that_is_no_request_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn the_last_request_of_a_budget_is_the_last() {
-    let limit = Limit { name: "max_requests", scope: Scope::Session, window: Window::Ever, most: Most::Requests(2) };
+    let limit = UsageLimit {
+        name: "max_requests",
+        scope: LimitScope::Session,
+        window: LimitWindow::Ever,
+        most: LimitAmount::Requests(2),
+    };
     let desk = Desk::budgeted(HELLO, vec![limit]);
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
     assert_eq!(desk.post("/v1/messages/count_tokens", prompt("x", false)).await.status, StatusCode::OK);

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use gateway::{Limits, VendorKind};
+use gateway::{GatewayLimits, VendorKind};
 use http::StatusCode;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::io::AsyncWriteExt;
@@ -40,8 +40,8 @@ async fn endless(head: &'static str, piece: &'static [u8]) -> (StubVendor, Arc<A
     (vendor, sent)
 }
 
-fn modest() -> Limits {
-    Limits { answer_bytes: 1 << 20, ..Limits::default() }
+fn modest() -> GatewayLimits {
+    GatewayLimits { answer_bytes: 1 << 20, ..GatewayLimits::default() }
 }
 
 /// The call is over, and its bill is either known or known to be unknown.
@@ -129,7 +129,7 @@ async fn an_answer_in_single_bytes_is_the_same_answer() {
 async fn eight_mebibytes_without_a_line_end_are_an_error_and_an_unknown_call() {
     const PIECE: &[u8] = &[b'x'; 1 << 16];
     let (vendor, sent) = endless("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ", PIECE).await;
-    let desk = limited(config(VendorKind::Anthropic, &vendor), Limits::default());
+    let desk = limited(config(VendorKind::Anthropic, &vendor), GatewayLimits::default());
     let answer = desk.post("/v1/messages", prompt("x", true)).await;
     assert!(answer.text().ends_with("\"type\":\"error\"}\n\n"));
     assert!((7 << 20..10 << 20).contains(&answer.body.len()), "{} bytes came", answer.body.len());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{Client, Desk, next_frame, prompt};
-use gateway::Limits;
+use gateway::GatewayLimits;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ async fn a_client_that_leaves_is_metered_to_the_end() {
 
 #[tokio::test]
 async fn a_client_that_leaves_an_endless_answer_is_given_up_after_the_drain() {
-    let limits = Limits { drain: Duration::from_millis(20), ..Limits::default() };
+    let limits = GatewayLimits { drain: Duration::from_millis(20), ..GatewayLimits::default() };
     let desk = Desk::limited("  - answer: [text: first, hang]\n    usage: {input: 3, output: 99}\n", limits);
     let mut client = Client::connect(desk.address).await;
     let mut body = client.send(desk.request(Method::POST, "/v1/messages", prompt("x", true))).await.into_body();
@@ -145,7 +145,7 @@ async fn garbage_is_passed_on_and_said() {
 
 #[tokio::test]
 async fn an_answer_that_grows_too_long_is_cut() {
-    let limits = Limits { answer_bytes: 2_000, ..Limits::default() };
+    let limits = GatewayLimits { answer_bytes: 2_000, ..GatewayLimits::default() };
     let desk = Desk::limited(&format!("  - answer: [text: '{}']\n", "long ".repeat(1_000)), limits);
     let answer = desk.post("/v1/messages", prompt("x", true)).await;
     assert!(answer.text().contains("the upstream's answer is longer than 2000 bytes"));
@@ -164,7 +164,7 @@ async fn tokens_are_counted_for_those_who_ask() {
 
 #[tokio::test]
 async fn closing_cuts_what_hangs_and_leaves_nothing_unrecorded() {
-    let limits = Limits { close_grace: Duration::from_millis(20), ..Limits::default() };
+    let limits = GatewayLimits { close_grace: Duration::from_millis(20), ..GatewayLimits::default() };
     let desk = Desk::limited("  - answer: [text: first, hang]\n", limits);
     let mut client = Client::connect(desk.address).await;
     let mut body = client.send(desk.request(Method::POST, "/v1/messages", prompt("x", true))).await.into_body();

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use gateway::{Limits, VendorKind};
+use gateway::{GatewayLimits, VendorKind};
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify};
@@ -171,7 +171,7 @@ async fn a_client_that_leaves_before_the_answer_begins_is_charged_for_it() {
 #[tokio::test]
 async fn closing_ends_a_call_that_has_no_answer_yet() {
     let (vendor, asked, _gate) = vendor_at_gate().await;
-    let limits = Limits { close_grace: Duration::from_millis(20), ..Limits::default() };
+    let limits = GatewayLimits { close_grace: Duration::from_millis(20), ..GatewayLimits::default() };
     let desk = limited(config(VendorKind::Anthropic, &vendor), limits);
     let mut client = Client::connect(desk.address).await;
     let request = desk.request(Method::POST, "/v1/messages", prompt("x", false));

@@ -5,12 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use gateway::{Identity, Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
+use gateway::{GatewayIdentity, ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream};
 use http::StatusCode;
-use policy::{Base, Ceiling, Source};
+use policy::{BaseLayer, CeilingLayer, PolicySource};
 use secret::Secret;
 use serde_json::json;
-use store::{By, Journal, Ledger, Limit, Most, Scope, Window};
+use store::{Journal, Ledger, LimitAmount, LimitScope, LimitWindow, UsageGrouping, UsageLimit};
 use tokio::{io::AsyncWriteExt, task::JoinSet};
 
 use crate::{
@@ -42,21 +42,26 @@ fn most(body: &str) -> u64 {
     cost(body.len() as u64 + ADDED_TOKENS, 100)
 }
 
-fn prices() -> Prices {
-    let price = Price::flat(Rates { input: RATES.0, output: RATES.1, ..Rates::default() });
+fn prices() -> PriceTable {
+    let price = ModelPrice::flat(TokenRates { input: RATES.0, output: RATES.1, ..TokenRates::default() });
     ["claude-test", "gpt-test", "gemini-test"]
         .into_iter()
-        .fold(Prices::default(), |all, model| all.with(model, price.clone()))
+        .fold(PriceTable::default(), |all, model| all.with(model, price.clone()))
 }
 
-fn desk(vendor: &StubVendor, kind: VendorKind, change: impl FnOnce(&mut Identity)) -> Desk {
+fn desk(vendor: &StubVendor, kind: VendorKind, change: impl FnOnce(&mut GatewayIdentity)) -> Desk {
     let mut config = VendorConfig::new("stub", kind, vendor.url());
     config.key = Some(Secret::new(KEY));
-    Desk::with(Arc::new(Vendor::new(config).unwrap()), prices(), change)
+    Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices(), change)
 }
 
-fn budget(picos: u64) -> Limit {
-    Limit { name: "budget_usd", scope: Scope::Session, window: Window::Ever, most: Most::Picos(picos) }
+fn budget(picos: u64) -> UsageLimit {
+    UsageLimit {
+        name: "budget_usd",
+        scope: LimitScope::Session,
+        window: LimitWindow::Ever,
+        most: LimitAmount::Picos(picos),
+    }
 }
 
 /// A refusal that no client tries again.
@@ -73,7 +78,12 @@ async fn a_call_is_charged_to_its_account_as_the_vendor_counted_it() {
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
     desk.event("llm.call").await;
     let books = desk.close().await;
-    for (by, name) in [(By::Account, "acme"), (By::User, "ann"), (By::Agent, "mock"), (By::Model, "claude-test")] {
+    for (by, name) in [
+        (UsageGrouping::Account, "acme"),
+        (UsageGrouping::User, "ann"),
+        (UsageGrouping::Agent, "mock"),
+        (UsageGrouping::Model, "claude-test"),
+    ] {
         let rows = books.ledger.usage(by, 0).unwrap();
         assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].calls), (1, name, 1));
         assert_eq!((rows[0].spent_picos, rows[0].held_picos), (cost(10, 4), 0));
@@ -118,7 +128,7 @@ async fn the_last_bytes_of_a_stream_leave_when_it_is_charged() {
     });
     let (early, got) = client.await.unwrap();
     assert!(!got[..early].contains("message_stop") && got[early..].contains("message_stop"), "{early} of {got}");
-    let rows = desk.ledger.usage(By::Session, 0).unwrap();
+    let rows = desk.ledger.usage(UsageGrouping::Session, 0).unwrap();
     assert_eq!((rows[0].spent_picos, rows[0].held_picos), (cost(10, 4), 0));
 }
 
@@ -172,7 +182,7 @@ async fn a_call_past_the_budget_is_refused_in_the_callers_words_and_sent_to_nobo
     }
     assert_eq!(desk.event("budget.exceeded").await["limit"], "budget_usd");
     assert!(vendor.received().is_empty());
-    assert!(desk.ledger.usage(By::Session, 0).unwrap().is_empty());
+    assert!(desk.ledger.usage(UsageGrouping::Session, 0).unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -186,8 +196,9 @@ async fn a_call_that_could_cost_any_sum_is_refused_whatever_the_budget() {
 
 #[tokio::test]
 async fn a_model_the_policy_does_not_name_is_refused_with_the_rule() {
-    let base = Base::read(&Source::new("team.yaml", "version: 1\nmodels:\n  allow: [\"claude-*\"]\n")).unwrap();
-    let policy = policy::effective(&Ceiling::built_in().unwrap(), &base, &[]);
+    let base =
+        BaseLayer::read(&PolicySource::new("team.yaml", "version: 1\nmodels:\n  allow: [\"claude-*\"]\n")).unwrap();
+    let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]);
     let vendor = StubVendor::saying(answer(10, 4)).await;
     let desk = desk(&vendor, VendorKind::Anthropic, |identity| identity.policy = Some(Arc::new(policy)));
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
@@ -247,7 +258,7 @@ async fn an_upstream_nobody_reaches_costs_nothing() {
     drop(gone);
     let mut config = VendorConfig::new("stub", VendorKind::Anthropic, url);
     config.retries = 0;
-    let desk = Desk::with(Arc::new(Vendor::new(config).unwrap()), prices(), |_| {});
+    let desk = Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices(), |_| {});
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::BAD_GATEWAY);
     let books = desk.close().await;
     assert_eq!((books.bill().held_picos, books.bill().unknown), (0, 0));

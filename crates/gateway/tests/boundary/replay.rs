@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use gateway::{Identity, Limits, Normal, Prices, Replay, Upstream};
+use gateway::{GatewayIdentity, GatewayLimits, PriceTable, ReplayUpstream, RequestNormalizer, Upstream};
 use http::StatusCode;
 use protocol::SessionId;
 use serde_json::{Value, json};
-use store::{Bodies, DataDir, FileJournal, SystemClock};
+use store::{DataDir, FileBodyStore, FileJournal, SystemClock};
 use tempfile::TempDir;
 
 use crate::support::{Desk, prompt, scripted};
@@ -20,12 +20,12 @@ const RULES: &str = r#"
 "#;
 
 /// A data directory with a session in it that asked all of `requests`.
-async fn recorded(requests: &[(&str, String)]) -> (TempDir, Replay) {
+async fn recorded(requests: &[(&str, String)]) -> (TempDir, ReplayUpstream) {
     let place = tempfile::tempdir().unwrap();
     let (data, session) = (DataDir::open(place.path()).unwrap(), SessionId::new("s1").unwrap());
     let journal = FileJournal::open(data.journal(&session), session.clone(), Arc::new(SystemClock)).unwrap().journal;
-    let (journal, bodies) = (Arc::new(journal), Arc::new(Bodies::new(&data)));
-    let desk = Desk::with(scripted(RULES), Prices::default(), |identity: &mut Identity| {
+    let (journal, bodies) = (Arc::new(journal), Arc::new(FileBodyStore::new(&data)));
+    let desk = Desk::with(scripted(RULES), PriceTable::default(), |identity: &mut GatewayIdentity| {
         identity.journal = journal.clone();
         identity.bodies = bodies;
     });
@@ -33,13 +33,13 @@ async fn recorded(requests: &[(&str, String)]) -> (TempDir, Replay) {
         desk.post(path, body.clone()).await;
     }
     desk.attachment.close().await;
-    let replay = Replay::of(&data, &session, Normal::new(&[]).unwrap()).unwrap();
+    let replay = ReplayUpstream::of(&data, &session, RequestNormalizer::new(&[]).unwrap()).unwrap();
     assert_eq!(replay.left(), requests.len());
     (place, replay)
 }
 
-fn before(replay: Replay) -> Desk {
-    Desk::before(Arc::new(replay), Prices::default(), Limits::default())
+fn before(replay: ReplayUpstream) -> Desk {
+    Desk::before(Arc::new(replay), PriceTable::default(), GatewayLimits::default())
 }
 
 fn messages(text: &str) -> (&'static str, String) {

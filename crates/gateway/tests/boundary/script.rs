@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway::{Limits, Prices, Script, Scripted};
+use gateway::{GatewayLimits, ModelScript, PriceTable, ScriptedUpstream};
 use serde_json::{Value, json};
 
 use crate::support::Desk;
@@ -17,7 +17,7 @@ async fn ask(desk: &Desk, messages: &Value) -> Vec<Value> {
 }
 
 fn demo() -> Desk {
-    Desk::before(Arc::new(Scripted::demo().unwrap()), Prices::default(), Limits::default())
+    Desk::before(Arc::new(ScriptedUpstream::demo().unwrap()), PriceTable::default(), GatewayLimits::default())
 }
 
 /// Plays one turn the way an agent does: runs the tools it is asked to, until there are none.
@@ -82,8 +82,12 @@ async fn every_script_of_the_manual_plays_as_the_manual_says() {
     let mut answered = 0;
     for (language, block) in blocks() {
         if language == "yaml" {
-            let script = Script::parse(block).unwrap_or_else(|error| panic!("{error} in\n{block}"));
-            desk = Some(Desk::before(Arc::new(Scripted::new(script)), Prices::default(), Limits::default()));
+            let script = ModelScript::parse(block).unwrap_or_else(|error| panic!("{error} in\n{block}"));
+            desk = Some(Desk::before(
+                Arc::new(ScriptedUpstream::new(script)),
+                PriceTable::default(),
+                GatewayLimits::default(),
+            ));
             continue;
         }
         for (prompt, expected) in block.split("> ").skip(1).map(|pair| pair.split_once("\n< ").unwrap()) {

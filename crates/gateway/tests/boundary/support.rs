@@ -12,18 +12,18 @@ use std::{
 
 use bytes::Bytes;
 use gateway::{
-    Attachment, CurrentTurn, Gateway, GatewayConfig, Identity, Limits, MemoryBodies, Prices, Script, Scripted,
-    SessionToken, Upstream,
+    CurrentTurn, Gateway, GatewayAttachment, GatewayConfig, GatewayIdentity, GatewayLimits, MemoryBodyStore,
+    ModelScript, PriceTable, ScriptedUpstream, SessionToken, Upstream,
 };
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use protocol::{Draft, Event, EventBody, SessionId, TurnId};
+use protocol::{Event, EventBody, EventDraft, SessionId, TurnId};
 use serde_json::Value;
 use store::{
-    By, DataDir, Durability, Journal, JournalError, Ledger, Limit, SqliteLedger, Stored, SystemClock, UnknownCall,
-    UsageRow,
+    DataDir, Durability, Journal, JournalError, Ledger, SqliteLedger, StoredRange, SystemClock, UnknownCall,
+    UsageGrouping, UsageLimit, UsageRow,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
@@ -55,7 +55,7 @@ impl Default for Notes {
 }
 
 impl Journal for Notes {
-    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         if self.failing.load(Ordering::SeqCst) {
             return Err(JournalError::Io {
                 doing: "write",
@@ -80,7 +80,7 @@ impl Journal for Notes {
             draft: draft.clone(),
         }));
         self.last.send_replace(events.len() as u64);
-        Ok(Stored { session, first, time })
+        Ok(StoredRange { session, first, time })
     }
 
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
@@ -122,11 +122,11 @@ pub(crate) struct Desk {
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
     pub(crate) notes: Arc<Notes>,
-    pub(crate) bodies: Arc<MemoryBodies>,
+    pub(crate) bodies: Arc<MemoryBodyStore>,
     pub(crate) ledger: Arc<SqliteLedger>,
     /// The ledger's; kept until the desk is gone.
     directory: TempDir,
-    pub(crate) attachment: Attachment,
+    pub(crate) attachment: GatewayAttachment,
 }
 
 /// What is left when a desk is closed.
@@ -140,7 +140,7 @@ impl Books {
     /// What the session used.
     #[track_caller]
     pub(crate) fn bill(&self) -> UsageRow {
-        let mut rows = self.ledger.usage(By::Session, 0).unwrap();
+        let mut rows = self.ledger.usage(UsageGrouping::Session, 0).unwrap();
         assert_eq!((rows.len(), self.ledger.audit().unwrap().wrong_totals), (1, 0));
         rows.remove(0)
     }
@@ -207,35 +207,39 @@ impl Client {
 impl Desk {
     /// A desk whose model plays `rules`, the rules of a script.
     pub(crate) fn playing(rules: &str) -> Self {
-        Self::limited(rules, Limits::default())
+        Self::limited(rules, GatewayLimits::default())
     }
 
-    pub(crate) fn limited(rules: &str, limits: Limits) -> Self {
-        Self::before(scripted(rules), Prices::default(), limits)
+    pub(crate) fn limited(rules: &str, limits: GatewayLimits) -> Self {
+        Self::before(scripted(rules), PriceTable::default(), limits)
     }
 
     /// A desk whose model plays `rules`, for a session with these budgets.
-    pub(crate) fn budgeted(rules: &str, budgets: Vec<Limit>) -> Self {
-        Self::with(scripted(rules), Prices::default(), |identity| identity.budgets = budgets)
+    pub(crate) fn budgeted(rules: &str, budgets: Vec<UsageLimit>) -> Self {
+        Self::with(scripted(rules), PriceTable::default(), |identity| identity.budgets = budgets)
     }
 
     /// A desk before any upstream.
-    pub(crate) fn before(upstream: Arc<dyn Upstream>, prices: Prices, limits: Limits) -> Self {
+    pub(crate) fn before(upstream: Arc<dyn Upstream>, prices: PriceTable, limits: GatewayLimits) -> Self {
         Self::with(upstream, prices, |identity| identity.limits = limits)
     }
 
     /// A desk before any upstream, for a session that is told what is special about it.
-    pub(crate) fn with(upstream: Arc<dyn Upstream>, prices: Prices, change: impl FnOnce(&mut Identity)) -> Self {
+    pub(crate) fn with(
+        upstream: Arc<dyn Upstream>,
+        prices: PriceTable,
+        change: impl FnOnce(&mut GatewayIdentity),
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDir::open(directory.path()).unwrap();
         let ledger = Arc::new(SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (token, text) = SessionToken::issue();
-        let (notes, bodies) = (Arc::new(Notes::default()), Arc::new(MemoryBodies::default()));
+        let (notes, bodies) = (Arc::new(Notes::default()), Arc::new(MemoryBodyStore::default()));
         let turn = CurrentTurn::default();
         turn.set(Some(TurnId::new("trn_1").unwrap()));
-        let mut identity = Identity {
+        let mut identity = GatewayIdentity {
             session: SessionId::new("s1").unwrap(),
             token,
             account: "acme".into(),
@@ -250,7 +254,7 @@ impl Desk {
             upstream,
             policy: None,
             budgets: Vec::new(),
-            limits: Limits::default(),
+            limits: GatewayLimits::default(),
         };
         change(&mut identity);
         let config = GatewayConfig { prices, ledger: ledger.clone(), budgets: Vec::new() };
@@ -320,8 +324,8 @@ impl Desk {
     }
 }
 
-pub(crate) fn scripted(rules: &str) -> Arc<Scripted> {
-    Arc::new(Scripted::new(Script::parse(&format!("version: 1\nrules:\n{rules}")).unwrap()))
+pub(crate) fn scripted(rules: &str) -> Arc<ScriptedUpstream> {
+    Arc::new(ScriptedUpstream::new(ModelScript::parse(&format!("version: 1\nrules:\n{rules}")).unwrap()))
 }
 
 /// The next bytes of an answer.

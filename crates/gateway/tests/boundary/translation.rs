@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway::{Limits, Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
+use gateway::{GatewayLimits, ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream};
 use secret::Secret;
 use serde_json::{Value, json};
 
@@ -15,15 +15,15 @@ fn desk(kind: VendorKind, vendor: &StubVendor, base_path: &str) -> Desk {
     let mut config = VendorConfig::new("stub", kind, format!("{}{base_path}", vendor.url()));
     config.key = Some(Secret::new("sk-1"));
     config.model = Some("their-model".into());
-    let price = Price::flat(Rates {
+    let price = ModelPrice::flat(TokenRates {
         input: 1,
         output: 1_000,
         cache_read: 1_000_000,
         cache_write: 1_000_000_000,
-        ..Rates::default()
+        ..TokenRates::default()
     });
-    let prices = Prices::default().with("their-model", price);
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices, Limits::default())
+    let prices = PriceTable::default().with("their-model", price);
+    Desk::before(Arc::new(VendorUpstream::new(config).unwrap()), prices, GatewayLimits::default())
 }
 
 fn data(text: &str) -> Vec<Value> {

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gateway::{Limits, Price, Prices, Rates, Timeouts, Vendor, VendorConfig, VendorKind};
+use gateway::{
+    GatewayLimits, ModelPrice, PriceTable, TokenRates, UpstreamTimeouts, VendorConfig, VendorKind, VendorUpstream,
+};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use secret::Secret;
@@ -20,24 +22,32 @@ pub(crate) const MESSAGE: &str = r#"{"id":"msg_1","type":"message","role":"assis
 pub(crate) fn config(kind: VendorKind, vendor: &StubVendor) -> VendorConfig {
     let mut config = VendorConfig::new("stub", kind, vendor.url());
     config.key = Some(Secret::new(KEY));
-    config.timeouts =
-        Timeouts { first_byte: Duration::from_secs(20), idle: Duration::from_secs(20), ..Timeouts::default() };
+    config.timeouts = UpstreamTimeouts {
+        first_byte: Duration::from_secs(20),
+        idle: Duration::from_secs(20),
+        ..UpstreamTimeouts::default()
+    };
     config
 }
 
 pub(crate) fn desk(config: VendorConfig) -> Desk {
-    limited(config, Limits::default())
+    limited(config, GatewayLimits::default())
 }
 
-pub(crate) fn limited(config: VendorConfig, limits: Limits) -> Desk {
-    Desk::before(Arc::new(Vendor::new(config).unwrap()), prices(), limits)
+pub(crate) fn limited(config: VendorConfig, limits: GatewayLimits) -> Desk {
+    Desk::before(Arc::new(VendorUpstream::new(config).unwrap()), prices(), limits)
 }
 
-fn prices() -> Prices {
-    let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, cache_read: 300_000, ..Rates::default() });
+fn prices() -> PriceTable {
+    let price = ModelPrice::flat(TokenRates {
+        input: 3_000_000,
+        output: 15_000_000,
+        cache_read: 300_000,
+        ..TokenRates::default()
+    });
     ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
-        .fold(Prices::default(), |prices, model| prices.with(model, price.clone()))
+        .fold(PriceTable::default(), |prices, model| prices.with(model, price.clone()))
 }
 
 #[tokio::test]
@@ -250,7 +260,7 @@ async fn a_call_that_cannot_be_sent_holds_nothing() {
     ] {
         refused(openai.post("/v1/chat/completions", body).await);
     }
-    let upstream = Arc::new(Vendor::new(config(VendorKind::Litellm, &vendor)).unwrap());
+    let upstream = Arc::new(VendorUpstream::new(config(VendorKind::Litellm, &vendor)).unwrap());
     let litellm = Desk::with(upstream, prices(), |identity| identity.account = "two\nlines".into());
     refused(litellm.post("/v1/chat/completions", r#"{"model":"gpt-test","messages":[]}"#).await);
     for desk in [openai, litellm] {

@@ -13,10 +13,10 @@ mod vendor;
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
-use gateway::{Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
+use gateway::{ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream};
 use secret::Secret;
 use serde_json::{Value, json};
-use store::{Limit, Most, Scope, Window};
+use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 use support::Desk;
 use tokio::{io::AsyncWriteExt, process::Command};
 use vendor::{Pipe, Received, StubVendor, chunked, whole};
@@ -56,11 +56,16 @@ async fn check(script: &str, kind: VendorKind, served: usize, refused: usize) {
 fn desk(vendor: &StubVendor, kind: VendorKind, picos: u64) -> Desk {
     let mut config = VendorConfig::new("stub", kind, vendor.url());
     config.key = Some(Secret::new(KEY));
-    let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() });
+    let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
     let models = ["claude-test", "gpt-test", "gemini-test"].into_iter();
-    let prices = models.fold(Prices::default(), |prices, model| prices.with(model, price.clone()));
-    let budget = Limit { name: "budget_usd", scope: Scope::Session, window: Window::Ever, most: Most::Picos(picos) };
-    Desk::with(Arc::new(Vendor::new(config).unwrap()), prices, |identity| identity.budgets = vec![budget])
+    let prices = models.fold(PriceTable::default(), |prices, model| prices.with(model, price.clone()));
+    let budget = UsageLimit {
+        name: "budget_usd",
+        scope: LimitScope::Session,
+        window: LimitWindow::Ever,
+        most: LimitAmount::Picos(picos),
+    };
+    Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices, |identity| identity.budgets = vec![budget])
 }
 
 /// What the vendor of a request's path would say.

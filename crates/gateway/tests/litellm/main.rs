@@ -14,7 +14,7 @@ mod vendor;
 
 use std::sync::Arc;
 
-use gateway::{Price, Prices, Rates, Vendor, VendorConfig, VendorKind};
+use gateway::{ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream};
 use http::{Method, StatusCode};
 use protocol::EventBody;
 use secret::Secret;
@@ -32,9 +32,9 @@ async fn litellm_accounts_say_who_pays_and_our_record_says_which_call() {
     let mut proxy = Proxy::start(&vendor.url()).await;
     let mut config = VendorConfig::new("proxy", VendorKind::Litellm, proxy.url());
     config.key = Some(Secret::new(KEY));
-    let price = Price::flat(Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() });
-    let prices = Prices::default().with(MODEL, price);
-    let desk = Desk::with(Arc::new(Vendor::new(config).unwrap()), prices, |_| {});
+    let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
+    let prices = PriceTable::default().with(MODEL, price);
+    let desk = Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices, |_| {});
     for stream in [false, true] {
         let body = prompt("x", stream).replace("claude-test", MODEL);
         let mut request = desk.request(Method::POST, "/v1/messages", body);

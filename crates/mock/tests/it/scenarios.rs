@@ -4,13 +4,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::stage::{Answer, Model, Reply, Stage, texts};
-use agents::{Output, PermissionMode, skeleton};
-use mock::Ending;
+use agents::{DialogueOutput, PermissionMode, skeleton};
+use mock::ProcessEnd;
 use protocol::{ContentPart, EventBody, PermissionReply, TurnOutcome};
 use serde_json::json;
 
 #[track_caller]
-fn check(name: &str, outputs: &[Output]) {
+fn check(name: &str, outputs: &[DialogueOutput]) {
     insta::assert_snapshot!(name, skeleton(outputs).join("\n"));
 }
 
@@ -29,7 +29,7 @@ fn hello() {
     let outputs = stage.turn("say hello", &[]);
     check("hello", &outputs);
     assert_eq!(texts(&outputs), ["Hello there."]);
-    assert_eq!(stage.close(), Ending::Exit(0));
+    assert_eq!(stage.close(), ProcessEnd::Exit(0));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_file_is_written_and_edited() {
     check("file_edit", &outputs);
     assert_eq!(fs::read_to_string(stage.folder.path().join("a.txt")).unwrap(), "two\n");
     let diffs = outputs.iter().filter(|output| match output {
-        Output::Event(draft) => match &draft.body {
+        DialogueOutput::Event(draft) => match &draft.body {
             EventBody::ItemCompleted(event) => event
                 .item
                 .content
@@ -196,7 +196,7 @@ fn an_unknown_tool_and_a_wrong_input_are_results_not_ends() {
     let replies = vec![Reply::Tool("teleport", json!({})), Reply::Tool("fetch", json!({ "uri": 1 }))];
     let mut stage = Stage::new(replies);
     let outputs = stage.turn("go", &[]);
-    assert_eq!(outputs.last(), Some(&Output::TurnEnded(TurnOutcome::Completed)));
+    assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Completed)));
     assert_eq!(stage.model.requests().len(), 3);
 }
 
@@ -224,7 +224,7 @@ fn an_interrupt_kills_the_command_and_all_it_started() {
     stage.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
     await_that(|| up.exists());
     let outputs = stage.interrupt();
-    assert_eq!(outputs.last(), Some(&Output::TurnEnded(TurnOutcome::Interrupted)));
+    assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)));
     let pid = fs::read_to_string(stage.folder.path().join("pid")).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());
     // A killed process is gone, or a zombie until its new parent has seen it.
@@ -246,7 +246,7 @@ fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
         let outputs = stage.turn("go", &[]);
         check(name, &outputs);
         let told = outputs.iter().any(|output| match output {
-            Output::Event(draft) => match &draft.body {
+            DialogueOutput::Event(draft) => match &draft.body {
                 EventBody::Error(error) => error.message.contains(words),
                 _ => false,
             },
@@ -261,8 +261,13 @@ fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
 fn a_resumed_session_keeps_its_name() {
     let mut stage = Stage::start(PermissionMode::Default, vec![], Some("mock-7"));
     stage.turn("hi", &[]);
-    assert!(stage.outputs.contains(&Output::NativeSession("mock-7".to_owned())));
+    assert!(stage.outputs.contains(&DialogueOutput::NativeSession("mock-7".to_owned())));
     let mut stage = Stage::new(vec![]);
     stage.turn("hi", &[]);
-    assert!(stage.outputs.iter().any(|output| matches!(output, Output::NativeSession(id) if id.starts_with("mock-"))));
+    assert!(
+        stage
+            .outputs
+            .iter()
+            .any(|output| matches!(output, DialogueOutput::NativeSession(id) if id.starts_with("mock-")))
+    );
 }

@@ -1,17 +1,17 @@
 //! Every text command: what comes of it, as the host sees it.
 
 use crate::stage::{Answer, Reply, Stage, texts};
-use agents::{Output, skeleton};
-use mock::Ending;
+use agents::{DialogueOutput, skeleton};
+use mock::ProcessEnd;
 use protocol::{EventBody, PermissionReply};
 
 #[track_caller]
-fn check(command: &str, answers: &[Answer]) -> Vec<Output> {
+fn check(command: &str, answers: &[Answer]) -> Vec<DialogueOutput> {
     let mut stage = Stage::new(vec![Reply::Text("Well.")]);
     let outputs = stage.turn(command, answers);
     let name = command.split_whitespace().next().unwrap().trim_start_matches('/');
     insta::assert_snapshot!(name, skeleton(&outputs).join("\n"));
-    assert_eq!(stage.close(), Ending::Exit(0));
+    assert_eq!(stage.close(), ProcessEnd::Exit(0));
     outputs
 }
 
@@ -52,7 +52,7 @@ fn permission_and_question_can_be_had_on_demand() {
 fn questions_come_with_all_that_agents_say_of_them() {
     let outputs = check("/questions", &[Answer::Questions(&[&["blue"], &["small", "large"]])]);
     let asked = outputs.iter().find_map(|output| match output {
-        Output::Event(draft) => match &draft.body {
+        DialogueOutput::Event(draft) => match &draft.body {
             EventBody::QuestionRequested(asked) => Some(asked),
             _ => None,
         },
@@ -93,7 +93,7 @@ fn a_flood_arrives_whole() {
     let mut stage = Stage::new(vec![]);
     let outputs = stage.turn("/flood 5000", &[]);
     let deltas = outputs.iter().filter(|output| match output {
-        Output::Event(draft) => matches!(draft.body, EventBody::ItemDelta(_)),
+        DialogueOutput::Event(draft) => matches!(draft.body, EventBody::ItemDelta(_)),
         _ => false,
     });
     assert_eq!(deltas.count(), 5000);
@@ -103,7 +103,9 @@ fn a_flood_arrives_whole() {
 fn a_line_of_ten_megabytes_is_kept_as_its_hash_and_head() {
     let mut stage = Stage::new(vec![]);
     let outputs = stage.turn("/bigline 10485760", &[]);
-    let [.., Output::Event(draft), Output::TurnEnded(_)] = &outputs[..] else { panic!("{} outputs", outputs.len()) };
+    let [.., DialogueOutput::Event(draft), DialogueOutput::TurnEnded(_)] = &outputs[..] else {
+        panic!("{} outputs", outputs.len())
+    };
     let EventBody::AgentUnparsed(body) = &draft.body else { panic!("{draft:?}") };
     assert_eq!(body.raw_hash.as_ref().unwrap().len(), 64);
     let raw = draft.raw.as_ref().unwrap();
@@ -122,15 +124,15 @@ fn a_slow_answer_can_be_interrupted() {
 #[test]
 fn the_process_ends_as_it_is_told() {
     for (command, ending) in [
-        ("/crash", Ending::Abort),
-        ("/hang", Ending::Hang),
-        ("/exit 7", Ending::Exit(7)),
-        ("/exit", Ending::Exit(1)),
-        ("/end", Ending::Exit(0)),
+        ("/crash", ProcessEnd::Abort),
+        ("/hang", ProcessEnd::Hang),
+        ("/exit 7", ProcessEnd::Exit(7)),
+        ("/exit", ProcessEnd::Exit(1)),
+        ("/end", ProcessEnd::Exit(0)),
     ] {
         let (ended, outputs) = Stage::new(vec![]).last_prompt(command);
         assert_eq!(ended, ending, "{command}");
-        let over = outputs.iter().any(|output| matches!(output, Output::TurnEnded(_)));
+        let over = outputs.iter().any(|output| matches!(output, DialogueOutput::TurnEnded(_)));
         assert_eq!(over, command == "/end", "{command}");
     }
 }

@@ -13,9 +13,9 @@ mod shape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use mode::{Means, NameService, WorkspaceMode};
+pub use mode::{DnsMode, EnforcementMeans, WorkspaceMode};
 
-use crate::source::Written;
+use crate::source::Spanned;
 
 /// `sandbox.policy.yaml`, version 1.
 ///
@@ -23,11 +23,11 @@ use crate::source::Written;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "sandbox.policy.yaml", extend("$id" = "urn:viv:policy:1"))]
-pub struct Document {
+pub struct PolicyDocument {
     /// Version of the format; only `1` exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Version>")]
-    pub(crate) version: Option<Written<String>>,
+    pub(crate) version: Option<Spanned<String>>,
     /// Files: the workspace, and what of the host is shown beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fs: Option<Fs>,
@@ -52,7 +52,7 @@ pub struct Document {
 }
 
 /// A list of texts, each with its place.
-pub(crate) type Texts = Written<Vec<Written<String>>>;
+pub(crate) type Texts = Spanned<Vec<Spanned<String>>>;
 
 /// Files: the workspace, and what of the host is shown beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub(crate) type Texts = Written<Vec<Written<String>>>;
 pub(crate) struct Fs {
     /// How the workspace is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) workspace: Option<Written<WorkspaceMode>>,
+    pub(crate) workspace: Option<Spanned<WorkspaceMode>>,
     /// Absolute host paths shown read-only, with everything below them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<shape::AbsolutePath>>")]
@@ -86,7 +86,7 @@ pub(crate) struct Fs {
 pub(crate) struct Net {
     /// `false`: only the model gateway can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) enabled: Option<Written<bool>>,
+    pub(crate) enabled: Option<Spanned<bool>>,
     /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. Methods before a host and a path
     /// after it let those requests through alone, where requests are seen: over plain HTTP, and where TLS is opened. `raw`
     /// before a host lets a tunnel carry anything, where else it carries TLS. An empty list is closed.
@@ -110,7 +110,7 @@ pub(crate) struct Net {
     /// `stub`: a server inside gives every name of `allowlist` one address that leads nowhere, for programs that look a
     /// name up before they speak to the proxy. It asks nobody, so no name leaves the host by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dns: Option<Written<NameService>>,
+    pub(crate) dns: Option<Spanned<DnsMode>>,
 }
 
 /// What processes may use.
@@ -120,32 +120,32 @@ pub(crate) struct Proc {
     /// Processors, in thousandths at the finest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Processors>")]
-    pub(crate) cpus: Option<Written<String>>,
+    pub(crate) cpus: Option<Spanned<String>>,
     /// Memory of all processes together; there is no swap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Size>")]
-    pub(crate) memory: Option<Written<String>>,
+    pub(crate) memory: Option<Spanned<String>>,
     /// Processes and threads alive at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Count>")]
-    pub(crate) pids: Option<Written<String>>,
+    pub(crate) pids: Option<Spanned<String>>,
     /// Wall time of a command or a turn, before everything is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Duration>")]
-    pub(crate) timeout: Option<Written<String>>,
+    pub(crate) timeout: Option<Spanned<String>>,
     /// Bytes kept of each of stdout and stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Size>")]
-    pub(crate) output: Option<Written<String>>,
+    pub(crate) output: Option<Spanned<String>>,
     /// Bytes that can be written to the workspace layer and to `/tmp`. They lie in memory, and are counted in
     /// `memory` too where that is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Size>")]
-    pub(crate) disk: Option<Written<String>>,
+    pub(crate) disk: Option<Spanned<String>>,
     /// Open files of a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Count>")]
-    pub(crate) nofile: Option<Written<String>>,
+    pub(crate) nofile: Option<Spanned<String>>,
 }
 
 /// Weaker means that are accepted, key by key, where a machine has nothing better.
@@ -154,21 +154,21 @@ pub(crate) struct Proc {
 pub(crate) struct Degrade {
     /// The weakest means accepted for `proc.cpus`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cpus: Option<Written<Means>>,
+    pub(crate) cpus: Option<Spanned<EnforcementMeans>>,
     /// The weakest means accepted for `proc.memory`. `rlimit` limits the private memory of each process alone; what they
     /// share, and files in memory (memfd, tmpfs), are beside that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) memory: Option<Written<Means>>,
+    pub(crate) memory: Option<Spanned<EnforcementMeans>>,
     /// The weakest means accepted for `proc.pids`. `rlimit` counts processes and threads by their user: before Linux
     /// 5.14, whatever else runs as that user counts too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pids: Option<Written<Means>>,
+    pub(crate) pids: Option<Spanned<EnforcementMeans>>,
     /// `enforced`: `proc.disk` is kept on every machine, and nothing weaker can be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) disk: Option<Written<Means>>,
+    pub(crate) disk: Option<Spanned<EnforcementMeans>>,
     /// `enforced`, or `none`: the mounts alone may guard the files, on a kernel without Landlock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) landlock: Option<Written<Means>>,
+    pub(crate) landlock: Option<Spanned<EnforcementMeans>>,
 }
 
 /// The environment.
@@ -192,11 +192,11 @@ pub(crate) struct Models {
     /// What a session may spend, in dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Dollars>")]
-    pub(crate) budget_usd: Option<Written<String>>,
+    pub(crate) budget_usd: Option<Spanned<String>>,
     /// Model calls of a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<shape::Count>")]
-    pub(crate) max_requests: Option<Written<String>>,
+    pub(crate) max_requests: Option<Spanned<String>>,
 }
 
 /// The gate for tool calls: `deny` wins over `ask`, `ask` over `allow`; what none of them names is denied.

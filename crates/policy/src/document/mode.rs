@@ -40,14 +40,14 @@ impl fmt::Display for WorkspaceMode {
 /// Whether names are answered inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum NameService {
+pub enum DnsMode {
     /// There is nobody to ask.
     None,
     /// A server inside gives every listed name one address that leads nowhere, and asks nobody.
     Stub,
 }
 
-impl NameService {
+impl DnsMode {
     /// As it stands in the file.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl NameService {
     }
 }
 
-impl fmt::Display for NameService {
+impl fmt::Display for DnsMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -66,7 +66,7 @@ impl fmt::Display for NameService {
 /// The weakest means by which a key may be enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Means {
+pub enum EnforcementMeans {
     /// The full means only: cgroups for limits, Landlock for Landlock.
     Enforced,
     /// A limit on each process instead of on all together.
@@ -75,7 +75,7 @@ pub enum Means {
     None,
 }
 
-impl Means {
+impl EnforcementMeans {
     /// As it stands in the file.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Means {
     }
 }
 
-impl fmt::Display for Means {
+impl fmt::Display for EnforcementMeans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -1,21 +1,21 @@
-//! YAML to `Document`, and what the YAML reader complains about in our own words.
+//! YAML to `PolicyDocument`, and what the YAML reader complains about in our own words.
 
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy};
 
-use super::Document;
-use crate::finding::{Finding, PolicyError};
-use crate::source::{Place, Source};
+use super::PolicyDocument;
+use crate::finding::{PolicyError, PolicyFinding};
+use crate::source::{PolicySource, SourcePosition};
 use crate::suggest::closest;
 
 /// A policy is a page of text; what is larger is an attack or a mistake.
 const MAX_BYTES: usize = 256 * 1024;
 
-impl Document {
+impl PolicyDocument {
     /// Reads a policy text. Its structure is checked here; what its values mean, when it is compiled.
-    pub fn parse(source: &Source) -> Result<Self, PolicyError> {
-        let wrong = |finding: Finding| PolicyError::new(source, vec![finding]);
+    pub fn parse(source: &PolicySource) -> Result<Self, PolicyError> {
+        let wrong = |finding: PolicyFinding| PolicyError::new(source, vec![finding]);
         if source.text().len() > MAX_BYTES {
-            return Err(wrong(Finding::new(source, format!("a policy is at most {MAX_BYTES} bytes long"))));
+            return Err(wrong(PolicyFinding::new(source, format!("a policy is at most {MAX_BYTES} bytes long"))));
         }
         // A file of nothing but comments is an empty policy, which the YAML reader calls an unexpected end.
         if source.text().lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
@@ -25,7 +25,7 @@ impl Document {
             .map_err(|error| wrong(explain(source, &error)))?;
         match &document.version {
             Some(version) if version.value != "1" => Err(wrong(
-                Finding::new(source, format!("version `{}` is not known", version.value))
+                PolicyFinding::new(source, format!("version `{}` is not known", version.value))
                     .at(Some(version.place))
                     .labelled("only version 1 exists")
                     .with_help(Some("write `version: 1`".to_owned())),
@@ -58,9 +58,9 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-fn explain(source: &Source, error: &Error) -> Finding {
-    let place = error.location().and_then(Place::of);
-    let finding = |message: String| Finding::new(source, message).at(place);
+fn explain(source: &PolicySource, error: &Error) -> PolicyFinding {
+    let place = error.location().and_then(SourcePosition::of);
+    let finding = |message: String| PolicyFinding::new(source, message).at(place);
     match error {
         Error::SerdeUnknownField { field, expected, .. } => finding(format!("unknown key `{field}`"))
             .labelled("not a key here")
@@ -96,8 +96,8 @@ fn explain(source: &Source, error: &Error) -> Finding {
 }
 
 /// `no` is a word, not a boolean: the reader must learn which one was meant.
-fn explain_boolean(source: &Source, location: Location) -> Finding {
-    let place = Place::of(location);
+fn explain_boolean(source: &PolicySource, location: Location) -> PolicyFinding {
+    let place = SourcePosition::of(location);
     let written = place.and_then(|place| source.text().get(place.offset..place.offset + place.length)).unwrap_or("");
     let meant = match written.trim_matches(['"', '\'']).to_lowercase().as_str() {
         "no" | "off" | "n" | "false" | "0" => Some("false"),
@@ -105,7 +105,7 @@ fn explain_boolean(source: &Source, location: Location) -> Finding {
         _ => None,
     };
     let help = meant.map_or_else(|| "write `true` or `false`".to_owned(), |meant| format!("write `{meant}`"));
-    Finding::new(source, format!("`{written}` is not a boolean"))
+    PolicyFinding::new(source, format!("`{written}` is not a boolean"))
         .at(place)
         .labelled("only `true` and `false` are")
         .with_help(Some(help))

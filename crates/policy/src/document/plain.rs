@@ -4,14 +4,14 @@
 //! ways. A text that is not as plain goes to the YAML reader, and so does every text that is not ours.
 
 use super::assign::Value;
-use super::{Document, Texts};
+use super::{PolicyDocument, Texts};
 use crate::finding::PolicyError;
-use crate::key::Key;
-use crate::source::{Place, Source, Written};
+use crate::key::PolicyKey;
+use crate::source::{PolicySource, SourcePosition, Spanned};
 
-impl Document {
+impl PolicyDocument {
     /// Reads a text that comes with the program.
-    pub(crate) fn of_ours(source: &Source) -> Result<Self, PolicyError> {
+    pub(crate) fn of_ours(source: &PolicySource) -> Result<Self, PolicyError> {
         match Reader::default().read(source.text()) {
             Some(document) => Ok(document),
             None => Self::parse(source),
@@ -28,8 +28,8 @@ struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    fn place(self) -> Place {
-        Place { line: self.line, offset: self.offset, length: self.text.len() }
+    fn place(self) -> SourcePosition {
+        SourcePosition { line: self.line, offset: self.offset, length: self.text.len() }
     }
 
     /// What is left after the first `skipped` bytes.
@@ -61,7 +61,7 @@ impl<'a> Piece<'a> {
     }
 
     /// A word, or anything between quotes.
-    fn scalar(self) -> Option<Written<String>> {
+    fn scalar(self) -> Option<Spanned<String>> {
         let quoted = self.text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
         let value = match quoted {
@@ -69,27 +69,27 @@ impl<'a> Piece<'a> {
             None if !self.text.is_empty() && self.text.chars().all(is_plain) => self.text,
             _ => return None,
         };
-        Some(Written::at(value.to_owned(), self.place()))
+        Some(Spanned::at(value.to_owned(), self.place()))
     }
 
     fn list(self) -> Option<Texts> {
         let entries = self.entries('[', ']')?.into_iter().map(Self::scalar).collect::<Option<_>>()?;
         // A YAML reader says where a list begins, and not where it ends.
-        Some(Written::at(entries, Place { length: 1, ..self.place() }))
+        Some(Spanned::at(entries, SourcePosition { length: 1, ..self.place() }))
     }
 }
 
 /// A text on its way to be a document. Whatever is `None` here is not plain.
 #[derive(Default)]
 struct Reader<'a> {
-    document: Document,
+    document: PolicyDocument,
     section: &'a str,
     /// A list that goes on line by line.
-    open: Option<(Key, Texts)>,
+    open: Option<(PolicyKey, Texts)>,
 }
 
 impl<'a> Reader<'a> {
-    fn read(mut self, text: &'a str) -> Option<Document> {
+    fn read(mut self, text: &'a str) -> Option<PolicyDocument> {
         let mut offset = 0;
         for (line, whole) in (1..).zip(text.split('\n')) {
             let content = whole.trim_start_matches(' ');
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
             let (_, list) = self.open.as_mut()?;
             piece.text.strip_prefix("- ")?;
             if list.value.is_empty() {
-                list.place = Place { length: 0, ..piece.place() };
+                list.place = SourcePosition { length: 0, ..piece.place() };
             }
             list.value.push(piece.after(2)?.scalar()?);
             return Some(());
@@ -125,14 +125,14 @@ impl<'a> Reader<'a> {
                     self.set(name, value)?;
                 }
             }
-            (2, "") => self.open = Some((self.key(name)?, Written::unplaced(Vec::new()))),
+            (2, "") => self.open = Some((self.key(name)?, Spanned::unplaced(Vec::new()))),
             (2, _) => self.set(name, value)?,
             _ => return None,
         }
         Some(())
     }
 
-    fn key(&self, name: &str) -> Option<Key> {
+    fn key(&self, name: &str) -> Option<PolicyKey> {
         format!("{}.{name}", self.section).parse().ok()
     }
 
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::Reader;
-    use crate::document::Document;
+    use crate::document::PolicyDocument;
     use crate::preset::{self, Preset};
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let ours = [preset::ceiling(), preset::strictest()];
         for source in ours.into_iter().chain(Preset::ALL.map(Preset::source)) {
             let plain = Reader::default().read(source.text());
-            assert_eq!(plain, Some(Document::parse(&source).unwrap()), "{}", source.name());
+            assert_eq!(plain, Some(PolicyDocument::parse(&source).unwrap()), "{}", source.name());
         }
     }
 

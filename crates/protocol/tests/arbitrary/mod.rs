@@ -9,10 +9,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use protocol::{
-    AgentUnparsed, BodyRef, BudgetExceeded, Connection, ContentPart, Draft, ErrorData, Event, EventBody, EventSource,
-    ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus, LlmCall,
-    ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective, PolicySentence, Question,
-    QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered,
+    AgentUnparsed, BodyRef, BudgetExceeded, ContentPart, EgressConnection, ErrorData, Event, EventBody, EventDraft,
+    EventSource, ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus,
+    LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective, PolicySentence,
+    Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered,
     SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError,
     Usage, WorkspaceChanged,
 };
@@ -30,10 +30,10 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
 }
 
 /// Any event before it is stored.
-pub(crate) fn draft() -> impl Strategy<Value = Draft> {
+pub(crate) fn draft() -> impl Strategy<Value = EventDraft> {
     let source = prop_oneof![Just(EventSource::Agent), Just(EventSource::Daemon)];
     (of(id()), of(any::<String>()), any::<bool>(), source, body(), of(something())).prop_map(
-        |(turn_id, native_session_id, synthetic, source, body, raw)| Draft {
+        |(turn_id, native_session_id, synthetic, source, body, raw)| EventDraft {
             turn_id,
             native_session_id,
             synthetic,
@@ -331,13 +331,13 @@ fn budget_exceeded() -> impl Strategy<Value = BudgetExceeded> {
     (text(), text()).prop_map(|(limit, message)| BudgetExceeded { limit, message })
 }
 
-fn connection() -> impl Strategy<Value = Connection> {
+fn connection() -> impl Strategy<Value = EgressConnection> {
     let seen = (of(text()), of(text()), of(text()), of(text()));
     let counted = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()), of(any::<u64>()));
     (text(), any::<u16>(), text(), seen, counted).prop_map(|(host, port, rule, seen, counted)| {
         let (method, path, address, error) = seen;
         let (bytes, bytes_sent, duration_micros, count) = counted;
-        Connection { host, port, rule, method, path, address, bytes, bytes_sent, duration_micros, count, error }
+        EgressConnection { host, port, rule, method, path, address, bytes, bytes_sent, duration_micros, count, error }
     })
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use jail::{Controller, Door, GuestKernel, GuestOrder, Jail, Made, Substitutes};
+use jail::{CgroupController, GuestChannels, GuestKernel, GuestOrder, GuestSocket, Jail, NewJail};
 use policy::WorkspaceMode;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::limits::Keeper;
 use crate::{SandboxError, refusal};
 
 /// By what limits are kept in a container.
-pub(super) fn keeper(kernel: GuestKernel, by: &dyn Fn(Controller) -> Option<String>) -> Keeper<'_> {
+pub(super) fn keeper(kernel: GuestKernel, by: &dyn Fn(CgroupController) -> Option<String>) -> Keeper<'_> {
     Keeper { by, why: "the engine has no cgroup that it could", around_kernel: kernel == GuestKernel::Own }
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Ways([UnixListener; 2]);
 impl Ways {
     /// Opens them beside the socket of the init, where they are needed.
     pub(super) fn open(kernel: GuestKernel, place: &Place) -> io::Result<Option<Self>> {
-        (kernel == GuestKernel::Own).then(|| Door::open_ways(&place.door()).map(Self)).transpose()
+        (kernel == GuestKernel::Own).then(|| GuestSocket::open_ways(&place.door()).map(Self)).transpose()
     }
 
     /// Takes over the sandbox whose init has called on `control`.
@@ -51,14 +51,14 @@ impl Ways {
         container: &mut Container,
         control: OwnedFd,
         order: GuestOrder,
-    ) -> Result<Made, SandboxError> {
+    ) -> Result<NewJail, SandboxError> {
         let kernel = engine.pid(container.name()).await?;
         let workspace = container.place().map(|place| place.stage().join("workspace")).ok_or(SandboxError::Gone)?;
         let (bridge, made) = blocking(move || {
             let (bridge, [models, egress]) =
                 Bridge::start(self.0).map_err(|source| create("carry its ports", source))?;
             let workspace = open_directory(&workspace).map_err(|source| create("open its workspace", source))?;
-            let stand_in = Substitutes { kernel, models, egress, workspace };
+            let stand_in = GuestChannels { kernel, models, egress, workspace };
             let made = Jail::adopt_apart(control, &order, stand_in).map_err(refusal::explain)?;
             Ok((bridge, made))
         })
@@ -70,7 +70,7 @@ impl Ways {
 
 /// Refuses what such a container cannot have: whoever serves its files is root, and has no number where the owner of
 /// a directory of the host was mapped; and one that opens files by itself does not meet mounts that hide or keep them.
-pub(super) fn check(kernel: GuestKernel, fs: &policy::Fs) -> Result<(), SandboxError> {
+pub(super) fn check(kernel: GuestKernel, fs: &policy::FsPolicy) -> Result<(), SandboxError> {
     let (key, instead) = match (kernel, fs.workspace_mode, fs.write_paths.as_slice()) {
         (GuestKernel::Own, WorkspaceMode::Bind, _) => ("fs.workspace: bind", "write `fs: {workspace: overlay}` in"),
         (GuestKernel::Own, _, [_, ..]) => ("fs.write", "take `fs.write` out of"),

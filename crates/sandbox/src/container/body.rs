@@ -9,7 +9,7 @@ use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
     ResourcesUlimits,
 };
-use jail::{CgroupLimits, CgroupWatch, Door, HostUser, Stage};
+use jail::{CgroupLimits, CgroupWatch, GuestSocket, HostUser, MountLayout};
 
 use super::ContainerSettings;
 use super::bridge::Bridge;
@@ -71,7 +71,7 @@ pub(super) fn create_body(
     let labels = [(OWNER, owner.to_owned()), (HOST, host_name())];
     ContainerCreateBody {
         image: Some(settings.image.clone()),
-        entrypoint: Some(vec![INIT.to_owned(), format!("{DOOR}/{}", Door::SOCKET)]),
+        entrypoint: Some(vec![INIT.to_owned(), format!("{DOOR}/{}", GuestSocket::SOCKET)]),
         cmd: Some(Vec::new()),
         env: Some(Vec::new()),
         user: Some(format!("{}:{}", user.uid(), user.gid())),
@@ -128,7 +128,7 @@ fn ulimit(name: &str, limit: i64) -> ResourcesUlimits {
 }
 
 /// What is shown inside: our init and its socket, and what was laid out.
-pub(super) fn mounts(place: &Place, stage: &Stage) -> Vec<Mount> {
+pub(super) fn mounts(place: &Place, stage: &MountLayout) -> Vec<Mount> {
     let ours = [(place.init(), INIT), (place.door(), DOOR)];
     let ours = ours.iter().map(|(source, target)| mount(source, Path::new(target), false));
     ours.chain(stage.mounts.iter().map(|staged| mount(&staged.source, &staged.target, staged.writable))).collect()
@@ -160,13 +160,13 @@ pub(super) struct Container {
     /// Carries what the sandbox cannot pass out.
     bridge: Option<Bridge>,
     // The stage goes before the directory it is in.
-    stage: Option<Stage>,
+    stage: Option<MountLayout>,
     place: Option<Place>,
 }
 
 impl Container {
     /// The one that the engine will know by `name`, or does: what was made for it goes with it either way.
-    pub(super) fn new(engine: Engine, name: String, place: Place, stage: Stage) -> Self {
+    pub(super) fn new(engine: Engine, name: String, place: Place, stage: MountLayout) -> Self {
         Self { engine, name, watch: None, bridge: None, stage: Some(stage), place: Some(place) }
     }
 

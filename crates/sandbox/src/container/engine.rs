@@ -12,7 +12,7 @@ use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use futures_util::{StreamExt, TryStreamExt};
-use jail::{Controller, GuestKernel, Quarters};
+use jail::{CgroupController, EngineNamespaces, GuestKernel};
 use serde::Serialize;
 
 use super::body::{HOST, OWNER, host_name};
@@ -178,20 +178,23 @@ impl Engine {
 
     /// By what it keeps a limit, if it does. Without root it is given no group of the first version, and says
     /// nothing when it is asked for one.
-    pub(super) fn keeps(&self, controller: Controller) -> Option<String> {
+    pub(super) fn keeps(&self, controller: CgroupController) -> Option<String> {
         let first = self.info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1);
         let told = match controller {
-            Controller::Memory => self.info.memory_limit,
-            Controller::Pids => self.info.pids_limit,
-            Controller::Cpu => self.info.cpu_cfs_quota,
+            CgroupController::Memory => self.info.memory_limit,
+            CgroupController::Pids => self.info.pids_limit,
+            CgroupController::Cpu => self.info.cpu_cfs_quota,
         };
         let kept = told == Some(true) && !(first && self.is_rootless());
         kept.then(|| format!("{} (cgroup{})", self.kind.as_str(), if first { 1 } else { 2 }))
     }
 
     pub(super) fn report(&self) -> EngineReport {
-        let keys =
-            [(Controller::Memory, "proc.memory"), (Controller::Pids, "proc.pids"), (Controller::Cpu, "proc.cpus")];
+        let keys = [
+            (CgroupController::Memory, "proc.memory"),
+            (CgroupController::Pids, "proc.pids"),
+            (CgroupController::Cpu, "proc.cpus"),
+        ];
         let lost = keys.into_iter().filter(|(controller, _)| self.keeps(*controller).is_none());
         EngineReport {
             kind: self.kind,
@@ -229,7 +232,7 @@ impl Engine {
     }
 
     /// Where what it mounts is laid out; nothing where that is the host's own tree.
-    pub(super) fn quarters(&self) -> Result<Option<Quarters>, SandboxError> {
+    pub(super) fn quarters(&self) -> Result<Option<EngineNamespaces>, SandboxError> {
         quarters(self.kind, &self.socket)
     }
 

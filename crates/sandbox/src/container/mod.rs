@@ -22,7 +22,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bollard::models::ContainerCreateBody;
-use jail::{CgroupLimits, CgroupWatch, Door, GuestOrder, HostUser, Jail, Made, Plan, Quarters, Spawner, Stage};
+use jail::{
+    CgroupLimits, CgroupWatch, EngineNamespaces, GuestOrder, GuestSocket, HostUser, Jail, JailPlan, MountLayout,
+    NewJail, Spawner,
+};
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 
@@ -37,7 +40,9 @@ use crate::plan::plan;
 use crate::source::Sources;
 use crate::system::System;
 use crate::walled::{Built, Remains, Walled};
-use crate::{Backend, ExecSpec, Layers, Sandbox, SandboxError, SandboxFuture, SandboxSpec, limits, refusal};
+use crate::{
+    ExecSpec, OverlayLayers, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec, limits, refusal,
+};
 
 /// How long an engine may take until the first program of a container runs.
 const START: Duration = Duration::from_secs(60);
@@ -144,13 +149,14 @@ impl ContainerBackend {
         let (place, mut stage) = self.lay_out(plan.clone(), quarters).await?;
         let lower = plan.workspace.directory().cloned();
         let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
-        let layers = upper.zip(lower).map(|(upper, lower)| Layers { upper: Arc::new(upper), lower, since, denials });
+        let layers =
+            upper.zip(lower).map(|(upper, lower)| OverlayLayers { upper: Arc::new(upper), lower, since, denials });
 
         let opened = |source| create("open its socket", source);
         let nofile = spec.policy.limits().nofile;
         let wanted = Wanted {
             body: create_body(&self.settings, &kept.group, nofile, mounts(&place, &stage), place.owner()),
-            door: Door::open(&place.door()).map_err(opened)?,
+            door: GuestSocket::open(&place.door()).map_err(opened)?,
             ways: Ways::open(kernel, &place).map_err(opened)?,
             order: GuestOrder { kernel, process: kept.process },
             limits: kept.group,
@@ -179,11 +185,15 @@ impl ContainerBackend {
     }
 
     /// Puts everything that a container is given where the engine can mount it from.
-    async fn lay_out(&self, plan: Plan, quarters: Option<Quarters>) -> Result<(Place, Stage), SandboxError> {
+    async fn lay_out(
+        &self,
+        plan: JailPlan,
+        quarters: Option<EngineNamespaces>,
+    ) -> Result<(Place, MountLayout), SandboxError> {
         let place = self.places.new_place().map_err(|source| create("make its directory", source))?;
         let spawner = Arc::clone(&self.spawner);
         let staged = tokio::task::spawn_blocking(move || {
-            let stage = Stage::make(&spawner, &place.stage(), &plan, quarters.as_ref())?;
+            let stage = MountLayout::make(&spawner, &place.stage(), &plan, quarters.as_ref())?;
             Ok((place, stage))
         });
         staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)
@@ -213,7 +223,7 @@ impl ContainerBackend {
     }
 }
 
-impl Backend for ContainerBackend {
+impl SandboxBackend for ContainerBackend {
     fn name(&self) -> &'static str {
         self.settings.kind.as_str()
     }
@@ -241,7 +251,7 @@ struct Wanted {
 }
 
 /// Has `container` run, with our init as its first program, and looks whether it is what was wanted.
-async fn start(container: &mut Container, wanted: Wanted) -> Result<Made, SandboxError> {
+async fn start(container: &mut Container, wanted: Wanted) -> Result<NewJail, SandboxError> {
     let engine = container.engine().clone();
     engine.start(wanted.body, container.name()).await?;
     let control = wait_for_call(&engine, container, wanted.door).await?;
@@ -275,7 +285,7 @@ async fn wait_for_call(
 }
 
 /// What is shown beside the image: who there is, and the host paths that no image has.
-fn shown(fs: &policy::Fs, sources: &Sources) -> Result<System, SandboxError> {
+fn shown(fs: &policy::FsPolicy, sources: &Sources) -> Result<System, SandboxError> {
     let user = HostUser::of_our_sandboxes();
     let mut system = System::of_user(user.uid(), user.gid());
     let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));

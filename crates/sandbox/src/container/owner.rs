@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use jail::Quarters;
+use jail::EngineNamespaces;
 use rustix::net::{UCred, sockopt::socket_peercred};
 
 use super::create;
@@ -19,7 +19,7 @@ pub(super) fn listener(socket: &Path) -> io::Result<UCred> {
 }
 
 /// Where the engine behind `socket` lives, when it is ours and we are not root; nothing when both are root.
-pub(super) fn quarters(kind: EngineKind, socket: &Path) -> Result<Option<Quarters>, SandboxError> {
+pub(super) fn quarters(kind: EngineKind, socket: &Path) -> Result<Option<EngineNamespaces>, SandboxError> {
     let looked = |source| create("find where the engine lives", source);
     let (us, engine) = (rustix::process::geteuid(), listener(socket).map_err(looked)?);
     match (us.is_root(), engine.uid.is_root()) {
@@ -27,7 +27,7 @@ pub(super) fn quarters(kind: EngineKind, socket: &Path) -> Result<Option<Quarter
         (false, false) if us == engine.uid => {
             let processes = [Some(engine.pid.as_raw_nonzero().get()), holder(socket)];
             for pid in processes.into_iter().flatten() {
-                if let Some(quarters) = Quarters::of(pid).map_err(looked)? {
+                if let Some(quarters) = EngineNamespaces::of(pid).map_err(looked)? {
                     return Ok(Some(quarters));
                 }
             }

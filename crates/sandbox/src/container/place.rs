@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jail::{Door, Stage, start_time};
+use jail::{GuestSocket, MountLayout, start_time};
 
 /// Our init, built with us and linked statically.
 const INSIDE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viv-inside"));
@@ -79,7 +79,7 @@ fn remove_empty(directory: &Path) {
 
 /// Removes the directory of one container, whose stage has been taken down.
 fn remove_place(directory: &Path) {
-    for socket in [Door::SOCKET, Door::MODELS, Door::EGRESS] {
+    for socket in [GuestSocket::SOCKET, GuestSocket::MODELS, GuestSocket::EGRESS] {
         let _ = std::fs::remove_file(directory.join("door").join(socket));
     }
     for part in ["door", "stage", ""] {
@@ -100,7 +100,7 @@ fn sweep(scratch: &Path) {
             continue;
         }
         for place in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-            Stage::sweep(&place.path().join("stage"));
+            MountLayout::sweep(&place.path().join("stage"));
             remove_place(&place.path());
         }
         remove_empty(&entry.path());

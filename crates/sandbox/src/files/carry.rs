@@ -7,11 +7,11 @@ use rustix::fs::{FileType, Mode, Timespec, Timestamps, fchmod, fstat, futimens, 
 use super::draft::Draft;
 use super::error::About;
 use super::view::{View, name};
-use super::{Existing, FilesError};
+use super::{FilesError, OnExisting};
 use crate::beneath;
 
 /// Moves the directory `from` to `to`. Until the copy is whole nothing has the new name, and the old one stays.
-pub(super) fn carry(view: &View, from: &Path, to: &Path, existing: Existing) -> Result<(), FilesError> {
+pub(super) fn carry(view: &View, from: &Path, to: &Path, existing: OnExisting) -> Result<(), FilesError> {
     let copy = to.with_file_name(format!(".viv-{}", uuid::Uuid::new_v4().simple()));
     let moved = copy_tree(view, from, &copy).and_then(|()| {
         let directory = view.around(to)?;

@@ -71,7 +71,7 @@ pub struct FileEntry {
 
 /// What is in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct DirectoryListing {
     /// Sorted by name.
     pub entries: Vec<FileEntry>,
     /// Whether there is more.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use policy::RuleRef;
-use protocol::Code;
+use protocol::ProblemCode;
 use rustix::io::Errno;
 
 /// Why something could not be done to a file. Each has a code that never changes.
@@ -87,21 +87,21 @@ pub enum FilesError {
 
 impl FilesError {
     /// Stable identifier for clients, listed in `docs/errors.md`.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Outside(_) | Self::LinkLoop(_) => Code::FileOutsideWorkspace,
-            Self::NotFound(_) => Code::FileNotFound,
-            Self::Exists(_) => Code::FileExists,
-            Self::WrongKind { .. } | Self::NotEmpty(_) => Code::FileWrongKind,
-            Self::Denied { .. } => Code::PolicyDenied,
-            Self::Permission(_) => Code::FilePermissionDenied,
-            Self::TooLarge { .. } => Code::FileTooLarge,
-            Self::Full(_) => Code::WorkspaceFull,
-            Self::Busy(_) => Code::FileBusy,
-            Self::Archive { .. } => Code::ArchiveRefused,
-            Self::Content(_) => Code::InvalidRequest,
-            Self::Io { .. } => Code::FileUnavailable,
-            Self::Gone => Code::SandboxGone,
+            Self::Outside(_) | Self::LinkLoop(_) => ProblemCode::FileOutsideWorkspace,
+            Self::NotFound(_) => ProblemCode::FileNotFound,
+            Self::Exists(_) => ProblemCode::FileExists,
+            Self::WrongKind { .. } | Self::NotEmpty(_) => ProblemCode::FileWrongKind,
+            Self::Denied { .. } => ProblemCode::PolicyDenied,
+            Self::Permission(_) => ProblemCode::FilePermissionDenied,
+            Self::TooLarge { .. } => ProblemCode::FileTooLarge,
+            Self::Full(_) => ProblemCode::WorkspaceFull,
+            Self::Busy(_) => ProblemCode::FileBusy,
+            Self::Archive { .. } => ProblemCode::ArchiveRefused,
+            Self::Content(_) => ProblemCode::InvalidRequest,
+            Self::Io { .. } => ProblemCode::FileUnavailable,
+            Self::Gone => ProblemCode::SandboxGone,
         }
     }
 

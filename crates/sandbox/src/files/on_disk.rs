@@ -6,28 +6,28 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jail::HostUser;
-use policy::Effective;
+use policy::EffectivePolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::bridge::bridge;
 use super::error::About;
 use super::view::View;
 use super::{
-    ArchiveCap, ByteRange, ByteStream, Content, Depth, Existing, FileStat, Files, FilesError, FilesFuture, Listing,
-    Unpacked, archive,
+    ArchiveLimit, ByteRange, ByteStream, DirectoryListing, FileContent, FileStat, FilesError, FilesFuture, OnExisting,
+    RemovalDepth, UnpackReport, WorkspaceFiles, archive,
 };
 use crate::inside::as_user;
 
 /// The workspace behind an open directory, until it is let go of.
 pub(crate) struct FilesOnDisk {
     root: Mutex<Option<Arc<OwnedFd>>>,
-    policy: Arc<Effective>,
+    policy: Arc<EffectivePolicy>,
     /// Whoever owns what is made here, where that is not the caller.
     user: Option<HostUser>,
 }
 
 impl FilesOnDisk {
-    pub(crate) fn new(root: OwnedFd, policy: Arc<Effective>, user: Option<HostUser>) -> Self {
+    pub(crate) fn new(root: OwnedFd, policy: Arc<EffectivePolicy>, user: Option<HostUser>) -> Self {
         let user = user.filter(|user| user.is_somebody_else());
         Self { root: Mutex::new(Some(Arc::new(root))), policy, user }
     }
@@ -51,13 +51,13 @@ impl FilesOnDisk {
         as_user(self.user, move || work(&view)).await.about(Path::new(""))?
     }
 
-    async fn open(&self, path: &Path, range: ByteRange) -> Result<Content, FilesError> {
+    async fn open(&self, path: &Path, range: ByteRange) -> Result<FileContent, FilesError> {
         let path = path.to_owned();
         let (mut file, stat) = self.act(move |view| view.open(&path)).await?;
         file.seek(std::io::SeekFrom::Start(range.offset)).about(&stat.path)?;
         let length = stat.size.saturating_sub(range.offset).min(range.limit);
         let bytes = Box::new(tokio::fs::File::from_std(file).take(length));
-        Ok(Content { stat, length, bytes })
+        Ok(FileContent { stat, length, bytes })
     }
 
     async fn replace(&self, path: &Path, content: ByteStream, limit: u64) -> Result<u64, FilesError> {
@@ -68,7 +68,7 @@ impl FilesOnDisk {
         Ok(count)
     }
 
-    async fn send_archive(&self, path: &Path, cap: ArchiveCap) -> Result<ByteStream, FilesError> {
+    async fn send_archive(&self, path: &Path, cap: ArchiveLimit) -> Result<ByteStream, FilesError> {
         let asked = path.to_owned();
         // What is wrong with the path itself is told now, not in the stream.
         self.act(move |view| view.stat(&asked)).await?;
@@ -83,7 +83,7 @@ impl FilesOnDisk {
         Ok(Box::new(receiver))
     }
 
-    async fn take_archive(&self, path: &Path, from: ByteStream, cap: ArchiveCap) -> Result<Unpacked, FilesError> {
+    async fn take_archive(&self, path: &Path, from: ByteStream, cap: ArchiveLimit) -> Result<UnpackReport, FilesError> {
         let path = path.to_owned();
         let (sender, receiver) = bridge();
         let mut unpacking = std::pin::pin!(self.act(move |view| archive::unpack(view, &path, cap, receiver)));
@@ -119,18 +119,18 @@ async fn copy(mut from: ByteStream, to: std::fs::File, limit: u64, path: &Path) 
     Ok(count)
 }
 
-impl Files for FilesOnDisk {
+impl WorkspaceFiles for FilesOnDisk {
     fn stat<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, FileStat> {
         let path = path.to_owned();
         Box::pin(self.act(move |view| view.stat(&path)))
     }
 
-    fn list<'a>(&'a self, path: &'a Path, limit: usize) -> FilesFuture<'a, Listing> {
+    fn list<'a>(&'a self, path: &'a Path, limit: usize) -> FilesFuture<'a, DirectoryListing> {
         let path = path.to_owned();
         Box::pin(self.act(move |view| view.list(&path, limit)))
     }
 
-    fn read<'a>(&'a self, path: &'a Path, range: ByteRange) -> FilesFuture<'a, Content> {
+    fn read<'a>(&'a self, path: &'a Path, range: ByteRange) -> FilesFuture<'a, FileContent> {
         Box::pin(self.open(path, range))
     }
 
@@ -143,21 +143,21 @@ impl Files for FilesOnDisk {
         Box::pin(self.act(move |view| view.make_directory(&path)))
     }
 
-    fn rename<'a>(&'a self, from: &'a Path, to: &'a Path, existing: Existing) -> FilesFuture<'a, ()> {
+    fn rename<'a>(&'a self, from: &'a Path, to: &'a Path, existing: OnExisting) -> FilesFuture<'a, ()> {
         let (from, to) = (from.to_owned(), to.to_owned());
         Box::pin(self.act(move |view| view.rename(&from, &to, existing)))
     }
 
-    fn remove<'a>(&'a self, path: &'a Path, depth: Depth) -> FilesFuture<'a, ()> {
+    fn remove<'a>(&'a self, path: &'a Path, depth: RemovalDepth) -> FilesFuture<'a, ()> {
         let path = path.to_owned();
         Box::pin(self.act(move |view| view.remove(&path, depth)))
     }
 
-    fn pack<'a>(&'a self, path: &'a Path, cap: ArchiveCap) -> FilesFuture<'a, ByteStream> {
+    fn pack<'a>(&'a self, path: &'a Path, cap: ArchiveLimit) -> FilesFuture<'a, ByteStream> {
         Box::pin(self.send_archive(path, cap))
     }
 
-    fn unpack<'a>(&'a self, path: &'a Path, archive: ByteStream, cap: ArchiveCap) -> FilesFuture<'a, Unpacked> {
+    fn unpack<'a>(&'a self, path: &'a Path, archive: ByteStream, cap: ArchiveLimit) -> FilesFuture<'a, UnpackReport> {
         Box::pin(self.take_archive(path, archive, cap))
     }
 }

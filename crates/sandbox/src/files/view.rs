@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jail::WORKSPACE;
-use policy::{Action, Effective};
+use policy::{Action, EffectivePolicy};
 use rustix::fs::{AtFlags, FileType, Mode, fchmod, fstat, mkdirat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::draft::Draft;
 use super::error::About;
 use super::path::{Last, real};
-use super::{Depth, Existing, FileEntry, FileKind, FileStat, FilesError, Listing, carry};
+use super::{DirectoryListing, FileEntry, FileKind, FileStat, FilesError, OnExisting, RemovalDepth, carry};
 use crate::beneath;
 use crate::tree::{Next, visit};
 
@@ -26,7 +26,7 @@ const DIRECTORY_MODE: u32 = 0o755;
 #[derive(Clone)]
 pub(super) struct View {
     pub(super) root: Arc<OwnedFd>,
-    pub(super) policy: Arc<Effective>,
+    pub(super) policy: Arc<EffectivePolicy>,
 }
 
 impl View {
@@ -60,10 +60,10 @@ impl View {
         Ok(stat)
     }
 
-    pub(super) fn list(&self, path: &Path, limit: usize) -> Result<Listing, FilesError> {
+    pub(super) fn list(&self, path: &Path, limit: usize) -> Result<DirectoryListing, FilesError> {
         let path = real(&self.root, path, Last::Followed)?;
         let directory = beneath::directory(&*self.root, &path).about(&path)?;
-        let mut listing = Listing::default();
+        let mut listing = DirectoryListing::default();
         for name in beneath::names(&directory).about(&path)? {
             let name = OsStr::from_bytes(name.about(&path)?.to_bytes()).to_owned();
             if listing.entries.len() == limit {
@@ -149,7 +149,7 @@ impl View {
         beneath::directory(&*self.root, parent).about(parent)
     }
 
-    pub(super) fn rename(&self, from: &Path, to: &Path, existing: Existing) -> Result<(), FilesError> {
+    pub(super) fn rename(&self, from: &Path, to: &Path, existing: OnExisting) -> Result<(), FilesError> {
         let (from, to) = (real(&self.root, from, Last::AsItIs)?, real(&self.root, to, Last::AsItIs)?);
         self.stat_real(&from)?;
         if to.starts_with(&from) && to != from {
@@ -169,11 +169,11 @@ impl View {
         }
     }
 
-    pub(super) fn remove(&self, path: &Path, depth: Depth) -> Result<(), FilesError> {
+    pub(super) fn remove(&self, path: &Path, depth: RemovalDepth) -> Result<(), FilesError> {
         let path = real(&self.root, path, Last::AsItIs)?;
         let kind = self.stat_real(&path)?.kind;
         name(&path)?;
-        if kind != FileKind::Directory || depth == Depth::Single {
+        if kind != FileKind::Directory || depth == RemovalDepth::Single {
             self.may_change(&path)?;
             return self.unlink(&path, kind);
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Stamp, lossless};
+use super::{FileStamp, lossless};
 use crate::overlay::ChangeKind;
 
 /// One path that differs from the host, kept so that it can be shown and applied when the sandbox is gone.
@@ -17,10 +17,10 @@ pub struct SavedChange {
     pub kind: ChangeKind,
     /// What the sandbox left there; `None` when it was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entry: Option<Entry>,
+    pub entry: Option<SavedEntry>,
     /// What the host had there when this was saved; `None` when there was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<Stamp>,
+    pub base: Option<FileStamp>,
     /// The host's own file changed since the sandbox was made: neither side may overwrite the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conflict: bool,
@@ -29,7 +29,7 @@ pub struct SavedChange {
 /// What the sandbox left at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Entry {
+pub enum SavedEntry {
     /// A file.
     Regular {
         /// Permission bits, with setuid, setgid and sticky.
@@ -80,7 +80,7 @@ impl SavedChange {
     /// Digest of the kept content, for a regular file.
     pub(crate) fn sha256(&self) -> Option<&str> {
         match &self.entry {
-            Some(Entry::Regular { sha256, .. }) => Some(sha256),
+            Some(SavedEntry::Regular { sha256, .. }) => Some(sha256),
             _ => None,
         }
     }

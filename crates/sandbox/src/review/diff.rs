@@ -13,7 +13,7 @@ use similar::{Algorithm, ChangeTag, TextDiff};
 
 use super::contents::Contents;
 use super::lossless::quoted;
-use super::{Entry, LineCount, SavedChange, SavedChanges};
+use super::{LineCount, SavedChange, SavedChanges, SavedEntry};
 use crate::beneath;
 
 /// Larger files are told by their size.
@@ -89,8 +89,8 @@ fn header(change: &SavedChange) -> Vec<String> {
         _ => {}
     }
     match &change.entry {
-        Some(Entry::Special { .. }) => lines.push("special file: never applied".to_owned()),
-        Some(Entry::Unsaved { reason }) => lines.push(format!("not kept: {}", super::render::unsaved(*reason))),
+        Some(SavedEntry::Special { .. }) => lines.push("special file: never applied".to_owned()),
+        Some(SavedEntry::Unsaved { reason }) => lines.push(format!("not kept: {}", super::render::unsaved(*reason))),
         _ => {}
     }
     if change.conflict {
@@ -105,13 +105,13 @@ fn git_mode(mode: u32) -> u32 {
 }
 
 /// Type and permission bits, as git writes them.
-fn mode(entry: &Entry) -> Option<u32> {
+fn mode(entry: &SavedEntry) -> Option<u32> {
     Some(match entry {
-        Entry::Regular { mode, .. } => 0o100_000 | mode,
-        Entry::Directory { mode } => 0o040_000 | mode,
-        Entry::Symlink { .. } => 0o120_000,
-        Entry::Special { mode } => *mode,
-        Entry::Unsaved { .. } => return None,
+        SavedEntry::Regular { mode, .. } => 0o100_000 | mode,
+        SavedEntry::Directory { mode } => 0o040_000 | mode,
+        SavedEntry::Symlink { .. } => 0o120_000,
+        SavedEntry::Special { mode } => *mode,
+        SavedEntry::Unsaved { .. } => return None,
     })
 }
 
@@ -136,10 +136,10 @@ fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
 
 fn after(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
     match &change.entry {
-        Some(Entry::Regular { sha256, .. }) => Side::read(Contents::of(saved.directory()).open(sha256)?),
-        Some(Entry::Symlink { target }) => Ok(Side::link(target)),
-        Some(Entry::Unsaved { .. }) => Ok(Side::Binary { size: 0 }),
-        Some(Entry::Directory { .. } | Entry::Special { .. }) | None => Ok(Side::Nothing),
+        Some(SavedEntry::Regular { sha256, .. }) => Side::read(Contents::of(saved.directory()).open(sha256)?),
+        Some(SavedEntry::Symlink { target }) => Ok(Side::link(target)),
+        Some(SavedEntry::Unsaved { .. }) => Ok(Side::Binary { size: 0 }),
+        Some(SavedEntry::Directory { .. } | SavedEntry::Special { .. }) | None => Ok(Side::Nothing),
     }
 }
 

@@ -10,7 +10,7 @@ use policy::FileDenials;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{SavedChange, Stamp, lossless};
+use super::{FileStamp, SavedChange, lossless};
 
 const NAME: &str = "manifest.json";
 
@@ -42,7 +42,7 @@ pub(crate) struct Record {
     pub(crate) change: SavedChange,
     /// The file of the upper layer, so that the next save can tell whether it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) upper: Option<Stamp>,
+    pub(crate) upper: Option<FileStamp>,
 }
 
 /// A path of the host as we left it.
@@ -50,7 +50,7 @@ pub(crate) struct Record {
 pub(crate) struct Known {
     #[serde(with = "lossless")]
     pub(crate) path: PathBuf,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: FileStamp,
 }
 
 impl Manifest {

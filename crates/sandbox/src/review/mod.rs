@@ -20,12 +20,14 @@ mod saved;
 mod stamp;
 pub(crate) mod walk;
 
-pub use apply::{Applied, ApplyError, Difference, Reason, Refusal, Rules, apply, denying, finish, undo};
-pub use change::{Entry, SavedChange, UnsavedReason};
+pub use apply::{
+    ApplyError, ApplyReport, HostDifference, RefusalReason, RefusedPath, WriteRules, apply, denying, finish, undo,
+};
+pub use change::{SavedChange, SavedEntry, UnsavedReason};
 pub use lossless::quoted;
 pub use render::{render_diff, render_stat, visible};
 pub use saved::{ChangeStat, LineCount, SavedChanges, discard};
-pub use stamp::Stamp;
+pub use stamp::FileStamp;
 
 #[cfg(test)]
 mod tests;

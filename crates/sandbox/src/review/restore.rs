@@ -11,7 +11,7 @@ use tokio::io::AsyncRead;
 use tokio::net::unix::pipe;
 
 use super::contents::Contents;
-use super::{Entry, SavedChange, SavedChanges};
+use super::{SavedChange, SavedChanges, SavedEntry};
 use crate::exec::run_with_input;
 use crate::overlay::ChangeKind;
 use crate::{ExecSpec, Sandbox, SandboxError};
@@ -43,7 +43,7 @@ impl SavedChanges {
     /// What is not there any more, or stands in the way of something of another kind; each ends in a NUL.
     fn gone(&self) -> Vec<u8> {
         let in_the_way = |change: &SavedChange| {
-            let is_directory = matches!(change.entry, Some(Entry::Directory { .. }));
+            let is_directory = matches!(change.entry, Some(SavedEntry::Directory { .. }));
             change.base.is_some_and(|base| base.is_directory() != is_directory)
         };
         let gone = self.changes().filter(|change| change.kind == ChangeKind::Deleted || in_the_way(change));
@@ -58,25 +58,25 @@ impl SavedChanges {
             let mut header = tar::Header::new_gnu();
             let path = local(&change.path);
             match &change.entry {
-                Some(Entry::Regular { mode, size, sha256 }) => {
+                Some(SavedEntry::Regular { mode, size, sha256 }) => {
                     header.set_entry_type(tar::EntryType::Regular);
                     header.set_mode(*mode);
                     header.set_size(*size);
                     archive.append_data(&mut header, path, contents.open(sha256)?)?;
                 }
-                Some(Entry::Directory { mode }) => {
+                Some(SavedEntry::Directory { mode }) => {
                     header.set_entry_type(tar::EntryType::Directory);
                     header.set_mode(*mode);
                     header.set_size(0);
                     archive.append_data(&mut header, path, io::empty())?;
                 }
-                Some(Entry::Symlink { target }) => {
+                Some(SavedEntry::Symlink { target }) => {
                     header.set_entry_type(tar::EntryType::Symlink);
                     header.set_mode(0o777);
                     header.set_size(0);
                     archive.append_link(&mut header, path, target)?;
                 }
-                Some(Entry::Special { .. } | Entry::Unsaved { .. }) | None => {}
+                Some(SavedEntry::Special { .. } | SavedEntry::Unsaved { .. }) | None => {}
             }
         }
         archive.into_inner()?.flush()

@@ -15,9 +15,9 @@ use super::lock::Lock;
 use super::manifest::{Known, Manifest, Record};
 use super::stamp::nanos_of;
 use super::walk::{Closed, Touched, touched};
-use super::{Entry, SavedChange, SavedChanges, Stamp, UnsavedReason};
+use super::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 use crate::beneath;
-use crate::overlay::{ChangeKind, Layers};
+use crate::overlay::{ChangeKind, OverlayLayers};
 
 /// Larger files are named but not kept; a hole costs the sandbox nothing, so its own quota is no bound.
 const MAX_FILE_BYTES: u64 = 4 << 30;
@@ -35,7 +35,7 @@ pub(crate) enum Reread {
     All,
 }
 
-pub(crate) fn save(layers: &Layers, into: &Path, reread: Reread) -> io::Result<SavedChanges> {
+pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::Result<SavedChanges> {
     let mut contents = Contents::create(into)?;
     let _lock = Lock::take(into)?;
     let last = Last::read(into)?;
@@ -82,7 +82,7 @@ fn forget(saved: &Path, contents: &Contents, manifest: &Manifest) -> io::Result<
 struct Last {
     saved_nanos: i64,
     records: HashMap<PathBuf, Record>,
-    known: HashMap<PathBuf, Stamp>,
+    known: HashMap<PathBuf, FileStamp>,
 }
 
 impl Last {
@@ -100,7 +100,7 @@ impl Last {
     }
 
     /// The file was kept by the last save, and has not been touched since.
-    fn unchanged(&self, path: &Path, now: &Stamp) -> Option<&Record> {
+    fn unchanged(&self, path: &Path, now: &FileStamp) -> Option<&Record> {
         let record = self.records.get(path)?;
         let settled = now.ctime_nanos < self.saved_nanos - RACY_NANOS;
         (settled && record.upper.as_ref() == Some(now)).then_some(record)
@@ -142,7 +142,7 @@ struct Keeper<'a> {
 }
 
 /// What lies at a path, and the stamp of the file it was copied from.
-type Kept = (Option<Entry>, Option<Stamp>);
+type Kept = (Option<SavedEntry>, Option<FileStamp>);
 
 impl Keeper<'_> {
     /// `None` when it turns out to be as on the host.
@@ -153,31 +153,31 @@ impl Keeper<'_> {
                 Closed::TooDeep => UnsavedReason::TooDeep,
                 Closed::Unreadable => UnsavedReason::Unreadable,
             };
-            return Ok(Some((Some(Entry::Unsaved { reason }), None)));
+            return Ok(Some((Some(SavedEntry::Unsaved { reason }), None)));
         }
         let entry = match above.kind() {
             FileType::RegularFile => return self.regular(touched),
-            FileType::Directory => Entry::Directory { mode: above.permissions() },
+            FileType::Directory => SavedEntry::Directory { mode: above.permissions() },
             FileType::Symlink => match self.link(touched)? {
                 Some(entry) => entry,
                 None => return Ok(None),
             },
-            _ => Entry::Special { mode: above.mode },
+            _ => SavedEntry::Special { mode: above.mode },
         };
         Ok(Some((Some(entry), None)))
     }
 
-    fn link(&self, touched: &Touched) -> io::Result<Option<Entry>> {
+    fn link(&self, touched: &Touched) -> io::Result<Option<SavedEntry>> {
         let Some(target) = beneath::link(self.upper, &touched.path)? else {
-            return Ok(Some(Entry::Unsaved { reason: UnsavedReason::Vanished }));
+            return Ok(Some(SavedEntry::Unsaved { reason: UnsavedReason::Vanished }));
         };
         let is_link = touched.below.is_some_and(|below| below.kind() == FileType::Symlink);
         let same = is_link && beneath::link(self.lower, &touched.path)?.is_some_and(|before| before == target);
-        Ok((!same).then_some(Entry::Symlink { target }))
+        Ok((!same).then_some(SavedEntry::Symlink { target }))
     }
 
     fn regular(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
-        let unsaved = |reason| Ok(Some((Some(Entry::Unsaved { reason }), None)));
+        let unsaved = |reason| Ok(Some((Some(SavedEntry::Unsaved { reason }), None)));
         let mut file = match beneath::regular(self.upper, &touched.path) {
             Ok(Some(file)) => file,
             Ok(None) => return unsaved(UnsavedReason::Vanished),
@@ -187,7 +187,7 @@ impl Keeper<'_> {
             Err(error) => return Err(error),
         };
         // Taken before the content: a write meanwhile makes the next save read it again.
-        let upper = Stamp::of(&fstat(&file)?);
+        let upper = FileStamp::of(&fstat(&file)?);
         if self.is_as_below(touched, &upper, &mut file)? {
             return Ok(None);
         }
@@ -206,12 +206,12 @@ impl Keeper<'_> {
             return unsaved(UnsavedReason::TooLarge);
         };
         self.left -= size;
-        Ok(Some((Some(Entry::Regular { mode: upper.permissions(), size, sha256 }), Some(upper))))
+        Ok(Some((Some(SavedEntry::Regular { mode: upper.permissions(), size, sha256 }), Some(upper))))
     }
 
     /// Whether a file was only opened or touched: same mode, same content.
-    fn is_as_below(&self, touched: &Touched, upper: &Stamp, file: &mut File) -> io::Result<bool> {
-        let alike = |below: &Stamp| below.mode == upper.mode && below.size == upper.size;
+    fn is_as_below(&self, touched: &Touched, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
+        let alike = |below: &FileStamp| below.mode == upper.mode && below.size == upper.size;
         if touched.kind != ChangeKind::Modified || !touched.below.is_some_and(|below| alike(&below)) {
             return Ok(false);
         }

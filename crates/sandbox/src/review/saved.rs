@@ -8,8 +8,8 @@ use super::journal::Journal;
 use super::lock::Lock;
 use super::manifest::{Manifest, Record};
 use super::save::{Reread, save};
-use super::{Entry, SavedChange, diff};
-use crate::overlay::{ChangeKind, Layers};
+use super::{SavedChange, SavedEntry, diff};
+use crate::overlay::{ChangeKind, OverlayLayers};
 
 /// The changes of one sandbox, kept in a directory of their own.
 #[derive(Debug, Clone)]
@@ -50,13 +50,13 @@ impl SavedChanges {
     ///
     /// The list is replaced as a whole, after all content is on disk. The sandbox may run meanwhile; a file
     /// that it writes through a memory mapping may then be seen as it was before.
-    pub fn save(layers: &Layers, into: &Path) -> io::Result<Self> {
+    pub fn save(layers: &OverlayLayers, into: &Path) -> io::Result<Self> {
         save(layers, into, Reread::Changed)
     }
 
     /// The same, for the last time: nothing runs any more, and every file is read again. A write through a
     /// memory mapping leaves no trace in a file's times, so only this sees all of them.
-    pub fn save_final(layers: &Layers, into: &Path) -> io::Result<Self> {
+    pub fn save_final(layers: &OverlayLayers, into: &Path) -> io::Result<Self> {
         save(layers, into, Reread::All)
     }
 
@@ -91,7 +91,8 @@ impl SavedChanges {
 
     /// The content of a file that was added or changed; `NotFound` for every other path.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let Some(Entry::Regular { sha256, .. }) = self.change(path).and_then(|change| change.entry.as_ref()) else {
+        let Some(SavedEntry::Regular { sha256, .. }) = self.change(path).and_then(|change| change.entry.as_ref())
+        else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mut content = Vec::new();

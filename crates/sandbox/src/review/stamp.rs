@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The identity and age of something on disk, without its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct FileStamp {
     /// Its file system. Told, never compared: the number may change when the machine starts anew.
     pub dev: u64,
     /// Its number there.
@@ -22,7 +22,7 @@ pub struct Stamp {
     pub ctime_nanos: i64,
 }
 
-impl Stamp {
+impl FileStamp {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             dev: stat.st_dev,

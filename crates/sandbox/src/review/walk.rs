@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 
-use super::Stamp;
+use super::FileStamp;
 use crate::beneath;
 use crate::overlay::ChangeKind;
 
@@ -28,9 +28,9 @@ pub(crate) struct Touched {
     pub(crate) path: PathBuf,
     pub(crate) kind: ChangeKind,
     /// What lies there in the upper layer; `None` when it was deleted.
-    pub(crate) above: Option<Stamp>,
+    pub(crate) above: Option<FileStamp>,
     /// What the host has there.
-    pub(crate) below: Option<Stamp>,
+    pub(crate) below: Option<FileStamp>,
     /// Why what lies below this directory is not known.
     pub(crate) closed: Option<Closed>,
 }
@@ -103,9 +103,9 @@ impl Walk<'_> {
         name: &CStr,
     ) -> io::Result<()> {
         let Some(stat) = look(upper, name)? else { return Ok(()) };
-        let below = lower.map(|lower| look(lower, name)).transpose()?.flatten().map(|stat| Stamp::of(&stat));
+        let below = lower.map(|lower| look(lower, name)).transpose()?.flatten().map(|stat| FileStamp::of(&stat));
         let path = place.path.join(OsStr::from_bytes(name.to_bytes()));
-        let above = Stamp::of(&stat);
+        let above = FileStamp::of(&stat);
         if above.kind() == FileType::CharacterDevice && stat.st_rdev == 0 {
             return below.map_or(Ok(()), |below| self.deleted(path, below));
         }
@@ -132,13 +132,13 @@ impl Walk<'_> {
         for name in beneath::names(lower)? {
             let name = name?;
             if let (None, Some(below)) = (look(upper, &name)?, look(lower, &name)?) {
-                self.deleted(path.join(OsStr::from_bytes(name.to_bytes())), Stamp::of(&below))?;
+                self.deleted(path.join(OsStr::from_bytes(name.to_bytes())), FileStamp::of(&below))?;
             }
         }
         Ok(())
     }
 
-    fn deleted(&mut self, path: PathBuf, below: Stamp) -> io::Result<()> {
+    fn deleted(&mut self, path: PathBuf, below: FileStamp) -> io::Result<()> {
         if below.is_directory() {
             self.deleted_within(&path)?;
         }
@@ -157,7 +157,7 @@ impl Walk<'_> {
             for name in beneath::names(&directory)? {
                 let name = name?;
                 let Some(stat) = look(&directory, &name)? else { continue };
-                let (path, below) = (path.join(OsStr::from_bytes(name.to_bytes())), Stamp::of(&stat));
+                let (path, below) = (path.join(OsStr::from_bytes(name.to_bytes())), FileStamp::of(&stat));
                 if below.is_directory() {
                     open.push(path.clone());
                 }
@@ -171,8 +171,8 @@ impl Walk<'_> {
     fn changed(
         &mut self,
         path: PathBuf,
-        above: Stamp,
-        below: Option<Stamp>,
+        above: FileStamp,
+        below: Option<FileStamp>,
         closed: Option<Closed>,
     ) -> io::Result<usize> {
         let kind = if below.is_some() { ChangeKind::Modified } else { ChangeKind::Added };

@@ -9,10 +9,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::descent::{Dying, kill_family};
-use crate::{Exit, SandboxError};
+use crate::{ProcessExit, SandboxError};
 
 /// How it ended, once it has.
-type Ended = Option<Result<Exit, io::ErrorKind>>;
+type Ended = Option<Result<ProcessExit, io::ErrorKind>>;
 
 /// A command and everything it started.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl Group {
     }
 
     /// How its leader ended.
-    pub(super) async fn wait(mut self) -> Result<Exit, SandboxError> {
+    pub(super) async fn wait(mut self) -> Result<ProcessExit, SandboxError> {
         let ended = self.exit.wait_for(Option::is_some).await.map_err(|_| SandboxError::Gone)?;
         match *ended {
             Some(Ok(exit)) => Ok(exit),
@@ -54,7 +54,7 @@ impl Group {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+fn exit_of(status: ExitStatus) -> ProcessExit {
     use std::os::unix::process::ExitStatusExt;
-    Exit { code: status.code(), signal: status.signal(), ..Exit::default() }
+    ProcessExit { code: status.code(), signal: status.signal(), ..ProcessExit::default() }
 }

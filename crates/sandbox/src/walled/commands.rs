@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use jail::{Jail, News};
+use jail::{ExecEvent, Jail};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 
 use super::{SIGKILL, lock};
-use crate::Exit;
+use crate::ProcessExit;
 
 /// Commands whose news are awaited.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Commands {
 
 struct Waiting {
     started: Option<oneshot::Sender<Result<(), i32>>>,
-    exited: oneshot::Sender<Exit>,
+    exited: oneshot::Sender<ProcessExit>,
 }
 
 /// The news of one command that is about to be asked for.
@@ -31,7 +31,7 @@ pub(super) struct Awaited {
     /// It runs, or the error number of why not.
     pub(super) started: oneshot::Receiver<Result<(), i32>>,
     /// It has ended.
-    pub(super) exited: oneshot::Receiver<Exit>,
+    pub(super) exited: oneshot::Receiver<ProcessExit>,
 }
 
 impl Commands {
@@ -54,22 +54,28 @@ impl Commands {
         lock(&self.waiting).remove(&exec);
     }
 
-    fn dispatch(&self, news: News) {
+    fn dispatch(&self, news: ExecEvent) {
         let mut waiting = lock(&self.waiting);
         match news {
-            News::Started { exec } => {
+            ExecEvent::Started { exec } => {
                 if let Some(started) = waiting.get_mut(&exec).and_then(|waiting| waiting.started.take()) {
                     let _ = started.send(Ok(()));
                 }
             }
-            News::NotStarted { exec, errno } => {
+            ExecEvent::NotStarted { exec, errno } => {
                 if let Some(started) = waiting.remove(&exec).and_then(|waiting| waiting.started) {
                     let _ = started.send(Err(errno));
                 }
             }
-            News::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
+            ExecEvent::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
                 if let Some(waiting) = waiting.remove(&exec) {
-                    let _ = waiting.exited.send(Exit { code, signal, cpu_micros, peak_rss_bytes, ..Exit::default() });
+                    let _ = waiting.exited.send(ProcessExit {
+                        code,
+                        signal,
+                        cpu_micros,
+                        peak_rss_bytes,
+                        ..ProcessExit::default()
+                    });
                 }
             }
         }
@@ -104,7 +110,7 @@ pub(super) async fn hear(
         if let Ok(Some(code)) = ended {
             tracing::warn!(code, "the first process of a sandbox went before its command had ended, which was killed");
         }
-        let _ = waiting.exited.send(Exit { signal: Some(SIGKILL), ..Exit::default() });
+        let _ = waiting.exited.send(ProcessExit { signal: Some(SIGKILL), ..ProcessExit::default() });
     }
     let _ = tell.send(true);
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use jail::Cgroup;
 
 use super::{SIGKILL, lock};
-use crate::Exit;
+use crate::ProcessExit;
 
 /// What is left of a sandbox when everything in it is dead. Dropping it clears away what can be without waiting.
 pub(crate) trait Remains: Send {
@@ -57,7 +57,7 @@ impl Count {
     }
 
     /// What an init cannot know of a command that began at this count and ended at `after`.
-    pub(super) fn correct(&self, exit: &mut Exit, after: &Self) {
+    pub(super) fn correct(&self, exit: &mut ProcessExit, after: &Self) {
         // The kernel kills the largest; that it was this one is told by how it ended.
         exit.out_of_memory = exit.signal == Some(SIGKILL) && after.oom_kills > self.oom_kills;
         if let (Some(before), Some(after)) = (self.cpu_micros, after.cpu_micros) {

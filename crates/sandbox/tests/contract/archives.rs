@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use protocol::Code;
-use sandbox::{ArchiveCap, FilesError};
+use protocol::ProblemCode;
+use sandbox::{ArchiveLimit, FilesError};
 use tar::{Builder, EntryType, Header};
 use tokio::io::AsyncReadExt;
 
@@ -33,8 +33,8 @@ async fn what_is_packed_and_unpacked_is_the_same_tree(subject: Subject) {
          touch -h -d @1000000000 deep/link"
     );
     assert_eq!(shell(&*sandbox, &line).await.exit.code, Some(0));
-    let archive = sandbox.files().pack("from".as_ref(), ArchiveCap::default()).await.expect("pack");
-    let done = sandbox.files().unpack("to/here".as_ref(), archive, ArchiveCap::default()).await.expect("unpack");
+    let archive = sandbox.files().pack("from".as_ref(), ArchiveLimit::default()).await.expect("pack");
+    let done = sandbox.files().unpack("to/here".as_ref(), archive, ArchiveLimit::default()).await.expect("unpack");
     assert!(!done.truncated && done.paths.contains(&"to/here/deep/er/b".into()), "{done:?}");
     let listing = async |directory: &str| text(&shell(&*sandbox, &format!("cd {directory}; {LISTING}")).await.stdout);
     let (before, after) = (listing("from").await, listing("to/here").await);
@@ -50,7 +50,7 @@ async fn what_is_packed_and_unpacked_is_the_same_tree(subject: Subject) {
 
 async fn one_file_is_packed_under_its_own_name(subject: Subject) {
     let (_host, sandbox) = over(&subject, &["dir/file"]).await;
-    let mut archive = sandbox.files().pack("dir/file".as_ref(), ArchiveCap::default()).await.expect("pack");
+    let mut archive = sandbox.files().pack("dir/file".as_ref(), ArchiveLimit::default()).await.expect("pack");
     let mut bytes = Vec::new();
     archive.read_to_end(&mut bytes).await.expect("read");
     let mut archive = tar::Archive::new(bytes.as_slice());
@@ -60,7 +60,10 @@ async fn one_file_is_packed_under_its_own_name(subject: Subject) {
         .map(|entry| entry.expect("entry").path().expect("path").into_owned())
         .collect();
     assert_eq!(entries, [Path::new("file")]);
-    assert_eq!(code(sandbox.files().pack("nothing".as_ref(), ArchiveCap::default()).await), Code::FileNotFound);
+    assert_eq!(
+        code(sandbox.files().pack("nothing".as_ref(), ArchiveLimit::default()).await),
+        ProblemCode::FileNotFound
+    );
 }
 
 /// An entry exactly as said, however wrong.
@@ -96,7 +99,7 @@ async fn an_archive_replaces_files_and_drops_their_special_bits(subject: Subject
         ("twice", EntryType::Link, "a"),
         ("twice", EntryType::Link, "a"),
     ]);
-    sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await.expect("unpack");
+    sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveLimit::default()).await.expect("unpack");
     let seen = shell(&*sandbox, "ls -A; cat a b link twice; stat -c '%a %h' a; test ! -h link").await;
     assert_eq!(text(&seen.stdout), "a\nb\nlink\ntwice\ncontent\nb\ncontent\ncontent\n755 2\n");
     assert_eq!(seen.exit.code, Some(0));
@@ -129,14 +132,14 @@ async fn hostile_archives_are_refused_where_they_turn_hostile(subject: Subject) 
     ];
     for (what, entries) in cases {
         let bytes = archive(&[&[("first", Kind::Regular, "")], *entries].concat());
-        let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await;
+        let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveLimit::default()).await;
         assert!(matches!(done, Err(FilesError::Archive { .. })), "{what}: {done:?}");
         assert!(!Path::new("/tmp/viv-escaped").exists() && !Path::new("/etc/viv-escaped").exists(), "{what}");
     }
     for name in [".git/hooks/pre-commit", ".env"] {
         let bytes = archive(&[(name, Kind::Regular, "")]);
-        let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await;
-        assert_eq!(code(done), Code::PolicyDenied, "{name}");
+        let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveLimit::default()).await;
+        assert_eq!(code(done), ProblemCode::PolicyDenied, "{name}");
     }
     let seen = text(&shell(&*sandbox, "find . -type f -o -type p -o -type c -o -type b").await.stdout);
     assert_eq!(seen, "./first\n");
@@ -146,12 +149,12 @@ async fn an_archive_may_not_be_larger_than_was_said(subject: Subject) {
     let sandbox = make(&subject).await;
     let two = archive(&[("a", EntryType::Regular, ""), ("b", EntryType::Regular, "")]);
     let unpack = async |bytes: u64, entries: usize| {
-        sandbox.files().unpack("".as_ref(), stream(&two), ArchiveCap { bytes, entries }).await
+        sandbox.files().unpack("".as_ref(), stream(&two), ArchiveLimit { bytes, entries }).await
     };
-    assert_eq!(code(unpack(15, 9).await), Code::FileTooLarge);
-    assert_eq!(code(unpack(99, 1).await), Code::FileTooLarge);
+    assert_eq!(code(unpack(15, 9).await), ProblemCode::FileTooLarge);
+    assert_eq!(code(unpack(99, 1).await), ProblemCode::FileTooLarge);
     assert_eq!(unpack(16, 2).await.expect("just fits").bytes, 16);
-    for cap in [ArchiveCap { bytes: 15, entries: 9 }, ArchiveCap { bytes: 99, entries: 1 }] {
+    for cap in [ArchiveLimit { bytes: 15, entries: 9 }, ArchiveLimit { bytes: 99, entries: 1 }] {
         let mut packed = sandbox.files().pack("".as_ref(), cap).await.expect("pack");
         packed.read_to_end(&mut Vec::new()).await.expect_err("too large");
     }
@@ -165,7 +168,7 @@ async fn an_archive_may_not_be_larger_than_was_said(subject: Subject) {
     header.set_size(1 << 32);
     header.set_cksum();
     bytes[..512].copy_from_slice(header.as_bytes());
-    let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveCap::default()).await;
+    let done = sandbox.files().unpack("".as_ref(), stream(&bytes), ArchiveLimit::default()).await;
     assert!(done.is_err(), "{done:?}");
     assert_eq!(text(&shell(&*sandbox, "ls -A").await.stdout), "a\nb\n");
 }
@@ -174,9 +177,9 @@ async fn an_archive_that_breaks_off_is_no_archive(subject: Subject) {
     let sandbox = make(&subject).await;
     let whole = archive(&[("a", EntryType::Regular, ""), ("b", EntryType::Regular, "")]);
     for cut in [700, 1300] {
-        let done = sandbox.files().unpack("".as_ref(), stream(&whole[..cut]), ArchiveCap::default()).await;
+        let done = sandbox.files().unpack("".as_ref(), stream(&whole[..cut]), ArchiveLimit::default()).await;
         assert!(matches!(done, Err(FilesError::Archive { .. })), "{cut}: {done:?}");
     }
-    let done = sandbox.files().unpack("".as_ref(), stream(&[b'x'; 5000]), ArchiveCap::default()).await;
+    let done = sandbox.files().unpack("".as_ref(), stream(&[b'x'; 5000]), ArchiveLimit::default()).await;
     assert!(matches!(done, Err(FilesError::Archive { .. })), "{done:?}");
 }

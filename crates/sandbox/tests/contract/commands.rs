@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox::{ExecSpec, OutputStream, SandboxError, User, WindowSize, run};
+use sandbox::{ExecSpec, ExecUser, OutputStream, SandboxError, WindowSize, run};
 
 use crate::{Promise, Subject, make, shell, shell_spec, text};
 
@@ -112,9 +112,9 @@ async fn an_idle_timeout_holds_between_somebody_elses_streams(subject: Subject) 
     let sandbox = make(&subject).await;
     let attached = async |line: &str, idle: Duration| {
         let (mut reader, writer) = tokio::io::duplex(1 << 16);
-        let outflow = |to| sandbox::Outflow { to, filter: None };
+        let outflow = |to| sandbox::OutputSink { to, filter: None };
         let (output, errors) = (outflow(Box::new(writer) as _), outflow(Box::new(tokio::io::sink()) as _));
-        let streams = sandbox::Streams { input: Box::new(tokio::io::empty()), output, errors, window: None };
+        let streams = sandbox::StandardStreams { input: Box::new(tokio::io::empty()), output, errors, window: None };
         let spec = ExecSpec { idle_timeout: Some(idle), ..shell_spec(line) };
         let result = sandbox::attach(&*sandbox, spec, streams).await.expect("attach");
         let mut said = String::new();
@@ -131,7 +131,7 @@ async fn a_command_is_who_was_asked_for_or_refused(subject: Subject) {
     let line = "touch mine; test -O mine; id -u";
     let ordinary = shell(&*sandbox, line).await;
     assert_eq!(ordinary.exit.code, Some(0));
-    let as_root = ExecSpec { user: User::Root, ..shell_spec("id -u") };
+    let as_root = ExecSpec { user: ExecUser::Root, ..shell_spec("id -u") };
     match run(&*sandbox, as_root, &mut |_, _| {}).await {
         Ok(result) => assert_eq!(text(&result.stdout), "0\n"),
         Err(SandboxError::Unavailable { missing, fix }) => assert!(missing.contains("root") && !fix.is_empty()),

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use engines::{Engine, Traces};
 use jail::Spawner;
 use policy::Preset;
-use protocol::Code;
+use protocol::ProblemCode;
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::{Backend, ContainerBackend, ContainerSettings, EngineKind, Sandbox, SandboxError};
+use sandbox::{ContainerBackend, ContainerSettings, EngineKind, Sandbox, SandboxBackend, SandboxError};
 
 use crate::{Crowd, Subject, shell, spec, text};
 
@@ -70,7 +70,7 @@ impl Case {
         Traces { place: self.scratch.path().to_owned(), socket: self.settings.sockets[0].clone() }
     }
 
-    fn backend(&self) -> Arc<dyn Backend> {
+    fn backend(&self) -> Arc<dyn SandboxBackend> {
         let place = self.scratch.path().to_owned();
         Arc::new(ContainerBackend::new(self.settings.clone(), Arc::clone(&self.spawner), place).expect("backend"))
     }
@@ -85,7 +85,7 @@ impl Case {
     /// The whole error of a sandbox that cannot be had, cause by cause.
     async fn refusal(&self) -> String {
         let error = self.create().await.err().expect("a refusal");
-        assert_eq!(error.code(), Code::SandboxCreateError);
+        assert_eq!(error.code(), ProblemCode::SandboxCreateError);
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let fix = if let SandboxError::Unavailable { fix, .. } = &error { format!(" / {fix}") } else { String::new() };
         format!("{error}{}{fix}", cause.unwrap_or_default())

@@ -3,8 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use protocol::Code;
-use sandbox::{ArchiveCap, ByteRange, ByteStream, Depth, Existing, FileKind, Files, FilesError, Sandbox, SandboxSpec};
+use protocol::ProblemCode;
+use sandbox::{
+    ArchiveLimit, ByteRange, ByteStream, FileKind, FilesError, OnExisting, RemovalDepth, Sandbox, SandboxSpec,
+    WorkspaceFiles,
+};
 use tokio::io::AsyncReadExt;
 
 use crate::{Promise, Subject, make, policy, shell, shell_spec, spec, tests, text};
@@ -42,11 +45,11 @@ pub(crate) fn stream(bytes: &[u8]) -> ByteStream {
     Box::new(io::Cursor::new(bytes.to_vec()))
 }
 
-pub(crate) async fn write(files: &dyn Files, path: &str, content: &str) -> Result<u64, FilesError> {
+pub(crate) async fn write(files: &dyn WorkspaceFiles, path: &str, content: &str) -> Result<u64, FilesError> {
     files.write(path.as_ref(), stream(content.as_bytes()), 1 << 20).await
 }
 
-pub(crate) async fn read(files: &dyn Files, path: &str) -> Result<String, FilesError> {
+pub(crate) async fn read(files: &dyn WorkspaceFiles, path: &str) -> Result<String, FilesError> {
     let mut content = files.read(path.as_ref(), ByteRange::first(1 << 20)).await?;
     let mut bytes = Vec::new();
     content.bytes.read_to_end(&mut bytes).await.expect("read");
@@ -54,7 +57,7 @@ pub(crate) async fn read(files: &dyn Files, path: &str) -> Result<String, FilesE
     Ok(text(&bytes))
 }
 
-pub(crate) fn code<T>(result: Result<T, FilesError>) -> Code {
+pub(crate) fn code<T>(result: Result<T, FilesError>) -> ProblemCode {
     result.err().expect("a refusal").code()
 }
 
@@ -112,7 +115,10 @@ async fn a_file_is_replaced_whole_or_not_at_all(subject: Subject) {
     let sandbox = make(&subject).await;
     let files = sandbox.files();
     write(files, "file", "before").await.expect("write");
-    assert_eq!(code(files.write("file".as_ref(), stream(&vec![b'x'; 100_000]), 99_999).await), Code::FileTooLarge);
+    assert_eq!(
+        code(files.write("file".as_ref(), stream(&vec![b'x'; 100_000]), 99_999).await),
+        ProblemCode::FileTooLarge
+    );
     let broken = files.write("file".as_ref(), Box::new(Breaking(false)), 100).await;
     assert!(matches!(broken, Err(FilesError::Content(_))));
     {
@@ -129,9 +135,9 @@ async fn a_file_is_replaced_whole_or_not_at_all(subject: Subject) {
     assert_eq!(does(&*sandbox, "ls -A").await, "file\n");
     files.write("file".as_ref(), stream(&vec![b'x'; 100_000]), 100_000).await.expect("just fits");
     assert_eq!(does(&*sandbox, "wc -c < file").await.trim(), "100000");
-    assert_eq!(code(write(files, "file/below", "x").await), Code::FileWrongKind);
+    assert_eq!(code(write(files, "file/below", "x").await), ProblemCode::FileWrongKind);
     does(&*sandbox, "mkdir dir").await;
-    assert_eq!(code(write(files, "dir", "x").await), Code::FileWrongKind);
+    assert_eq!(code(write(files, "dir", "x").await), ProblemCode::FileWrongKind);
 }
 
 async fn a_part_of_a_file_can_be_read(subject: Subject) {
@@ -143,8 +149,8 @@ async fn a_part_of_a_file_can_be_read(subject: Subject) {
         content.bytes.read_to_string(&mut found).await.expect("bytes");
         assert_eq!((found.as_str(), content.length, content.stat.size), (expected, expected.len() as u64, 10));
     }
-    assert_eq!(code(read(sandbox.files(), "nothing").await), Code::FileNotFound);
-    assert_eq!(code(read(sandbox.files(), "").await), Code::FileWrongKind);
+    assert_eq!(code(read(sandbox.files(), "nothing").await), ProblemCode::FileNotFound);
+    assert_eq!(code(read(sandbox.files(), "").await), ProblemCode::FileWrongKind);
 }
 
 async fn a_directory_is_listed_by_name_with_what_each_is(subject: Subject) {
@@ -169,7 +175,7 @@ async fn a_directory_is_listed_by_name_with_what_each_is(subject: Subject) {
     assert_eq!(through.entries[0].stat.path, Path::new("c/in"));
     let some = sandbox.files().list("".as_ref(), 2).await.expect("list");
     assert_eq!((some.entries.len(), some.truncated), (2, true));
-    assert_eq!(code(sandbox.files().list("b".as_ref(), 2).await), Code::FileWrongKind);
+    assert_eq!(code(sandbox.files().list("b".as_ref(), 2).await), ProblemCode::FileWrongKind);
 }
 
 async fn directories_are_made_with_those_they_are_in(subject: Subject) {
@@ -179,8 +185,8 @@ async fn directories_are_made_with_those_they_are_in(subject: Subject) {
     files.make_directory("a/b/c".as_ref()).await.expect("again");
     files.make_directory("".as_ref()).await.expect("the workspace is there");
     write(files, "a/file", "x").await.expect("write");
-    assert_eq!(code(files.make_directory("a/file".as_ref()).await), Code::FileWrongKind);
-    assert_eq!(code(files.make_directory("a/file/x".as_ref()).await), Code::FileWrongKind);
+    assert_eq!(code(files.make_directory("a/file".as_ref()).await), ProblemCode::FileWrongKind);
+    assert_eq!(code(files.make_directory("a/file/x".as_ref()).await), ProblemCode::FileWrongKind);
     assert_eq!(does(&*sandbox, "stat -c %a a a/b/c").await, "755\n755\n");
 }
 
@@ -188,16 +194,16 @@ async fn moving_keeps_what_is_there_unless_told_otherwise(subject: Subject) {
     let (_host, sandbox) = over(&subject, &["one", "two", "dir/in", "full/in"]).await;
     let files = sandbox.files();
     let rename = |from: &'static str, to: &'static str, existing| files.rename(from.as_ref(), to.as_ref(), existing);
-    assert_eq!(code(rename("one", "two", Existing::Keep).await), Code::FileExists);
+    assert_eq!(code(rename("one", "two", OnExisting::Keep).await), ProblemCode::FileExists);
     assert_eq!(read(files, "two").await.expect("read"), "two\n");
-    rename("one", "two", Existing::Replace).await.expect("replace");
-    rename("two", "far/away/three", Existing::Keep).await.expect("move");
+    rename("one", "two", OnExisting::Replace).await.expect("replace");
+    rename("two", "far/away/three", OnExisting::Keep).await.expect("move");
     assert_eq!(does(&*sandbox, "cat far/away/three; ls").await, "one\ndir\nfar\nfull\n");
-    assert_eq!(code(rename("one", "x", Existing::Keep).await), Code::FileNotFound);
-    assert_eq!(code(rename("dir", "dir/in/itself", Existing::Keep).await), Code::FileWrongKind);
-    assert_eq!(code(rename("", "x", Existing::Keep).await), Code::FileWrongKind);
-    assert_eq!(code(rename("far", "full", Existing::Replace).await), Code::FileWrongKind);
-    assert_eq!(code(rename("far", "dir/in", Existing::Replace).await), Code::FileWrongKind);
+    assert_eq!(code(rename("one", "x", OnExisting::Keep).await), ProblemCode::FileNotFound);
+    assert_eq!(code(rename("dir", "dir/in/itself", OnExisting::Keep).await), ProblemCode::FileWrongKind);
+    assert_eq!(code(rename("", "x", OnExisting::Keep).await), ProblemCode::FileWrongKind);
+    assert_eq!(code(rename("far", "full", OnExisting::Replace).await), ProblemCode::FileWrongKind);
+    assert_eq!(code(rename("far", "dir/in", OnExisting::Replace).await), ProblemCode::FileWrongKind);
 }
 
 /// Everything about a tree, and what is in two of its files.
@@ -207,7 +213,7 @@ async fn a_directory_that_was_there_before_moves_with_all_it_holds(subject: Subj
     let (_host, sandbox) = over(&subject, &["old/a", "old/deep/b", "old/deep/c"]).await;
     does(&*sandbox, "ln -s a old/link; chmod 700 old/deep/b; chmod 711 old/deep; touch -d @1000000000 old/a").await;
     let before = does(&*sandbox, &format!("cd old; {LISTING}")).await;
-    sandbox.files().rename("old".as_ref(), "new/name".as_ref(), Existing::Keep).await.expect("move");
+    sandbox.files().rename("old".as_ref(), "new/name".as_ref(), OnExisting::Keep).await.expect("move");
     assert_eq!(does(&*sandbox, &format!("test ! -e old; cd new/name; {LISTING}")).await, before);
     assert_eq!(does(&*sandbox, "ls -A . new").await, ".:\nnew\n\nnew:\nname\n");
 }
@@ -218,17 +224,17 @@ async fn removing_a_directory_needs_to_be_asked_for(subject: Subject) {
     std::fs::write(outside.path().join("precious"), "x").expect("file");
     let files = sandbox.files();
     std::os::unix::fs::symlink(outside.path(), host.path().join("dir/out")).expect("link");
-    assert_eq!(code(files.remove("dir".as_ref(), Depth::Single).await), Code::FileWrongKind);
-    files.remove("dir/c".as_ref(), Depth::Single).await.expect("file");
-    files.remove("dir".as_ref(), Depth::Recursive).await.expect("all");
+    assert_eq!(code(files.remove("dir".as_ref(), RemovalDepth::Single).await), ProblemCode::FileWrongKind);
+    files.remove("dir/c".as_ref(), RemovalDepth::Single).await.expect("file");
+    files.remove("dir".as_ref(), RemovalDepth::Recursive).await.expect("all");
     does(&*sandbox, "test ! -e dir; mkdir empty").await;
-    files.remove("empty".as_ref(), Depth::Single).await.expect("an empty one");
+    files.remove("empty".as_ref(), RemovalDepth::Single).await.expect("an empty one");
     if !subject.has_own_kernel() {
         does(&*sandbox, "mkfifo fifo").await;
-        files.remove("fifo".as_ref(), Depth::Recursive).await.expect("a fifo");
+        files.remove("fifo".as_ref(), RemovalDepth::Recursive).await.expect("a fifo");
     }
-    assert_eq!(code(files.remove("dir".as_ref(), Depth::Recursive).await), Code::FileNotFound);
-    assert_eq!(code(files.remove("".as_ref(), Depth::Recursive).await), Code::FileWrongKind);
+    assert_eq!(code(files.remove("dir".as_ref(), RemovalDepth::Recursive).await), ProblemCode::FileNotFound);
+    assert_eq!(code(files.remove("".as_ref(), RemovalDepth::Recursive).await), ProblemCode::FileWrongKind);
     assert_eq!(does(&*sandbox, "ls -A").await, "kept\n");
     assert!(outside.path().join("precious").exists());
 }
@@ -240,21 +246,25 @@ async fn no_path_and_no_link_leads_out(subject: Subject) {
         .await;
     let ways = ["..", "../x", "a/../../x", "/etc/passwd", "/", "/workspace/../etc/passwd", "etc/passwd", "passwd"];
     for path in ways.into_iter().chain(["up/etc/passwd", "root/etc/passwd"]) {
-        assert_eq!(code(read(files, path).await), Code::FileOutsideWorkspace, "read {path}");
-        assert_eq!(code(write(files, path, "x").await), Code::FileOutsideWorkspace, "write {path}");
-        assert_eq!(code(files.list(path.as_ref(), 9).await), Code::FileOutsideWorkspace, "list {path}");
-        assert_eq!(code(files.make_directory(path.as_ref()).await), Code::FileOutsideWorkspace, "make {path}");
-        let packed = files.pack(path.as_ref(), ArchiveCap::default()).await;
+        assert_eq!(code(read(files, path).await), ProblemCode::FileOutsideWorkspace, "read {path}");
+        assert_eq!(code(write(files, path, "x").await), ProblemCode::FileOutsideWorkspace, "write {path}");
+        assert_eq!(code(files.list(path.as_ref(), 9).await), ProblemCode::FileOutsideWorkspace, "list {path}");
+        assert_eq!(code(files.make_directory(path.as_ref()).await), ProblemCode::FileOutsideWorkspace, "make {path}");
+        let packed = files.pack(path.as_ref(), ArchiveLimit::default()).await;
         let told = match packed {
-            Err(error) => error.code() == Code::FileOutsideWorkspace,
+            Err(error) => error.code() == ProblemCode::FileOutsideWorkspace,
             Ok(mut archive) => archive.read_to_end(&mut Vec::new()).await.is_err(),
         };
         assert!(told, "pack {path}");
     }
     for path in ["..", "/etc/hostname", "etc/hostname", "up/etc/hostname"] {
-        assert_eq!(code(files.remove(path.as_ref(), Depth::Recursive).await), Code::FileOutsideWorkspace, "{path}");
-        let moved = files.rename(path.as_ref(), "mine".as_ref(), Existing::Keep).await;
-        assert_eq!(code(moved), Code::FileOutsideWorkspace, "{path}");
+        assert_eq!(
+            code(files.remove(path.as_ref(), RemovalDepth::Recursive).await),
+            ProblemCode::FileOutsideWorkspace,
+            "{path}"
+        );
+        let moved = files.rename(path.as_ref(), "mine".as_ref(), OnExisting::Keep).await;
+        assert_eq!(code(moved), ProblemCode::FileOutsideWorkspace, "{path}");
     }
 }
 
@@ -264,8 +274,8 @@ async fn links_inside_are_followed(subject: Subject) {
     assert_eq!(read(sandbox.files(), "in/self").await.expect("read"), "real/file\n");
     write(sandbox.files(), "in/self", "new\n").await.expect("write");
     assert_eq!(does(&*sandbox, "cat real/file; readlink real/self").await, "new\n../real/file\n");
-    assert_eq!(code(read(sandbox.files(), "a").await), Code::FileOutsideWorkspace);
-    sandbox.files().remove("in".as_ref(), Depth::Recursive).await.expect("the link alone");
+    assert_eq!(code(read(sandbox.files(), "a").await), ProblemCode::FileOutsideWorkspace);
+    sandbox.files().remove("in".as_ref(), RemovalDepth::Recursive).await.expect("the link alone");
     assert_eq!(does(&*sandbox, "ls real").await, "file\nself\n");
 }
 
@@ -295,12 +305,12 @@ async fn a_fifo_is_seen_and_never_waited_for(subject: Subject) {
     let sandbox = make(&subject).await;
     does(&*sandbox, "mkfifo fifo").await;
     if subject.has_own_kernel() {
-        return assert_eq!(code(sandbox.files().stat("fifo".as_ref()).await), Code::FileNotFound);
+        return assert_eq!(code(sandbox.files().stat("fifo".as_ref()).await), ProblemCode::FileNotFound);
     }
     assert_eq!(sandbox.files().stat("fifo".as_ref()).await.expect("stat").kind, FileKind::Special);
-    assert_eq!(code(read(sandbox.files(), "fifo").await), Code::FileWrongKind);
-    assert_eq!(code(write(sandbox.files(), "fifo", "x").await), Code::FileWrongKind);
-    let mut archive = sandbox.files().pack("".as_ref(), ArchiveCap::default()).await.expect("pack");
+    assert_eq!(code(read(sandbox.files(), "fifo").await), ProblemCode::FileWrongKind);
+    assert_eq!(code(write(sandbox.files(), "fifo", "x").await), ProblemCode::FileWrongKind);
+    let mut archive = sandbox.files().pack("".as_ref(), ArchiveLimit::default()).await.expect("pack");
     let mut bytes = Vec::new();
     archive.read_to_end(&mut bytes).await.expect("an archive without it");
     assert_eq!(tar::Archive::new(bytes.as_slice()).entries().expect("entries").count(), 0);
@@ -314,26 +324,26 @@ async fn a_file_larger_than_any_disk_is_read_as_far_as_asked(subject: Subject) {
     let mut bytes = Vec::new();
     content.bytes.read_to_end(&mut bytes).await.expect("bytes");
     assert_eq!((bytes, content.stat.size), (vec![0; 5], 1 << 40));
-    let mut archive = sandbox.files().pack("huge".as_ref(), ArchiveCap::default()).await.expect("pack");
+    let mut archive = sandbox.files().pack("huge".as_ref(), ArchiveLimit::default()).await.expect("pack");
     assert!(archive.read_to_end(&mut Vec::new()).await.expect_err("too large").to_string().contains("too large"));
 }
 
 async fn what_is_hidden_is_not_read_under_any_name(subject: Subject) {
     let (_host, sandbox) = over(&subject, &[".env", "sub/.env", "sub/open"]).await;
     let files = sandbox.files();
-    let refused = [Code::FileNotFound, Code::PolicyDenied];
+    let refused = [ProblemCode::FileNotFound, ProblemCode::PolicyDenied];
     for path in [".env", "sub/.env", "sub/./.env"] {
         assert!(refused.contains(&code(read(files, path).await)), "{path}");
-        let renamed = files.rename(path.as_ref(), "open".as_ref(), Existing::Keep).await;
+        let renamed = files.rename(path.as_ref(), "open".as_ref(), OnExisting::Keep).await;
         assert!(refused.contains(&code(renamed)), "{path}");
     }
     does(&*sandbox, "ln -s sub/.env open").await;
     assert!(refused.contains(&code(read(files, "open").await)));
-    let moved = files.rename("sub".as_ref(), "elsewhere".as_ref(), Existing::Keep).await;
+    let moved = files.rename("sub".as_ref(), "elsewhere".as_ref(), OnExisting::Keep).await;
     if let Err(error) = moved {
-        assert_eq!(error.code(), Code::PolicyDenied);
+        assert_eq!(error.code(), ProblemCode::PolicyDenied);
     }
-    let mut archive = files.pack("".as_ref(), ArchiveCap::default()).await.expect("pack");
+    let mut archive = files.pack("".as_ref(), ArchiveLimit::default()).await.expect("pack");
     let mut bytes = Vec::new();
     archive.read_to_end(&mut bytes).await.expect("read");
     assert!(text(&bytes).contains("sub/open\n") && !text(&bytes).contains(".env\n"));
@@ -345,18 +355,18 @@ async fn what_must_not_change_does_not(subject: Subject) {
     for path in [".git/hooks/pre-commit", ".git/config", ".envrc", ".env"] {
         let Err(FilesError::Denied { rule, .. }) = write(files, path, "x").await else { panic!("{path} was written") };
         assert!(rule.text.contains("deny_"), "{rule:?}");
-        let moved = files.rename("mine".as_ref(), path.as_ref(), Existing::Replace).await;
-        assert_eq!(code(moved), Code::PolicyDenied, "{path}");
+        let moved = files.rename("mine".as_ref(), path.as_ref(), OnExisting::Replace).await;
+        assert_eq!(code(moved), ProblemCode::PolicyDenied, "{path}");
     }
-    assert_eq!(code(files.make_directory(".vscode/x".as_ref()).await), Code::PolicyDenied);
-    assert_eq!(code(files.remove(".git".as_ref(), Depth::Recursive).await), Code::PolicyDenied);
-    let moved = files.rename(".git".as_ref(), "git".as_ref(), Existing::Keep).await;
-    assert_eq!(code(moved), Code::PolicyDenied);
+    assert_eq!(code(files.make_directory(".vscode/x".as_ref()).await), ProblemCode::PolicyDenied);
+    assert_eq!(code(files.remove(".git".as_ref(), RemovalDepth::Recursive).await), ProblemCode::PolicyDenied);
+    let moved = files.rename(".git".as_ref(), "git".as_ref(), OnExisting::Keep).await;
+    assert_eq!(code(moved), ProblemCode::PolicyDenied);
     write(files, "plan/hooks/pre-commit", "x").await.expect("an ordinary directory");
-    let moved = files.rename("plan".as_ref(), ".git".as_ref(), Existing::Replace).await;
-    assert_eq!(code(moved), Code::PolicyDenied);
+    let moved = files.rename("plan".as_ref(), ".git".as_ref(), OnExisting::Replace).await;
+    assert_eq!(code(moved), ProblemCode::PolicyDenied);
     does(&*sandbox, "ln -s .git/hooks way").await;
-    assert_eq!(code(write(files, "way/pre-commit", "x").await), Code::PolicyDenied);
+    assert_eq!(code(write(files, "way/pre-commit", "x").await), ProblemCode::PolicyDenied);
     assert_eq!(
         does(&*sandbox, "find .git -type f | LC_ALL=C sort; cat mine").await,
         ".git/HEAD\n.git/config\n.git/hooks/sample\nmine\n"
@@ -367,16 +377,16 @@ async fn after_destroy_there_are_no_files(subject: Subject) {
     let sandbox = make(&subject).await;
     write(sandbox.files(), "file", "x").await.expect("write");
     sandbox.destroy().await.expect("destroy");
-    assert_eq!(code(read(sandbox.files(), "file").await), Code::SandboxGone);
-    assert_eq!(code(write(sandbox.files(), "file", "x").await), Code::SandboxGone);
+    assert_eq!(code(read(sandbox.files(), "file").await), ProblemCode::SandboxGone);
+    assert_eq!(code(write(sandbox.files(), "file", "x").await), ProblemCode::SandboxGone);
 }
 
 async fn the_one_who_asks_has_no_more_rights_than_the_user_inside(subject: Subject) {
     let sandbox = make(&subject).await;
     does(&*sandbox, "echo x > closed; chmod 0 closed; mkdir dir; echo x > dir/in; chmod 0 dir").await;
-    assert_eq!(code(read(sandbox.files(), "closed").await), Code::FilePermissionDenied);
-    assert_eq!(code(read(sandbox.files(), "dir/in").await), Code::FilePermissionDenied);
-    assert_eq!(code(write(sandbox.files(), "dir/new", "x").await), Code::FilePermissionDenied);
+    assert_eq!(code(read(sandbox.files(), "closed").await), ProblemCode::FilePermissionDenied);
+    assert_eq!(code(read(sandbox.files(), "dir/in").await), ProblemCode::FilePermissionDenied);
+    assert_eq!(code(write(sandbox.files(), "dir/new", "x").await), ProblemCode::FilePermissionDenied);
 }
 
 async fn a_full_workspace_is_told_apart(subject: Subject) {
@@ -384,7 +394,7 @@ async fn a_full_workspace_is_told_apart(subject: Subject) {
     small.policy = policy(&subject, &[("disk: 4GiB", "disk: 1MiB")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     let written = sandbox.files().write("big".as_ref(), stream(&vec![b'x'; 2 << 20]), 1 << 30).await;
-    assert_eq!(code(written), Code::WorkspaceFull);
+    assert_eq!(code(written), ProblemCode::WorkspaceFull);
     assert_eq!(does(&*sandbox, "ls -A").await, "");
 }
 
@@ -396,5 +406,5 @@ async fn a_workspace_that_cannot_be_written_names_the_rule(subject: Subject) {
     assert_eq!(read(sandbox.files(), "file").await.expect("read"), "file\n");
     let Err(FilesError::Denied { rule, .. }) = write(sandbox.files(), "file", "x").await else { panic!("written") };
     assert!(rule.text.contains("readonly"), "{rule:?}");
-    assert_eq!(code(sandbox.files().remove("file".as_ref(), Depth::Single).await), Code::PolicyDenied);
+    assert_eq!(code(sandbox.files().remove("file".as_ref(), RemovalDepth::Single).await), ProblemCode::PolicyDenied);
 }

@@ -1,6 +1,6 @@
 //! What only a sandbox with walls can keep: its listeners, its limits, and that nothing of it is left.
 
-use sandbox::{Port, SandboxError};
+use sandbox::{SandboxError, SandboxPort};
 
 use crate::{Promise, Subject, make, policy, shell, spec, text};
 
@@ -28,7 +28,7 @@ async fn the_cookbooks_policy_for_machines_without_cgroups_starts(subject: Subje
     const DOCUMENT: &str = include_str!("../../../../docs/policy.md");
     let part = DOCUMENT.split_once("**A machine without cgroups.**").expect("its part").1;
     let block = part.split_once("```yaml\n").and_then(|(_, rest)| rest.split_once("```")).expect("its block").0;
-    let policy = crate::policy_of(&policy::Source::new("docs/policy.md", block));
+    let policy = crate::policy_of(&policy::PolicySource::new("docs/policy.md", block));
     let given = sandbox::SandboxSpec { policy, ..spec(&subject, None) };
     let sandbox = subject.backend.create(given).await.expect("what the page says starts");
     assert_eq!(text(&shell(&*sandbox, "echo here").await.stdout), "here\n");
@@ -92,14 +92,16 @@ async fn a_link_that_was_planted_where_more_is_written_leads_nowhere(subject: Su
 
 async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
     let sandbox = make(&subject).await;
-    assert!(sandbox.take_listener(Port::Models).is_some() && sandbox.take_listener(Port::Egress).is_some());
-    assert!(sandbox.take_listener(Port::Models).is_none());
+    assert!(
+        sandbox.take_listener(SandboxPort::Models).is_some() && sandbox.take_listener(SandboxPort::Egress).is_some()
+    );
+    assert!(sandbox.take_listener(SandboxPort::Models).is_none());
 }
 
 async fn what_is_said_to_a_port_inside_arrives_and_is_answered(subject: Subject) {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     let sandbox = make(&subject).await;
-    let doors = [Port::Models, Port::Egress].map(|port| sandbox.take_listener(port).expect("listener"));
+    let doors = [SandboxPort::Models, SandboxPort::Egress].map(|port| sandbox.take_listener(port).expect("listener"));
     let answering = tokio::spawn(async move {
         for (number, door) in doors.into_iter().enumerate() {
             door.set_nonblocking(true).expect("door");

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use protocol::Code;
+use protocol::ProblemCode;
 use session::SessionError;
 
 use crate::agent_list::{AgentList, ModeList, ModelList};
@@ -73,9 +73,10 @@ pub(crate) async fn install(
     OptionalJson(body): OptionalJson<InstallBody>,
 ) -> Result<StatusCode, ApiError> {
     let installer = state.config.installer.clone();
-    let installer = installer.ok_or_else(|| ApiError::new(Code::InstallFailed, "this server installs no agents"))?;
+    let installer =
+        installer.ok_or_else(|| ApiError::new(ProblemCode::InstallFailed, "this server installs no agents"))?;
     let again = body.unwrap_or_default().reinstall.unwrap_or(false);
     let outcome = tokio::task::spawn_blocking(move || (installer.0)(&name, again)).await;
-    outcome.map_err(|_| ApiError::new(Code::Internal, "the installation broke off"))??;
+    outcome.map_err(|_| ApiError::new(ProblemCode::Internal, "the installation broke off"))??;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use protocol::{Code, Event, SessionId};
+use protocol::{Event, ProblemCode, SessionId};
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
@@ -59,5 +59,7 @@ pub(crate) async fn stream(
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    number.map(Some).ok_or_else(|| ApiError::new(Code::InvalidRequest, "`Last-Event-ID` is not a sequence number"))
+    number
+        .map(Some)
+        .ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, "`Last-Event-ID` is not a sequence number"))
 }

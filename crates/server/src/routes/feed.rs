@@ -6,10 +6,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use protocol::{Code, Event};
+use protocol::{Event, ProblemCode};
 use serde_json::json;
-use session::{Entry, Everything, Wanted};
-use store::Spot;
+use session::{FeedEntry, FeedFilter, GlobalFeed};
+use store::FeedCursor;
 
 use crate::error::ApiError;
 use crate::extract::Query;
@@ -52,7 +52,7 @@ pub(crate) async fn page(
     let (wanted, limit) = (query.wanted()?, page::limit(query.limit));
     let include_raw = query.include_raw.unwrap_or(false);
     let body = tokio::task::spawn_blocking(move || read(&everything, at, limit, &wanted, include_raw)).await;
-    let body = body.map_err(|_| ApiError::new(Code::Internal, "the page broke off"))??;
+    let body = body.map_err(|_| ApiError::new(ProblemCode::Internal, "the page broke off"))??;
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
@@ -82,28 +82,28 @@ async fn follow(state: &AppState, query: &FeedQuery, headers: &HeaderMap) -> Res
 }
 
 /// Where somebody who says `offset` goes on.
-fn start(everything: &Everything, offset: Option<&str>) -> Result<Start, ApiError> {
-    let spot: Spot = match offset {
+fn start(everything: &GlobalFeed, offset: Option<&str>) -> Result<Start, ApiError> {
+    let spot: FeedCursor = match offset {
         None | Some("" | "0") => return Ok(Start::At(everything.beginning())),
         Some("now") => return Ok(Start::At(everything.end()?)),
         Some(text) => {
-            text.parse().map_err(|error| ApiError::new(Code::InvalidRequest, format!("`offset`: {error}")))?
+            text.parse().map_err(|error| ApiError::new(ProblemCode::InvalidRequest, format!("`offset`: {error}")))?
         }
     };
     Ok(if everything.holds(&spot)? { Start::At(spot) } else { Start::Gap(spot) })
 }
 
-fn not_there(spot: &Spot) -> ApiError {
+fn not_there(spot: &FeedCursor) -> ApiError {
     let detail = format!("`{spot}` is no place among the events of this data directory; begin without an `offset`");
-    ApiError::new(Code::InvalidRequest, detail)
+    ApiError::new(ProblemCode::InvalidRequest, detail)
 }
 
 /// The events behind `at` as `{"events": […], "hasMore": …, "nextOffset": …}`.
 fn read(
-    everything: &Arc<Everything>,
-    mut at: Spot,
+    everything: &Arc<GlobalFeed>,
+    mut at: FeedCursor,
     limit: usize,
-    wanted: &Wanted,
+    wanted: &FeedFilter,
     include_raw: bool,
 ) -> Result<Vec<u8>, ApiError> {
     let (mut events, mut bytes, mut more) = (Vec::new(), 0, true);
@@ -115,7 +115,7 @@ fn read(
         (at, more) = (batch.at, batch.more);
         for entry in batch.entries {
             // What is lost is told to those who follow; a page holds what there is.
-            if let Entry::Event(_, event) = entry {
+            if let FeedEntry::Event(_, event) = entry {
                 events.push(encode(*event, include_raw));
                 bytes += events.last().map_or(0, String::len);
             }

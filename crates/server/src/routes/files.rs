@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use futures_util::TryStreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use sandbox::{ArchiveCap, ByteRange, ByteStream, Depth, Existing};
+use sandbox::{ArchiveLimit, ByteRange, ByteStream, OnExisting, RemovalDepth};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::error::ApiError;
@@ -106,7 +106,7 @@ pub(crate) async fn remove(
     Query(query): Query<RemoveQuery>,
 ) -> Result<Json<FsAction>, ApiError> {
     let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
-    let depth = if query.recursive.unwrap_or(false) { Depth::Recursive } else { Depth::Single };
+    let depth = if query.recursive.unwrap_or(false) { RemovalDepth::Recursive } else { RemovalDepth::Single };
     sandbox.files().remove(FilePath::new(&query.path), depth).await?;
     Ok(Json(FsAction { path: query.path }))
 }
@@ -145,7 +145,7 @@ pub(crate) async fn rename(
     JsonBody(body): JsonBody<FsMoveBody>,
 ) -> Result<Json<FsMoved>, ApiError> {
     let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
-    let existing = if body.overwrite.unwrap_or(false) { Existing::Replace } else { Existing::Keep };
+    let existing = if body.overwrite.unwrap_or(false) { OnExisting::Replace } else { OnExisting::Keep };
     sandbox.files().rename(FilePath::new(&body.from), FilePath::new(&body.to), existing).await?;
     Ok(Json(FsMoved { from: body.from, to: body.to }))
 }
@@ -183,7 +183,7 @@ pub(crate) async fn upload(
     body: Body,
 ) -> Result<Json<FsUploaded>, ApiError> {
     let sandbox = state.sessions.sandbox(whose(query.session_id.as_ref())?)?;
-    let cap = ArchiveCap { bytes: state.config.file_bytes, ..ArchiveCap::default() };
+    let cap = ArchiveLimit { bytes: state.config.file_bytes, ..ArchiveLimit::default() };
     let path = query.path.unwrap_or_default();
     Ok(Json(sandbox.files().unpack(FilePath::new(&path), stream(body), cap).await?.into()))
 }

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use protocol::{Code, Event, SessionId};
-use session::Message;
+use protocol::{Event, ProblemCode, SessionId};
+use session::UserMessage;
 
 use crate::error::ApiError;
 use crate::extract::{Json, Path, Query};
@@ -65,14 +65,15 @@ pub(crate) async fn stream(
 }
 
 /// A message that is sent twice is taken once: `Idempotency-Key` names it when its body does not.
-fn named(body: MessageBody, headers: &HeaderMap) -> Result<Message, ApiError> {
-    let mut message = Message::from(body);
+fn named(body: MessageBody, headers: &HeaderMap) -> Result<UserMessage, ApiError> {
+    let mut message = UserMessage::from(body);
     if message.client_message_id.as_ref().is_some_and(|name| name.is_empty() || name.len() > MAX_NAME) {
         let detail = format!("`clientMessageId` has 1 to {MAX_NAME} bytes");
-        return Err(ApiError::new(Code::InvalidRequest, detail));
+        return Err(ApiError::new(ProblemCode::InvalidRequest, detail));
     }
     if let (None, Some(key)) = (&message.client_message_id, headers.get("idempotency-key")) {
-        let bad = |_| ApiError::new(Code::InvalidRequest, "`Idempotency-Key` is made of visible ASCII characters");
+        let bad =
+            |_| ApiError::new(ProblemCode::InvalidRequest, "`Idempotency-Key` is made of visible ASCII characters");
         message.client_message_id = Some(key.to_str().map_err(bad)?.to_owned());
     }
     Ok(message)

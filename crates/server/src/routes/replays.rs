@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use protocol::SessionId;
-use session::RerunError;
+use session::ReplaySessionError;
 
 use crate::access::Caller;
 use crate::error::ApiError;
@@ -38,12 +38,12 @@ pub(crate) async fn replay(
     Ok(Json(ReplayReport::of(new, played)))
 }
 
-impl From<RerunError> for ApiError {
-    fn from(error: RerunError) -> Self {
+impl From<ReplaySessionError> for ApiError {
+    fn from(error: ReplaySessionError) -> Self {
         let code = error.code();
         match error {
-            RerunError::Session(error) => error.into(),
-            RerunError::Workspace { ref differences, .. } => {
+            ReplaySessionError::Session(error) => error.into(),
+            ReplaySessionError::Workspace { ref differences, .. } => {
                 Self::caused(code, &error).with("differences", serde_json::json!(differences))
             }
             error => Self::caused(code, &error),

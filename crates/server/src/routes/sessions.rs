@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use http::StatusCode;
-use protocol::{Code, CreateSession, SessionId, SessionInfo};
+use protocol::{CreateSession, ProblemCode, SessionId, SessionInfo};
 use session::SessionError;
 use uuid::Uuid;
 
@@ -30,7 +30,7 @@ pub(crate) async fn list(
 ) -> Result<Json<SessionList>, ApiError> {
     let limit = query.limit();
     let cursor = query.cursor.map(|cursor| cursor.parse()).transpose();
-    let cursor = cursor.map_err(|_| ApiError::new(Code::InvalidRequest, "`cursor` is no place in the list"))?;
+    let cursor = cursor.map_err(|_| ApiError::new(ProblemCode::InvalidRequest, "`cursor` is no place in the list"))?;
     let page = state.sessions.list(cursor, limit)?;
     Ok(Json(SessionList { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -164,7 +164,7 @@ pub(crate) async fn fork(
 pub(crate) fn fresh_id(named: Option<&Named>) -> Result<SessionId, ApiError> {
     let fresh = || {
         let id = SessionId::new(Uuid::now_v7().to_string());
-        id.map_err(|error| ApiError::new(Code::Internal, error.to_string()))
+        id.map_err(|error| ApiError::new(ProblemCode::Internal, error.to_string()))
     };
     named.map_or_else(fresh, Named::session_id)
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use http::StatusCode;
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -43,7 +43,7 @@ pub(crate) async fn create(
     Body(task): Body<Map<String, Value>>,
 ) -> Result<(StatusCode, Json<TaskInfo>), ApiError> {
     let tasker = state.config.tasker.clone();
-    let tasker = tasker.ok_or_else(|| ApiError::new(Code::InvalidRequest, "this server does no tasks"))?;
+    let tasker = tasker.ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, "this server does no tasks"))?;
     let id = fresh_id(named.as_deref())?;
     let (name, run) = (tasker.0)(id.clone(), Value::Object(task), &caller.options(&state.config.options))?;
     Ok((StatusCode::ACCEPTED, Json(state.tasks.begin(id, name, run)?)))
@@ -76,6 +76,6 @@ pub(crate) async fn list(
     responses((status = 200, description = "The task.", body = TaskInfo)),
 )]
 pub(crate) async fn show(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<Json<TaskInfo>, ApiError> {
-    let missing = || ApiError::new(Code::TaskNotFound, format!("there is no task `{id}`"));
+    let missing = || ApiError::new(ProblemCode::TaskNotFound, format!("there is no task `{id}`"));
     state.tasks.get(&id)?.map(Json).ok_or_else(missing)
 }

@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 use serde::Serialize;
-use store::{By, Since, UsageRow};
+use store::{SinceTime, UsageGrouping, UsageRow};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
@@ -80,19 +80,19 @@ pub(crate) async fn of_session(
     Ok(Json(used.unwrap_or_else(|| Used { name: id.to_string(), ..Used::default() })))
 }
 
-fn by(name: Option<&str>) -> Result<By, ApiError> {
-    let Some(name) = name else { return Ok(By::Session) };
+fn by(name: Option<&str>) -> Result<UsageGrouping, ApiError> {
+    let Some(name) = name else { return Ok(UsageGrouping::Session) };
     let unknown = || {
-        let all = By::ALL.map(By::as_str).join(", ");
-        ApiError::new(Code::InvalidRequest, format!("usage is not summed by `{name}`; there are {all}"))
+        let all = UsageGrouping::ALL.map(UsageGrouping::as_str).join(", ");
+        ApiError::new(ProblemCode::InvalidRequest, format!("usage is not summed by `{name}`; there are {all}"))
     };
-    By::named(name).ok_or_else(unknown)
+    UsageGrouping::named(name).ok_or_else(unknown)
 }
 
 fn since_ms(text: Option<&str>) -> Result<i64, ApiError> {
     let Some(text) = text else { return Ok(0) };
-    let since: Since =
-        text.parse().map_err(|error| ApiError::new(Code::InvalidRequest, format!("`since`: {error}")))?;
+    let since: SinceTime =
+        text.parse().map_err(|error| ApiError::new(ProblemCode::InvalidRequest, format!("`since`: {error}")))?;
     Ok(since.millisecond(Timestamp::now()))
 }
 

@@ -1,8 +1,8 @@
 //! What `GET /v1/events` can be asked, and how it answers.
 
-use protocol::{Code, Event, SessionId};
+use protocol::{Event, ProblemCode, SessionId};
 use serde::Deserialize;
-use session::Wanted;
+use session::FeedFilter;
 use utoipa::{IntoParams, ToSchema};
 
 use super::signed;
@@ -40,13 +40,13 @@ pub(crate) struct FeedPage {
 
 impl FeedQuery {
     /// Which events are wanted.
-    pub(crate) fn wanted(&self) -> Result<Wanted, ApiError> {
+    pub(crate) fn wanted(&self) -> Result<FeedFilter, ApiError> {
         let session = |id: String| {
-            let refused = |error| ApiError::new(Code::InvalidRequest, format!("`session`: {error}"));
+            let refused = |error| ApiError::new(ProblemCode::InvalidRequest, format!("`session`: {error}"));
             SessionId::new(id).map_err(refused)
         };
         let sessions = words(self.session.as_deref()).map(session).collect::<Result<_, _>>()?;
-        Ok(Wanted { sessions, kinds: words(self.kind.as_deref()).collect() })
+        Ok(FeedFilter { sessions, kinds: words(self.kind.as_deref()).collect() })
     }
 }
 

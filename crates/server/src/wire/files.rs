@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use protocol::{Code, SessionId};
-use sandbox::{FileEntry, FileKind, FileStat, Unpacked};
+use protocol::{ProblemCode, SessionId};
+use sandbox::{FileEntry, FileKind, FileStat, UnpackReport};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -61,7 +61,7 @@ pub(crate) struct RemoveQuery {
 /// The session whose workspace is meant.
 pub(crate) fn whose(session: Option<&SessionId>) -> Result<&SessionId, ApiError> {
     let missing = "`session_id` is missing: files are those of a session's workspace, and none was named";
-    session.ok_or_else(|| ApiError::new(Code::InvalidRequest, missing).hint("viv sessions ls"))
+    session.ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, missing).hint("viv sessions ls"))
 }
 
 /// What kind of thing a name stands for. What is neither is told as a file, and `special` says what it is.
@@ -176,8 +176,8 @@ impl From<FileEntry> for FsEntry {
     }
 }
 
-impl From<Unpacked> for FsUploaded {
-    fn from(unpacked: Unpacked) -> Self {
+impl From<UnpackReport> for FsUploaded {
+    fn from(unpacked: UnpackReport) -> Self {
         let paths = unpacked.paths.iter().map(|path| inside(path)).collect();
         Self { paths, truncated: unpacked.truncated }
     }

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use http::Request;
-use server::{Auth, Scope, ServerConfig, Token};
+use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
 
 use crate::client::Answer;
 use crate::stage::{Stage, config};
@@ -16,12 +16,12 @@ crate::trials!(
 
 fn guarded() -> Stage {
     let tokens = vec![
-        Token::new("admin", [Scope::Admin]),
-        Token::new("reader", [Scope::Read]),
-        Token::new("driver", [Scope::Drive, Scope::Read]),
-        Token::new("answerer", [Scope::Answer]),
+        AccessToken::new("admin", [TokenScope::Admin]),
+        AccessToken::new("reader", [TokenScope::Read]),
+        AccessToken::new("driver", [TokenScope::Drive, TokenScope::Read]),
+        AccessToken::new("answerer", [TokenScope::Answer]),
     ];
-    Stage::with(ServerConfig { auth: Auth::Tokens(tokens), ..config() })
+    Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() })
 }
 
 async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use protocol::{Code, Problem};
+use protocol::{Problem, ProblemCode};
 use serde_json::json;
-use server::{Installer, ServerConfig};
+use server::{AgentInstaller, ServerConfig};
 
 use crate::stage::{Stage, config};
 
@@ -51,9 +51,9 @@ async fn an_agent_is_installed_by_who_can() {
     assert_eq!((without.status, &without.json()["code"]), (500, &"install_failed".into()));
     let asked: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
     let noted = asked.clone();
-    let installer = Installer(Arc::new(move |name: &str, again: bool| {
+    let installer = AgentInstaller(Arc::new(move |name: &str, again: bool| {
         noted.lock().unwrap().push((name.to_owned(), again));
-        if name == "amp" { Err(Box::new(Problem::new(Code::UnsupportedAgent, "not this one"))) } else { Ok(()) }
+        if name == "amp" { Err(Box::new(Problem::new(ProblemCode::UnsupportedAgent, "not this one"))) } else { Ok(()) }
     }));
     let stage = Stage::with(ServerConfig { installer: Some(installer), ..config() });
     assert_eq!(stage.client.post("/v1/agents/claude/install", "").await.status, 204);

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use http::Request;
-use server::{Auth, Scope, ServerConfig, Token};
+use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
 
 use crate::stage::{Stage, config};
 use crate::trials;
@@ -45,8 +45,8 @@ async fn changes_are_settled_when_the_session_has_ended() {
 }
 
 async fn who_looks_may_not_settle() {
-    let tokens = vec![Token::new("reader", [Scope::Read]), Token::new("driver", [Scope::Drive])];
-    let stage = Stage::with(ServerConfig { auth: Auth::Tokens(tokens), ..config() });
+    let tokens = vec![AccessToken::new("reader", [TokenScope::Read]), AccessToken::new("driver", [TokenScope::Drive])];
+    let stage = Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() });
     let status = async |token: &str, method: &str, path: &str| {
         let request = Request::builder().method(method).uri(path).header("host", "localhost");
         let request = request.header("authorization", format!("Bearer {token}"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol::{Event, EventBody, SessionId};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use server::{Listeners, serve};
+use server::{ServerListeners, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -111,7 +111,8 @@ pub(crate) fn be_the_server(directory: &Path) -> ExitCode {
     runtime.block_on(async {
         let sessions = open(directory);
         sessions.recover().await.unwrap();
-        let listeners = Listeners { tcp: Vec::new(), unix: Some(socket(directory)), ..Listeners::default() };
+        let listeners =
+            ServerListeners { tcp: Vec::new(), unix: Some(socket(directory)), ..ServerListeners::default() };
         serve(listeners, config(), sessions, |_| {}, std::future::pending()).await.unwrap();
     });
     ExitCode::SUCCESS

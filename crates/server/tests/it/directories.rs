@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::Request;
 use serde_json::json;
-use server::{Auth, Scope, ServerConfig, Token};
+use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
 
 use crate::client::Answer;
 use crate::stage::{Stage, config};
@@ -20,9 +20,12 @@ crate::trials!(
 );
 
 fn guarded(roots: &[PathBuf]) -> Stage {
-    let tokens = vec![Token::new("admin", [Scope::Admin]), Token::new("driver", [Scope::Drive, Scope::Read])];
+    let tokens = vec![
+        AccessToken::new("admin", [TokenScope::Admin]),
+        AccessToken::new("driver", [TokenScope::Drive, TokenScope::Read]),
+    ];
     let workspace_roots: Arc<[PathBuf]> = roots.into();
-    Stage::with(ServerConfig { auth: Auth::Tokens(tokens), workspace_roots, ..config() })
+    Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), workspace_roots, ..config() })
 }
 
 async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
-use server::{ServerConfig, Vocabulary};
+use server::{EventFilter, ServerConfig};
 
 use crate::client::Frame;
 use crate::stage::{Stage, config};
@@ -160,7 +160,7 @@ async fn a_client_of_the_contract_is_served_what_that_knows() {
     let bad = stage.client.get("/v1/sessions/s1/events?events=some").await;
     assert_eq!(bad.status, 400);
 
-    let strict = Stage::with(ServerConfig { events: Vocabulary::Contract, ..config() });
+    let strict = Stage::with(ServerConfig { events: EventFilter::Contract, ..config() });
     strict.session("s1").await;
     let say = async |query: &str| {
         let path = format!("/v1/sessions/s1/messages/stream{query}");

@@ -140,9 +140,9 @@ async fn a_place_that_is_not_there_is_told() {
 }
 
 async fn the_feed_is_for_who_may_look() {
-    use server::{Auth, Scope, ServerConfig, Token};
-    let tokens = vec![Token::new("look", [Scope::Read]), Token::new("drive", [Scope::Drive])];
-    let stage = Stage::with(ServerConfig { auth: Auth::Tokens(tokens), ..config() });
+    use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
+    let tokens = vec![AccessToken::new("look", [TokenScope::Read]), AccessToken::new("drive", [TokenScope::Drive])];
+    let stage = Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() });
     for (token, status) in [("look", 200), ("drive", 403), ("other", 401)] {
         let request = Request::get("/v1/events").header("host", "localhost");
         let request = request.header("authorization", format!("Bearer {token}")).body(Body::empty()).unwrap();
@@ -180,7 +180,7 @@ async fn sessions_of_another_process_are_there_too() {
     };
     let id = protocol::SessionId::new("elsewhere").unwrap();
     let request = serde_json::from_value(json!({"agent": "mock"})).unwrap();
-    other.create(id.clone(), request, session::Options::default()).await.unwrap();
+    other.create(id.clone(), request, session::SessionOptions::default()).await.unwrap();
     other.terminate(&id).await.unwrap();
     assert_eq!(reader.await.unwrap()[0].json()["session_id"], "elsewhere");
     check(&pages(&stage, "", 1000, "").await.0, &["elsewhere"]);

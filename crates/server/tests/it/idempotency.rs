@@ -131,8 +131,11 @@ async fn what_failed_may_be_tried_again_under_its_key() {
 }
 
 async fn a_key_belongs_to_who_sent_it() {
-    use server::{Auth, Scope, ServerConfig, Token};
-    let stage = Stage::with(ServerConfig { auth: Auth::Tokens(vec![Token::new("a", [Scope::Admin])]), ..config() });
+    use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
+    let stage = Stage::with(ServerConfig {
+        auth: AuthMode::Tokens(vec![AccessToken::new("a", [TokenScope::Admin])]),
+        ..config()
+    });
     let refused = send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"mock"}"#).await;
     assert_eq!(refused.status, 401);
     let mut allowed = keyed("/v1/sessions/s1", "k", r#"{"agent":"mock","title":"mine"}"#);

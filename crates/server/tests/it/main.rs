@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
         ["__agent", "mock", arguments @ ..] => {
             let arguments = arguments.iter().map(|word| (*word).to_owned());
-            let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
+            let settings = mock::MockSettings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
             return mock::main(settings, std::io::stdin(), std::io::stdout());
         }
         ["__serve", directory] => return child::be_the_server(directory.as_ref()),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use server::{Auth, Listeners, Scope, ServeError, ServerConfig, Token, serve};
+use server::{AccessToken, AuthMode, ServeError, ServerConfig, ServerListeners, TokenScope, serve};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
@@ -35,7 +35,7 @@ impl Running {
         let sessions = open(directory.path());
         let (stop, stopped) = oneshot::channel::<()>();
         let (bound, address) = oneshot::channel();
-        let listeners = Listeners {
+        let listeners = ServerListeners {
             tcp: vec!["127.0.0.1:0".parse().unwrap()],
             unix: Some(directory.path().join("viv.sock")),
             tls: None,
@@ -93,7 +93,7 @@ async fn read_until(stream: &mut (impl AsyncRead + Unpin), wanted: &str) -> Stri
 }
 
 async fn tcp_needs_a_token_and_the_own_socket_does_not() {
-    let auth = Auth::Tokens(vec![Token::new("secret", [Scope::Admin])]);
+    let auth = AuthMode::Tokens(vec![AccessToken::new("secret", [TokenScope::Admin])]);
     let running = Running::start(ServerConfig { auth, ..config() }).await;
     assert!(exchange(running.tcp().await, &get("/v1/sessions", "")).await.starts_with("HTTP/1.1 401"));
     let with = get("/v1/sessions", "authorization: Bearer secret\r\n");
@@ -106,7 +106,7 @@ async fn tcp_needs_a_token_and_the_own_socket_does_not() {
 
 async fn without_tokens_only_this_machine_is_served() {
     let directory = tempfile::tempdir().unwrap();
-    let listeners = Listeners { tcp: vec!["0.0.0.0:0".parse().unwrap()], unix: None, tls: None };
+    let listeners = ServerListeners { tcp: vec!["0.0.0.0:0".parse().unwrap()], unix: None, tls: None };
     let refused = serve(listeners, config(), open(directory.path()), |_| {}, std::future::pending()).await;
     assert!(matches!(refused, Err(ServeError::OpenToOthers(_))));
 }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
-use policy::{Base, Ceiling, Effective, Preset, Source};
-use sandbox::Unconfined;
-use server::{Auth, ServerConfig, app};
-use session::{Options, Parts, Roster, Sessions, Timing, Upstreams, Variables};
+use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstream};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
+use sandbox::UnconfinedBackend;
+use server::{AuthMode, ServerConfig, app};
+use session::{AgentRegistry, HostVariables, Parts, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -68,8 +68,8 @@ impl Stage {
 }
 
 pub(crate) fn config() -> ServerConfig {
-    let (options, workspace_roots) = (Options::default(), ["/".into()].into());
-    ServerConfig { options, workspace_roots, ..ServerConfig::new(Auth::None) }
+    let (options, workspace_roots) = (SessionOptions::default(), ["/".into()].into());
+    ServerConfig { options, workspace_roots, ..ServerConfig::new(AuthMode::None) }
 }
 
 /// Sessions on a directory.
@@ -81,14 +81,14 @@ pub(crate) fn open(directory: &Path) -> Sessions {
         egress: egress::Egress::default(),
         directory: data,
         clock: Arc::new(SystemClock),
-        roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
-        backend: Arc::new(Unconfined::new(directory.join("scratch"))),
-        upstream: Arc::new(Scripted::demo().unwrap()),
-        limits: Limits::default(),
-        timing: Timing::default(),
+        roster: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
+        backend: Arc::new(UnconfinedBackend::new(directory.join("scratch"))),
+        upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
+        limits: GatewayLimits::default(),
+        timing: SessionTimeouts::default(),
         project: None,
-        upstreams: Upstreams::default(),
-        variables: Variables::default(),
+        upstreams: UpstreamRegistry::default(),
+        variables: HostVariables::default(),
     };
     Sessions::open(parts).unwrap()
 }
@@ -96,12 +96,12 @@ pub(crate) fn open(directory: &Path) -> Sessions {
 /// A gateway that keeps its accounts in `directory`.
 fn gateway(directory: &DataDir) -> Gateway {
     let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
+    Gateway::new(GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
 }
 
 /// The default preset with the one mode that can be had without a wall.
-fn policy() -> Arc<Effective> {
+fn policy() -> Arc<EffectivePolicy> {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
-    let base = Base::read(&Source::new("test", text)).unwrap();
-    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
+    let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
+    Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]))
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::Request;
-use server::{Auth, ServeError, ServerConfig};
+use server::{AuthMode, ServeError, ServerConfig};
 use sha2::{Digest, Sha256};
-use store::{DataDir, NewToken, SystemClock, Tokens};
+use store::{DataDir, NewToken, SystemClock, TokenStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Answer;
@@ -21,19 +21,19 @@ crate::trials!(
     a_listed_origin_may_call_and_no_other,
 );
 
-fn keep(tokens: &Tokens, id: &str, text: &str, scopes: &[&str]) {
+fn keep(tokens: &TokenStore, id: &str, text: &str, scopes: &[&str]) {
     let digest = Sha256::digest(text).into();
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     tokens.create(&NewToken { id: id.to_owned(), digest, name: None, scopes, ttl_ms: None }).unwrap();
 }
 
-fn guarded() -> (Stage, Arc<Tokens>) {
+fn guarded() -> (Stage, Arc<TokenStore>) {
     let folder = tempfile::tempdir().unwrap();
     let directory = DataDir::open(folder.path().join("data")).unwrap();
-    let tokens = Arc::new(Tokens::open(&directory, Arc::new(SystemClock)).unwrap());
+    let tokens = Arc::new(TokenStore::open(&directory, Arc::new(SystemClock)).unwrap());
     keep(&tokens, "tok_reader", "reader", &["read"]);
     keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
-    let (auth, audit) = (Auth::Kept(Vec::new(), tokens.clone()), Some(directory.audit_log()));
+    let (auth, audit) = (AuthMode::Kept(Vec::new(), tokens.clone()), Some(directory.audit_log()));
     (Stage::on(folder, ServerConfig { auth, audit, ..config() }), tokens)
 }
 
@@ -108,9 +108,9 @@ async fn a_server_that_cannot_note_what_is_changed_does_not_start() {
 async fn a_stream_ends_with_the_token_that_opened_it() {
     let folder = tempfile::tempdir().unwrap();
     let directory = DataDir::open(folder.path().join("data")).unwrap();
-    let tokens = Arc::new(Tokens::open(&directory, Arc::new(SystemClock)).unwrap());
+    let tokens = Arc::new(TokenStore::open(&directory, Arc::new(SystemClock)).unwrap());
     keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
-    let (auth, heartbeat) = (Auth::Kept(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
+    let (auth, heartbeat) = (AuthMode::Kept(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
     let stage = Stage::on(folder, ServerConfig { auth, heartbeat, ..config() });
     call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
     for (id, path) in [("tok_one", "/v1/sessions/s1/events/sse"), ("tok_two", "/v1/events/sse")] {

@@ -2,10 +2,10 @@
 //!
 //! The answer is on record before the agent hears it, and on disk before the client does.
 
-use agents::{Dialogue as _, Output};
+use agents::{Dialogue as _, DialogueOutput};
 use jiff::Timestamp;
 use protocol::{
-    Draft, Event, EventBody, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId,
+    Event, EventBody, EventDraft, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId,
     QuestionStatus,
 };
 use serde_json::{Map, Value};
@@ -22,8 +22,8 @@ impl Actor {
     pub(super) fn permission_asked(
         &mut self,
         mut asked: Permission,
-        mut draft: Draft,
-    ) -> Result<Vec<Output>, SessionError> {
+        mut draft: EventDraft,
+    ) -> Result<Vec<DialogueOutput>, SessionError> {
         let (phase, effect) = self.phase.step(Input::Asked);
         let denied = self.denied(&asked);
         let grant = self.granted(&asked).filter(|_| effect == Effect::Keep && denied.is_none());
@@ -58,7 +58,11 @@ impl Actor {
     }
 
     /// The same for a question; nothing answers one but a person.
-    pub(super) fn question_asked(&mut self, asked: Question, draft: Draft) -> Result<Vec<Output>, SessionError> {
+    pub(super) fn question_asked(
+        &mut self,
+        asked: Question,
+        draft: EventDraft,
+    ) -> Result<Vec<DialogueOutput>, SessionError> {
         let seat = self.seat.clone();
         let mut shown = seat.hold();
         let event = self.recorder.record(draft)?;
@@ -131,7 +135,7 @@ impl Actor {
     }
 
     /// Refuses everything; what the agent must be told comes back.
-    pub(super) fn refuse_pending(&mut self, reason: &str) -> Result<Vec<Output>, SessionError> {
+    pub(super) fn refuse_pending(&mut self, reason: &str) -> Result<Vec<DialogueOutput>, SessionError> {
         let (permissions, questions) = self.pending.all();
         self.refuse(permissions, questions, Why { reason, cause: Some("turn_ended") })
     }
@@ -146,7 +150,7 @@ impl Actor {
         permissions: Vec<Permission>,
         questions: Vec<Question>,
         why: Why<'_>,
-    ) -> Result<Vec<Output>, SessionError> {
+    ) -> Result<Vec<DialogueOutput>, SessionError> {
         let mut outputs = Vec::new();
         for permission in permissions {
             outputs.extend(self.resolve_permission(&permission, PermissionReply::Reject, Some(why))?);
@@ -163,7 +167,7 @@ impl Actor {
         asked: &Permission,
         reply: PermissionReply,
         why: Option<Why<'_>>,
-    ) -> Result<Vec<Output>, SessionError> {
+    ) -> Result<Vec<DialogueOutput>, SessionError> {
         self.recorder.daemon(EventBody::PermissionResolved(resolved_permission(asked, reply, why)))?;
         if self.pending.remove_permission(&asked.permission_id) {
             self.phase = self.phase.step(Input::Answered).0;
@@ -179,9 +183,9 @@ impl Actor {
         asked: &Question,
         answers: Option<Vec<Vec<String>>>,
         why: Option<Why<'_>>,
-    ) -> Result<Vec<Output>, SessionError> {
+    ) -> Result<Vec<DialogueOutput>, SessionError> {
         let resolved = resolved_question(asked, answers, why);
-        self.recorder.record(Draft::daemon(EventBody::QuestionResolved(resolved.clone())))?;
+        self.recorder.record(EventDraft::daemon(EventBody::QuestionResolved(resolved.clone())))?;
         if self.pending.remove_question(&asked.question_id) {
             self.phase = self.phase.step(Input::Answered).0;
         }

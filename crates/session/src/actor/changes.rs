@@ -4,7 +4,7 @@
 //! and when the agent is gone, and each time the record tells what differs from the host.
 
 use protocol::{EventBody, WorkspaceChanged};
-use sandbox::{ChangeKind, Layers, Sandbox, SavedChanges};
+use sandbox::{ChangeKind, OverlayLayers, Sandbox, SavedChanges};
 
 use super::Actor;
 use crate::SessionError;
@@ -21,7 +21,7 @@ impl Actor {
     }
 
     /// Saves what a sandbox held, now that nothing writes to it any more.
-    pub(super) async fn keep_last_changes(&mut self, layers: Layers) -> Result<(), SessionError> {
+    pub(super) async fn keep_last_changes(&mut self, layers: OverlayLayers) -> Result<(), SessionError> {
         self.keep(move |into| SavedChanges::save_final(&layers, into)).await
     }
 

@@ -46,7 +46,7 @@ fn matching(asked: &Permission) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use agents::{LaunchContext, Output, by_name};
+    use agents::{DialogueOutput, LaunchContext, by_name};
     use protocol::EventBody;
 
     use super::*;
@@ -56,7 +56,7 @@ mod tests {
         let mut dialogue = by_name(agent).unwrap().dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
         let outputs = dialogue.line(line.to_string().as_bytes());
         let asked = outputs.into_iter().find_map(|output| match output {
-            Output::Event(draft) => match draft.body {
+            DialogueOutput::Event(draft) => match draft.body {
                 EventBody::PermissionRequested(asked) => Some(asked),
                 _ => None,
             },

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agents::{Dialogue as _, Normalized};
+use agents::{Dialogue as _, NormalizedDialogue};
 use protocol::{EventBody, SessionRegistered};
 use sandbox::{ExecSpec, Sandbox};
 use store::{FileJournal, SessionRecord};
@@ -22,7 +22,7 @@ use crate::plan::{self, Plan};
 use crate::receipts::Receipts;
 use crate::recorder::Recorder;
 use crate::recovery;
-use crate::replay::Origin;
+use crate::replay::WorkspaceOrigin;
 use crate::seat::{Departure, Seat};
 use crate::shelf::blocking;
 use crate::skills::Equipment;
@@ -195,7 +195,7 @@ impl Actor {
         &mut self,
         sandbox: &dyn Sandbox,
         keys: Keys,
-    ) -> Result<(Normalized, Doors, sandbox::Process), SessionError> {
+    ) -> Result<(NormalizedDialogue, Doors, sandbox::SandboxProcess), SessionError> {
         let registered = SessionRegistered {
             session_id: self.plan.id.clone(),
             sandbox_id: sandbox.id().to_owned(),
@@ -213,7 +213,7 @@ impl Actor {
             self.restore_changes(sandbox).await?;
             self.restore_memory(sandbox, launch.memory).await;
         }
-        let dialogue = Normalized::new(enlisted.agent.native(&context));
+        let dialogue = NormalizedDialogue::new(enlisted.agent.native(&context));
         let spec =
             ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;
@@ -234,7 +234,7 @@ fn keep_origin(host: &Arc<Host>, plan: &Plan) {
     let Some(directory) = plan.directory.clone() else { return };
     let (path, id) = (host.shelf.directory().origin(&plan.id), plan.id.clone());
     host.tasks.spawn_blocking(move || {
-        if let Err(error) = Origin::look(&directory).save(&path) {
+        if let Err(error) = WorkspaceOrigin::look(&directory).save(&path) {
             tracing::warn!(session = %id, %error, "cannot keep how the workspace began");
         }
     });

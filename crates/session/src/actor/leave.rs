@@ -4,11 +4,13 @@
 
 use std::ops::ControlFlow;
 
-use agents::Output;
-use protocol::{Code, ErrorData, EventBody, SessionEndReason, SessionEnded, StderrOutput, TerminatedBy, TurnOutcome};
-use sandbox::Exit;
+use agents::DialogueOutput;
+use protocol::{
+    ErrorData, EventBody, ProblemCode, SessionEndReason, SessionEnded, StderrOutput, TerminatedBy, TurnOutcome,
+};
+use sandbox::ProcessExit;
 use serde_json::json;
-use store::{JournalError, SessionChange};
+use store::{JournalError, SessionPatch};
 
 use super::{Actor, Flow};
 use crate::SessionError;
@@ -134,7 +136,7 @@ impl Actor {
             self.keep_last_changes(layers).await?;
         }
         for output in unfinished {
-            if let Output::Event(draft) = output {
+            if let DialogueOutput::Event(draft) = output {
                 self.recorder.record(draft)?;
             }
         }
@@ -150,10 +152,10 @@ impl Actor {
         }
     }
 
-    fn tell_error(&mut self, message: &str, exit: Exit) -> Result<(), SessionError> {
+    fn tell_error(&mut self, message: &str, exit: ProcessExit) -> Result<(), SessionError> {
         self.recorder.daemon(EventBody::Error(ErrorData {
             message: message.to_owned(),
-            code: Some(Code::AgentProcessExited.as_str().to_owned()),
+            code: Some(ProblemCode::AgentProcessExited.as_str().to_owned()),
             details: Some(details(exit)),
         }))?;
         Ok(())
@@ -169,11 +171,8 @@ impl Actor {
         }
         self.recorder.sync().await?;
         self.forget().await;
-        let change = SessionChange {
-            event_count: Some(self.recorder.last()),
-            outcome: Some(outcome),
-            ..SessionChange::default()
-        };
+        let change =
+            SessionPatch { event_count: Some(self.recorder.last()), outcome: Some(outcome), ..SessionPatch::default() };
         let (host, id) = (self.host.clone(), self.plan.id.clone());
         blocking(move || {
             host.shelf.note_end(&id, change);
@@ -183,7 +182,7 @@ impl Actor {
     }
 }
 
-fn details(exit: Exit) -> serde_json::Value {
+fn details(exit: ProcessExit) -> serde_json::Value {
     let mut details = json!({"exit_code": exit.code, "signal": exit.signal});
     if exit.out_of_memory {
         details["out_of_memory"] = json!(true);
@@ -191,7 +190,7 @@ fn details(exit: Exit) -> serde_json::Value {
     details
 }
 
-fn obituary(exit: Exit, phase: Phase) -> String {
+fn obituary(exit: ProcessExit, phase: Phase) -> String {
     let how = match (exit.code, exit.signal) {
         _ if exit.out_of_memory => "was ended for want of memory".to_owned(),
         (Some(code), _) => format!("exited with code {code}"),

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agents::Memory;
+use agents::SavedHome;
 use sandbox::{ExecSpec, Sandbox};
 
 use super::Actor;
@@ -46,7 +46,7 @@ impl Actor {
     }
 
     /// Gives back what was kept, before the agent starts.
-    pub(super) async fn restore_memory(&mut self, sandbox: &dyn Sandbox, memory: Memory) {
+    pub(super) async fn restore_memory(&mut self, sandbox: &dyn Sandbox, memory: SavedHome) {
         let path = self.host.shelf.memory(&self.plan.id);
         let kept = match tokio::fs::read(&path).await {
             Ok(kept) if !memory.folders.is_empty() => kept,

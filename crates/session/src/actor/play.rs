@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use agents::{Dialogue as _, Output, Prompt};
-use protocol::{AgentUnparsed, Draft, EventBody, TurnId};
+use agents::{Dialogue as _, DialogueOutput, Prompt};
+use protocol::{AgentUnparsed, EventBody, EventDraft, TurnId};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use super::{Actor, Flow};
 use crate::line::Line;
 use crate::live::Sign;
 use crate::turn::{Effect, Input};
-use crate::{Message, SessionError, drift, pictures};
+use crate::{SessionError, UserMessage, drift, pictures};
 
 /// What is shown of a line that was too long to keep.
 const CUT_LINE_SHOWN: usize = 4096;
@@ -35,7 +35,7 @@ impl Actor {
                 format!("a line of {} bytes, of which {} were dropped", line.bytes.len() as u64 + line.cut, line.cut);
             let shown = String::from_utf8_lossy(&line.bytes[..line.bytes.len().min(CUT_LINE_SHOWN)]).into_owned();
             let body = AgentUnparsed { error, location: "stdout".to_owned(), raw_hash: None };
-            self.recorder.record(Draft::daemon(EventBody::AgentUnparsed(body)).with_raw(Value::String(shown)))?;
+            self.recorder.record(EventDraft::daemon(EventBody::AgentUnparsed(body)).with_raw(Value::String(shown)))?;
             return Ok(());
         }
         let Some(agent) = &mut self.live else { return Ok(()) };
@@ -43,7 +43,7 @@ impl Actor {
         self.play(outputs).await
     }
 
-    pub(super) async fn start_turn(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
+    pub(super) async fn start_turn(&mut self, turn: TurnId, message: UserMessage) -> Result<(), SessionError> {
         let (phase, effect) = self.phase.step(Input::Prompt);
         debug_assert_eq!(effect, Effect::Start, "a turn was started in the middle of another");
         self.recorder.turn_started(&turn, &message)?;
@@ -58,25 +58,25 @@ impl Actor {
     }
 
     /// Does what a dialogue wants done, in order.
-    pub(super) async fn play(&mut self, outputs: Vec<Output>) -> Result<(), SessionError> {
+    pub(super) async fn play(&mut self, outputs: Vec<DialogueOutput>) -> Result<(), SessionError> {
         let mut work = VecDeque::from(outputs);
         while let Some(output) = work.pop_front() {
             match output {
-                Output::Event(draft) => work.extend(self.event(draft)?),
-                Output::Send(line) => {
+                DialogueOutput::Event(draft) => work.extend(self.event(draft)?),
+                DialogueOutput::Send(line) => {
                     if let Some(live) = &self.live {
                         live.send(line);
                     }
                 }
-                Output::NativeSession(native) => self.name_native(native),
-                Output::TurnEnded(outcome) => Box::pin(self.step(Input::Done(outcome))).await?,
+                DialogueOutput::NativeSession(native) => self.name_native(native),
+                DialogueOutput::TurnEnded(outcome) => Box::pin(self.step(Input::Done(outcome))).await?,
             }
         }
         Ok(())
     }
 
     /// Records an event of the agent; what it makes the dialogue do comes back.
-    pub(super) fn event(&mut self, draft: Draft) -> Result<Vec<Output>, SessionError> {
+    pub(super) fn event(&mut self, draft: EventDraft) -> Result<Vec<DialogueOutput>, SessionError> {
         match &draft.body {
             EventBody::PermissionRequested(permission) => {
                 let permission = permission.clone();
@@ -106,7 +106,7 @@ impl Actor {
     }
 
     /// The agent took back what it asked; once answered there is nothing to take back.
-    fn withdrawn(&mut self, was_open: bool, draft: Draft) -> Result<Vec<Output>, SessionError> {
+    fn withdrawn(&mut self, was_open: bool, draft: EventDraft) -> Result<Vec<DialogueOutput>, SessionError> {
         if was_open {
             self.recorder.record(draft)?;
             self.phase = self.phase.step(Input::Answered).0;

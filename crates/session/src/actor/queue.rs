@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use protocol::{Draft, ErrorData, EventBody, MessageQueued, MessageRemoved, TurnId};
+use protocol::{ErrorData, EventBody, EventDraft, MessageQueued, MessageRemoved, TurnId};
 
 use super::Actor;
 use crate::queue::QueuedMessage;
 use crate::turn::{Input, Phase};
-use crate::{Message, SessionError, WhenBusy};
+use crate::{SessionError, UserMessage, WhenBusy};
 
 impl Actor {
-    pub(super) async fn enqueue(&mut self, turn: TurnId, message: Message) -> Result<(), SessionError> {
+    pub(super) async fn enqueue(&mut self, turn: TurnId, message: UserMessage) -> Result<(), SessionError> {
         let steers = message.when_busy == WhenBusy::Steer;
-        let Message { text, attachments, client_message_id, .. } = message;
+        let UserMessage { text, attachments, client_message_id, .. } = message;
         let queued = MessageQueued { turn_id: turn, message: text, attachments, client_message_id, steers };
         let event = self.recorder.daemon(EventBody::MessageQueued(queued.clone()))?;
         let queued = Arc::new(QueuedMessage::of(event.sequence, event.time, queued));
@@ -31,7 +31,7 @@ impl Actor {
         let client_message_id = self.queue[place].client_message_id.clone();
         let removed = MessageRemoved { turn_id: turn.clone(), client_message_id };
         // In the turn that it would have had: who follows that turn hears that it is over.
-        self.recorder.record(Draft::daemon(EventBody::MessageRemoved(removed)).in_turn(Some(turn.clone())))?;
+        self.recorder.record(EventDraft::daemon(EventBody::MessageRemoved(removed)).in_turn(Some(turn.clone())))?;
         self.queue.remove(place);
         Ok(self.recorder.sync().await?)
     }

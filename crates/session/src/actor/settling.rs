@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use protocol::SessionId;
-use store::{JournalError, SessionChange};
+use store::{JournalError, SessionPatch};
 use tokio::task::JoinHandle;
 
 use crate::SessionError;
@@ -21,7 +21,7 @@ impl Settling {
     /// Has the disk take what is on record, and the list of sessions know of it.
     pub(super) fn begin(&mut self, keeper: &Arc<Shelf>, id: &SessionId, recorder: &Recorder) {
         let (keeper, id, journal) = (keeper.clone(), id.clone(), recorder.journal().clone());
-        let change = SessionChange { event_count: Some(recorder.last()), ..SessionChange::default() };
+        let change = SessionPatch { event_count: Some(recorder.last()), ..SessionPatch::default() };
         self.0 = Some(tokio::task::spawn_blocking(move || {
             journal.sync()?;
             keeper.note_now(&id, &change);

@@ -3,7 +3,7 @@
 //!
 //! It judges what is asked. What an agent does without asking is not seen here: the sandbox is the wall.
 
-use policy::{Action, Effective, RuleRef, Verdict};
+use policy::{Action, EffectivePolicy, RuleRef, Verdict};
 use protocol::Permission;
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ impl Actor {
 
 /// The call is judged by our name for it, where it has one, and by the agent's own: to allow, ours is enough; to
 /// deny, either.
-fn denied(policy: &Effective, asked: &Permission) -> Option<RuleRef> {
+fn denied(policy: &EffectivePolicy, asked: &Permission) -> Option<RuleRef> {
     let Call { tool, ours, argument } = Call::of(asked);
     let denied = |name: &str| {
         let decision = policy.decide(&Action::Tool { name: name.to_owned(), argument: argument.clone() });
@@ -73,7 +73,7 @@ fn command(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use policy::{Base, Ceiling, Source, effective};
+    use policy::{BaseLayer, CeilingLayer, PolicySource, effective};
     use protocol::PermissionStatus;
     use serde_json::json;
 
@@ -81,8 +81,8 @@ mod tests {
 
     /// Whether `tools` denies a request with this metadata.
     fn denies(tools: &str, metadata: Value) -> bool {
-        let source = Source::new("test.yaml", format!("version: 1\ntools: {tools}\n"));
-        let policy = effective(&Ceiling::built_in().unwrap(), &Base::read(&source).unwrap(), &[]);
+        let source = PolicySource::new("test.yaml", format!("version: 1\ntools: {tools}\n"));
+        let policy = effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::read(&source).unwrap(), &[]);
         let asked = Permission {
             permission_id: "perm_1".parse().unwrap(),
             action: "something".into(),

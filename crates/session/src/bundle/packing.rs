@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use store::{Digest, Digesting};
+use store::{Digest, DigestReader};
 
 use super::failed;
 use super::manifest::{FILES, Manifest, NAME};
@@ -55,7 +55,7 @@ impl Packing {
         let mut header = tar::Header::new_gnu();
         header.set_size(length);
         header.set_mode(0o600);
-        let mut from = Digesting::new(from);
+        let mut from = DigestReader::new(from);
         self.archive.append_data(&mut header, name, &mut from).map_err(failed("write"))?;
         self.files.insert(name.to_owned(), from.finish());
         Ok(())

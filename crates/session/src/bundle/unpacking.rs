@@ -9,7 +9,7 @@ use std::path::Path;
 use protocol::SessionInfo;
 use sandbox::ChangeStat;
 use serde::de::DeserializeOwned;
-use store::{Bodies, Digest, Digesting};
+use store::{Digest, DigestReader, FileBodyStore};
 
 use super::failed;
 use super::manifest::{self, FILES, Manifest};
@@ -54,7 +54,7 @@ pub(super) fn unpack(
     mut bundle: &File,
     journal: &Path,
     changes: &Path,
-    bodies: &Bodies,
+    bodies: &FileBodyStore,
 ) -> Result<SessionInfo, SessionError> {
     bundle.seek(SeekFrom::Start(0)).map_err(failed("read"))?;
     let mut archive = tar::Archive::new(bundle);
@@ -105,7 +105,7 @@ fn name<R: Read>(entry: &tar::Entry<'_, R>) -> Result<String, SessionError> {
 }
 
 fn digest(entry: impl Read) -> Result<Digest, SessionError> {
-    let mut entry = Digesting::new(entry);
+    let mut entry = DigestReader::new(entry);
     io::copy(&mut entry, &mut io::sink()).map_err(not_a_bundle)?;
     Ok(entry.finish())
 }
@@ -125,7 +125,7 @@ fn read(entry: impl Read, name: &str, most: u64) -> Result<Vec<u8>, SessionError
     Ok(bytes)
 }
 
-fn keep_body(entry: impl Read, digest: &str, bodies: &Bodies) -> Result<(), SessionError> {
+fn keep_body(entry: impl Read, digest: &str, bodies: &FileBodyStore) -> Result<(), SessionError> {
     let bytes = read(entry, digest, BODY_BYTES)?;
     if Digest::of(&bytes).to_string() != digest {
         return Err(SessionError::Bundle(format!("the body `{digest}` is another")));

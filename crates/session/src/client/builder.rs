@@ -3,19 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gateway::{PriceTableError, Prices, ScriptError, Scripted, Upstream};
-use policy::{Base, Ceiling, Effective, Preset};
+use gateway::{ModelScriptError, PriceTable, PriceTableError, ScriptedUpstream, Upstream};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, Preset};
 use sandbox::{
-    Backend, ContainerBackend, ContainerSettings, EngineKind, FirstThatWorks, JailBackend, SandboxError, Unconfined,
+    ContainerBackend, ContainerSettings, EngineKind, FallbackBackend, JailBackend, SandboxBackend, SandboxError,
+    UnconfinedBackend,
 };
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
-use crate::{Accounts, Options, SessionError, Setup, Timing, Upstreams, Variables, way_out};
+use crate::{
+    BillingSettings, HostVariables, SessionError, SessionOptions, SessionTimeouts, Setup, UpstreamRegistry, way_out,
+};
 
 /// Where agents run.
 #[derive(Clone, Default)]
-pub enum Confinement {
+pub enum SandboxChoice {
     /// The first that works here: the jail, else a container of Podman or Docker, else an error. The spawner is forked
     /// by `build`, so the process must still have one thread.
     #[default]
@@ -27,22 +30,22 @@ pub enum Confinement {
     /// In containers of an engine. The spawner is forked by `build`, so the process must still have one thread.
     Container(ContainerSettings),
     /// A backend that the caller made, e.g. with [`JailBackend::fork`] at the beginning of `main`.
-    Backend(Arc<dyn Backend>),
+    Backend(Arc<dyn SandboxBackend>),
 }
 
-impl Confinement {
-    fn backend(self, data_dir: &Path) -> Result<Arc<dyn Backend>, SandboxError> {
+impl SandboxChoice {
+    fn backend(self, data_dir: &Path) -> Result<Arc<dyn SandboxBackend>, SandboxError> {
         let containers = data_dir.join("containers");
         Ok(match self {
             Self::FirstThatWorks => {
                 let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| ContainerSettings::usual(kind, None));
-                Arc::new(FirstThatWorks::here(&ContainerBackend::spawner()?, engines, &containers)?)
+                Arc::new(FallbackBackend::here(&ContainerBackend::spawner()?, engines, &containers)?)
             }
             Self::Jail => Arc::new(JailBackend::fork()?),
             Self::Container(settings) => {
                 Arc::new(ContainerBackend::new(settings, ContainerBackend::spawner()?, containers)?)
             }
-            Self::Unconfined => Arc::new(Unconfined::new(data_dir.join("unconfined"))),
+            Self::Unconfined => Arc::new(UnconfinedBackend::new(data_dir.join("unconfined"))),
             Self::Backend(backend) => backend,
         })
     }
@@ -54,13 +57,13 @@ pub struct AgentClientBuilder {
     agent: Option<String>,
     data_dir: Option<PathBuf>,
     mock_program: Option<PathBuf>,
-    confinement: Confinement,
-    policy: Option<Arc<Effective>>,
+    confinement: SandboxChoice,
+    policy: Option<Arc<EffectivePolicy>>,
     upstream: Option<Arc<dyn Upstream>>,
-    accounts: Option<Accounts>,
-    timing: Timing,
-    variables: Variables,
-    options: Options,
+    accounts: Option<BillingSettings>,
+    timing: SessionTimeouts,
+    variables: HostVariables,
+    options: SessionOptions,
 }
 
 /// Why a client cannot be made.
@@ -83,7 +86,7 @@ pub enum BuildError {
     Policy(#[from] policy::PolicyError),
     /// A defect of what is built in.
     #[error("the built-in model cannot be read")]
-    Script(#[from] ScriptError),
+    Script(#[from] ModelScriptError),
     /// A defect of what is built in.
     #[error("the built-in prices cannot be read")]
     Prices(#[from] PriceTableError),
@@ -106,14 +109,14 @@ impl AgentClientBuilder {
 
     /// Where agents run: the first that works when nothing is said, never without walls.
     #[must_use]
-    pub fn sandbox(mut self, confinement: Confinement) -> Self {
+    pub fn sandbox(mut self, confinement: SandboxChoice) -> Self {
         self.confinement = confinement;
         self
     }
 
     /// What agents may do: the preset `balanced` when nothing is said.
     #[must_use]
-    pub fn policy(mut self, policy: impl Into<Arc<Effective>>) -> Self {
+    pub fn policy(mut self, policy: impl Into<Arc<EffectivePolicy>>) -> Self {
         self.policy = Some(policy.into());
         self
     }
@@ -127,7 +130,7 @@ impl AgentClientBuilder {
 
     /// What calls cost and must fit into: built-in prices and no budget but the policy's when nothing is said.
     #[must_use]
-    pub fn accounts(mut self, accounts: Accounts) -> Self {
+    pub fn accounts(mut self, accounts: BillingSettings) -> Self {
         self.accounts = Some(accounts);
         self
     }
@@ -141,14 +144,14 @@ impl AgentClientBuilder {
 
     /// How long a session waits for what.
     #[must_use]
-    pub fn timing(mut self, timing: Timing) -> Self {
+    pub fn timing(mut self, timing: SessionTimeouts) -> Self {
         self.timing = timing;
         self
     }
 
     /// What `env.pass` of the policy can name: none is passed when nobody says how one is found.
     #[must_use]
-    pub fn variables(mut self, variables: Variables) -> Self {
+    pub fn variables(mut self, variables: HostVariables) -> Self {
         self.variables = variables;
         self
     }
@@ -167,15 +170,15 @@ impl AgentClientBuilder {
         let backend = self.confinement.backend(&data_dir)?;
         let policy = match self.policy {
             Some(policy) => policy,
-            None => Arc::new(policy::effective(&Ceiling::built_in()?, &Base::preset(Preset::Balanced)?, &[])),
+            None => Arc::new(policy::effective(&CeilingLayer::built_in()?, &BaseLayer::preset(Preset::Balanced)?, &[])),
         };
         let upstream = match self.upstream {
             Some(upstream) => upstream,
-            None => Arc::new(Scripted::demo()?),
+            None => Arc::new(ScriptedUpstream::demo()?),
         };
         let accounts = match self.accounts {
             Some(accounts) => accounts,
-            None => Accounts { prices: Prices::built_in()?, ..Accounts::default() },
+            None => BillingSettings { prices: PriceTable::built_in()?, ..BillingSettings::default() },
         };
         let (mock_program, timing) = (self.mock_program, self.timing);
         let egress = way_out(Vec::new());
@@ -189,7 +192,7 @@ impl AgentClientBuilder {
             egress,
             timing,
             project: None,
-            upstreams: Upstreams::default(),
+            upstreams: UpstreamRegistry::default(),
             variables: self.variables,
         };
         let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };

@@ -2,10 +2,10 @@
 
 use protocol::{Event, PermissionId, PermissionReply, QuestionId, SessionId};
 
-use super::reading::Reading;
+use super::reading::TurnReader;
 use super::terms::{Terms, setters};
 use super::{AgentClient, AgentResponse, GoalError};
-use crate::{Message, SessionError, Sessions};
+use crate::{SessionError, Sessions, UserMessage};
 
 /// A conversation before its first word.
 #[must_use = "nothing is started before `open`"]
@@ -78,14 +78,14 @@ impl Conversation {
     }
 
     /// Says something; what comes of it is read event by event.
-    pub async fn stream(&self, text: impl Into<String>) -> Result<Reading, GoalError> {
+    pub async fn stream(&self, text: impl Into<String>) -> Result<TurnReader, GoalError> {
         self.read(text.into(), self.terms.clone()).await
     }
 
-    async fn read(&self, text: String, terms: Terms) -> Result<Reading, GoalError> {
+    async fn read(&self, text: String, terms: Terms) -> Result<TurnReader, GoalError> {
         let journal = self.sessions.journal(&self.id)?;
-        let accepted = self.sessions.send(&self.id, Message::text(text)).await?;
-        Ok(Reading::new(self.sessions.clone(), self.id.clone(), terms, journal, accepted))
+        let accepted = self.sessions.send(&self.id, UserMessage::text(text)).await?;
+        Ok(TurnReader::new(self.sessions.clone(), self.id.clone(), terms, journal, accepted))
     }
 
     /// Asks the agent to stop its turn.

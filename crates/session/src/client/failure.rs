@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{Code, ErrorData, EventBody, LlmCall, StderrOutput, TurnOutcome};
+use protocol::{ErrorData, EventBody, LlmCall, ProblemCode, StderrOutput, TurnOutcome};
 use serde_json::Value;
 
 use super::AgentResponse;
@@ -18,7 +18,7 @@ pub enum GoalError {
     #[error("{failure}")]
     Failed {
         /// What went wrong.
-        failure: Failure,
+        failure: TurnFailure,
         /// What there is of an answer.
         response: Box<AgentResponse>,
     },
@@ -26,7 +26,7 @@ pub enum GoalError {
 
 /// What went wrong with a turn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum TurnFailure {
     /// The agent itself said that it failed.
     #[error("the agent failed: {0}")]
     Agent(String),
@@ -71,7 +71,7 @@ pub enum Failure {
     Interrupted,
 }
 
-impl Failure {
+impl TurnFailure {
     /// What went wrong with the turn behind `response`; `limit` is the time it was given, if it used it up.
     pub(super) fn of(response: &AgentResponse, limit: Option<Duration>) -> Option<Self> {
         let events = || response.events.iter().rev().map(|event| &event.draft.body);
@@ -149,7 +149,9 @@ impl Failure {
 
 fn death(body: &EventBody) -> Option<&ErrorData> {
     match body {
-        EventBody::Error(error) if error.code.as_deref() == Some(Code::AgentProcessExited.as_str()) => Some(error),
+        EventBody::Error(error) if error.code.as_deref() == Some(ProblemCode::AgentProcessExited.as_str()) => {
+            Some(error)
+        }
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! One prompt in a session of its own.
 
-use super::reading::Reading;
+use super::reading::TurnReader;
 use super::terms::{Terms, setters};
 use super::{AgentClient, AgentResponse, Conversation, GoalError};
 
@@ -44,7 +44,7 @@ impl Goal {
     }
 
     /// Starts it; what happens is read event by event, and the conversation is ended by the caller.
-    pub async fn stream(self) -> Result<(Conversation, Reading), GoalError> {
+    pub async fn stream(self) -> Result<(Conversation, TurnReader), GoalError> {
         let conversation = self.client.open(self.terms).await?;
         let reading = conversation.stream(self.text).await?;
         Ok((conversation, reading))

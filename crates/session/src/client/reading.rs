@@ -5,24 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{CallId, Event, EventBody, Permission, PermissionReply, Question, SessionId, TurnOutcome};
-use store::{Journal, Tail};
+use store::{Journal, JournalTail};
 use tokio::time::Instant;
 
-use super::failure::{Failure, GoalError};
+use super::failure::{GoalError, TurnFailure};
 use super::response::AgentResponse;
-use super::terms::{Permissions, Terms};
-use crate::{Accepted, SessionError, Sessions};
+use super::terms::{PermissionResponder, Terms};
+use crate::{AcceptedMessage, SessionError, Sessions};
 
 /// How long the accounts may take after the turn.
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// One turn, read event by event: to its end, and to the session's end where the turn took it along.
-pub struct Reading {
+pub struct TurnReader {
     sessions: Sessions,
     session: SessionId,
     terms: Terms,
-    accepted: Accepted,
-    tail: Tail,
+    accepted: AcceptedMessage,
+    tail: JournalTail,
     events: Vec<Event>,
     deadline: Option<Instant>,
     timed_out: bool,
@@ -76,15 +76,15 @@ impl Unsettled {
     }
 }
 
-impl Reading {
+impl TurnReader {
     pub(super) fn new(
         sessions: Sessions,
         session: SessionId,
         terms: Terms,
         journal: Arc<dyn Journal>,
-        accepted: Accepted,
+        accepted: AcceptedMessage,
     ) -> Self {
-        let tail = Tail::new(journal, accepted.sequence);
+        let tail = JournalTail::new(journal, accepted.sequence);
         let deadline = terms.timeout.map(|timeout| Instant::now() + timeout);
         let (events, timed_out, state) = (Vec::new(), false, State::Running);
         let unsettled = Unsettled::default();
@@ -119,7 +119,7 @@ impl Reading {
         }
         let response = AgentResponse::of(self.session, self.state.outcome(), self.events);
         let limit = self.terms.timeout.filter(|_| self.timed_out);
-        match Failure::of(&response, limit) {
+        match TurnFailure::of(&response, limit) {
             None => Ok(response),
             Some(failure) => Err(GoalError::Failed { failure, response: Box::new(response) }),
         }
@@ -157,7 +157,7 @@ impl Reading {
         match &event.draft.body {
             EventBody::TurnEnded(turn) if ours => {
                 let outcome = turn.outcome.unwrap_or(TurnOutcome::Completed);
-                let died = self.events.iter().any(|event| Failure::is_death(&event.draft.body));
+                let died = self.events.iter().any(|event| TurnFailure::is_death(&event.draft.body));
                 self.deadline = Some(Instant::now() + SETTLING);
                 self.state = if died { State::Dying(outcome) } else { State::Settling(outcome) };
             }
@@ -173,7 +173,7 @@ impl Reading {
 
     async fn answer(&self, body: &EventBody) -> Result<(), GoalError> {
         let answered = match (body, self.terms.permissions) {
-            (_, Permissions::ByHand) => Ok(()),
+            (_, PermissionResponder::ByHand) => Ok(()),
             (EventBody::PermissionRequested(asked), permissions) => self.permit(asked, permissions).await,
             (EventBody::QuestionRequested(asked), permissions) => self.choose(asked, permissions).await,
             _ => Ok(()),
@@ -187,14 +187,15 @@ impl Reading {
         }
     }
 
-    async fn permit(&self, asked: &Permission, permissions: Permissions) -> Result<(), SessionError> {
-        let reply = if permissions == Permissions::Allow { PermissionReply::Once } else { PermissionReply::Reject };
+    async fn permit(&self, asked: &Permission, permissions: PermissionResponder) -> Result<(), SessionError> {
+        let reply =
+            if permissions == PermissionResponder::Allow { PermissionReply::Once } else { PermissionReply::Reject };
         self.sessions.reply_permission(&self.session, &asked.permission_id, reply).await
     }
 
-    async fn choose(&self, asked: &Question, permissions: Permissions) -> Result<(), SessionError> {
+    async fn choose(&self, asked: &Question, permissions: PermissionResponder) -> Result<(), SessionError> {
         let first = asked.asked().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
-        match first.collect::<Option<Vec<_>>>().filter(|_| permissions == Permissions::Allow) {
+        match first.collect::<Option<Vec<_>>>().filter(|_| permissions == PermissionResponder::Allow) {
             Some(answers) => self.sessions.reply_question(&self.session, &asked.question_id, answers).await,
             None => self.sessions.reject_question(&self.session, &asked.question_id).await,
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// What is answered when the agent asks for a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Permissions {
+pub enum PermissionResponder {
     /// No; questions are rejected too.
     #[default]
     Deny,
@@ -32,7 +32,7 @@ pub(super) struct Terms {
     pub(super) model: Option<String>,
     pub(super) upstream: Option<String>,
     pub(super) permission_mode: Option<String>,
-    pub(super) permissions: Permissions,
+    pub(super) permissions: PermissionResponder,
     pub(super) timeout: Option<Duration>,
     pub(super) task_name: Option<String>,
     pub(super) mcp: Option<BTreeMap<String, Value>>,
@@ -81,7 +81,7 @@ macro_rules! setters {
         }
 
         /// What is answered when it asks; no, when nothing is said.
-        pub fn permissions(mut self, permissions: $crate::Permissions) -> Self {
+        pub fn permissions(mut self, permissions: $crate::PermissionResponder) -> Self {
             self.terms.permissions = permissions;
             self
         }

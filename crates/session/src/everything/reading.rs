@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use protocol::{Event, SessionId};
-use store::{Run, Spot};
+use store::{EventRange, FeedCursor};
 use tokio::sync::watch;
 
-use super::Everything;
+use super::GlobalFeed;
 use crate::SessionError;
 use crate::shelf::blocking;
 
@@ -16,7 +16,7 @@ const LOOKED_AT: usize = 1024;
 
 /// Which events somebody wants; what is empty means all.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct FeedFilter {
     /// Of these sessions.
     pub sessions: Vec<SessionId>,
     /// Of these kinds (`turn.ended`) or families (`turn`).
@@ -25,13 +25,13 @@ pub struct Wanted {
 
 /// Something to be told, and where it is.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum FeedEntry {
     /// An event.
-    Event(Spot, Box<Event>),
+    Event(FeedCursor, Box<Event>),
     /// Events that were there and cannot be read any more.
     Lost {
         /// Behind them.
-        spot: Spot,
+        spot: FeedCursor,
         /// Whose they were.
         session_id: SessionId,
         /// The first of them.
@@ -43,16 +43,16 @@ pub enum Entry {
 
 /// A part of the events, and where the next part begins.
 #[derive(Debug)]
-pub struct Batch {
+pub struct FeedBatch {
     /// In their order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FeedEntry>,
     /// Behind the last event that was looked at, wanted or not.
-    pub at: Spot,
+    pub at: FeedCursor,
     /// Whether there is more behind it.
     pub more: bool,
 }
 
-impl Wanted {
+impl FeedFilter {
     fn has(&self, session: &SessionId) -> bool {
         self.sessions.is_empty() || self.sessions.contains(session)
     }
@@ -64,10 +64,10 @@ impl Wanted {
     }
 }
 
-impl Everything {
+impl GlobalFeed {
     /// What comes behind `at`: at most `limit` of what is `wanted`. There may be none in a batch that is not the last.
-    pub fn read(&self, at: Spot, limit: usize, wanted: &Wanted) -> Result<Batch, SessionError> {
-        let mut batch = Batch { entries: Vec::new(), at, more: false };
+    pub fn read(&self, at: FeedCursor, limit: usize, wanted: &FeedFilter) -> Result<FeedBatch, SessionError> {
+        let mut batch = FeedBatch { entries: Vec::new(), at, more: false };
         let mut looked_at = 0;
         for run in self.feed.after(at.number, RUNS)? {
             let session = self.shelf.index.at_place(run.place)?;
@@ -89,7 +89,14 @@ impl Everything {
     }
 
     /// Reads at most `room` events of a run; how many were looked at.
-    fn read_run(&self, batch: &mut Batch, run: Run, session: SessionId, room: usize, wanted: &Wanted) -> usize {
+    fn read_run(
+        &self,
+        batch: &mut FeedBatch,
+        run: EventRange,
+        session: SessionId,
+        room: usize,
+        wanted: &FeedFilter,
+    ) -> usize {
         let count = usize::try_from(run.last - run.first + 1).unwrap_or(usize::MAX).min(room);
         let spot = |sequence: u64| self.feed.spot(run.number - (run.last - sequence), run.place, sequence);
         let events = self.shelf.events(&session, run.first - 1, count).unwrap_or_else(|error| {
@@ -100,36 +107,36 @@ impl Everything {
         for event in events {
             batch.at = spot(event.sequence);
             if wanted.is(&event) {
-                batch.entries.push(Entry::Event(batch.at, Box::new(event)));
+                batch.entries.push(FeedEntry::Event(batch.at, Box::new(event)));
             }
         }
         if found < count {
             batch.at = spot(run.last);
             let (first, last) = (run.first + found as u64, run.last);
-            batch.entries.push(Entry::Lost { spot: batch.at, session_id: session, first, last });
+            batch.entries.push(FeedEntry::Lost { spot: batch.at, session_id: session, first, last });
         }
         count
     }
 
     /// Reads on from `at`, and waits for what is not there yet.
-    pub fn follow(self: &Arc<Self>, at: Spot, wanted: Wanted) -> Follower {
-        Follower { everything: self.clone(), total: self.total.subscribe(), at, wanted: Arc::new(wanted) }
+    pub fn follow(self: &Arc<Self>, at: FeedCursor, wanted: FeedFilter) -> FeedFollower {
+        FeedFollower { everything: self.clone(), total: self.total.subscribe(), at, wanted: Arc::new(wanted) }
     }
 }
 
 /// A reader that waits for what is not there yet. It holds nothing but its place.
-pub struct Follower {
-    everything: Arc<Everything>,
+pub struct FeedFollower {
+    everything: Arc<GlobalFeed>,
     total: watch::Receiver<u64>,
-    at: Spot,
-    wanted: Arc<Wanted>,
+    at: FeedCursor,
+    wanted: Arc<FeedFilter>,
 }
 
-impl Follower {
+impl FeedFollower {
     /// The next events that are wanted, at least one and at most `limit`.
     ///
     /// Can be dropped at any await and called again: nothing is skipped.
-    pub async fn next(&mut self, limit: usize) -> Result<Vec<Entry>, SessionError> {
+    pub async fn next(&mut self, limit: usize) -> Result<Vec<FeedEntry>, SessionError> {
         loop {
             // Marked as seen before reading, so that what comes in between wakes us again.
             let total = *self.total.borrow_and_update();

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use gateway::Normal;
+use gateway::RequestNormalizer;
 use protocol::{Event, EventBody, SessionEndReason};
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
@@ -41,7 +41,7 @@ enum Lane {
 }
 
 /// The lines in which two journals differ, `-` of the first and `+` of the second; none: they tell the same.
-pub fn compare(recorded: &[Event], replayed: &[Event], normal: &Normal) -> Vec<String> {
+pub fn compare(recorded: &[Event], replayed: &[Event], normal: &RequestNormalizer) -> Vec<String> {
     let (recorded, replayed) = (Lines::of(recorded, normal), Lines::of(replayed, normal));
     let mut differences = difference(&recorded.conversation, &replayed.conversation);
     differences.extend(difference(&recorded.beside, &replayed.beside));
@@ -54,7 +54,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(events: &[Event], normal: &Normal) -> Self {
+    fn of(events: &[Event], normal: &RequestNormalizer) -> Self {
         let (mut conversation, mut beside) = (String::new(), Vec::new());
         let mut names = Names::default();
         for event in events {
@@ -101,7 +101,7 @@ fn lane(body: &EventBody) -> Option<Lane> {
     }
 }
 
-fn line(body: &EventBody, normal: &Normal, names: &mut Names) -> String {
+fn line(body: &EventBody, normal: &RequestNormalizer, names: &mut Names) -> String {
     let event = serde_json::to_value(body).unwrap_or_default();
     let mut data = event["data"].clone();
     if let Some(denial) = data.as_object_mut().filter(|_| is_denial(body)) {
@@ -169,7 +169,7 @@ fn difference(recorded: &str, replayed: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{Draft, SessionId};
+    use protocol::{EventDraft, SessionId};
     use serde_json::json;
 
     use super::*;
@@ -181,7 +181,7 @@ mod tests {
             sequence: 1,
             time: String::new(),
             session_id: SessionId::new("s").unwrap(),
-            draft: Draft::agent(body),
+            draft: EventDraft::agent(body),
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[track_caller]
     fn check(recorded: &[Event], replayed: &[Event], expected: usize) {
-        let differences = compare(recorded, replayed, &Normal::new(&[]).unwrap());
+        let differences = compare(recorded, replayed, &RequestNormalizer::new(&[]).unwrap());
         assert_eq!(differences.len(), expected, "{differences:#?}");
     }
 

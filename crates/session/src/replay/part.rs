@@ -8,13 +8,13 @@ use protocol::{
 };
 use serde_json::Value;
 
-use crate::Message;
+use crate::UserMessage;
 use crate::plan::Metadata;
 
 /// What a person did in one turn.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
-    pub(super) message: Message,
+    pub(super) message: UserMessage,
     permissions: VecDeque<(Permission, PermissionReply)>,
     questions: VecDeque<(Question, Option<Vec<Vec<String>>>)>,
     /// How far the turn had come when it was stopped; none: it was not.
@@ -75,7 +75,7 @@ impl Part {
     /// The part in a turn that begins. Its message keeps the name its client gave it: that is on record too.
     fn of(turn: &Turn) -> Self {
         let name = turn.metadata.as_ref().and_then(|metadata| metadata["client_message_id"].as_str());
-        let message = Message { client_message_id: name.map(str::to_owned), ..Message::default() };
+        let message = UserMessage { client_message_id: name.map(str::to_owned), ..UserMessage::default() };
         Self { message, ..Self::default() }
     }
 
@@ -84,7 +84,7 @@ impl Part {
         match body {
             EventBody::ItemCompleted(completed) if is_prompt(&completed.item, turn) => {
                 let client_message_id = self.message.client_message_id.take();
-                self.message = Message { client_message_id, ..message(&completed.item) };
+                self.message = UserMessage { client_message_id, ..message(&completed.item) };
             }
             EventBody::PermissionResolved(resolved) if !was_dropped(resolved.metadata.as_ref()) => {
                 let reply = match resolved.status {
@@ -190,8 +190,8 @@ fn is_prompt(item: &Item, turn: Option<&TurnId>) -> bool {
     item.role == Some(ItemRole::User) && turn.is_some_and(|turn| item.item_id.as_str() == format!("itm_{turn}"))
 }
 
-fn message(item: &Item) -> Message {
-    let mut message = Message::default();
+fn message(item: &Item) -> UserMessage {
+    let mut message = UserMessage::default();
     for part in &item.content {
         let (path, mime) = match part {
             ContentPart::Text { text } => {

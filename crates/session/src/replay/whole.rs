@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gateway::{Normal, Replay};
+use gateway::{ReplayUpstream, RequestNormalizer};
 use protocol::{Event, EventBody, SessionId, TurnOutcome};
 
-use super::{Recording, RerunError, Stage, compare};
+use super::{ReplaySessionError, ReplaySetup, SessionRecording, compare};
 use crate::shelf::blocking;
-use crate::{Options, SessionError, Sessions};
+use crate::{SessionError, SessionOptions, Sessions};
 
 /// What came of a replay.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replayed {
+pub struct ReplayOutcome {
     /// How its last turn ended.
     pub outcome: Option<TurnOutcome>,
     /// The first request that was not recorded.
@@ -31,19 +31,19 @@ impl Sessions {
         of: &SessionId,
         id: SessionId,
         directory: Option<PathBuf>,
-        options: Options,
-    ) -> Result<Replayed, RerunError> {
+        options: SessionOptions,
+    ) -> Result<ReplayOutcome, ReplaySessionError> {
         let (info, kept, session) = (self.get(of)?, self.host.shelf.clone(), of.clone());
         let normal = match &options.normal {
             Some(normal) => normal.clone(),
-            None => Arc::new(Normal::new(&[])?),
+            None => Arc::new(RequestNormalizer::new(&[])?),
         };
         let rules = normal.clone();
         let read = move || {
             let read = || {
-                let recording = Recording::read(kept.directory(), &info)?;
-                let tape = Replay::of(kept.directory(), &session, (*rules).clone())?;
-                Ok::<_, RerunError>((recording, Arc::new(tape)))
+                let recording = SessionRecording::read(kept.directory(), &info)?;
+                let tape = ReplayUpstream::of(kept.directory(), &session, (*rules).clone())?;
+                Ok::<_, ReplaySessionError>((recording, Arc::new(tape)))
             };
             Ok::<_, SessionError>(read())
         };
@@ -52,7 +52,7 @@ impl Sessions {
             (Some(policy), directory) => self.host.hide_data(policy.clone(), directory)?,
             (None, directory) => self.host.policy_in(directory)?,
         };
-        let stage = Stage { upstream: tape.clone(), policy, directory, options };
+        let stage = ReplaySetup { upstream: tape.clone(), policy, directory, options };
         self.play_whole(id, &recording, &tape, stage, &normal, |_| ()).await
     }
 
@@ -60,12 +60,12 @@ impl Sessions {
     pub async fn play_whole(
         &self,
         id: SessionId,
-        recording: &Recording,
-        tape: &Replay,
-        stage: Stage,
-        normal: &Normal,
+        recording: &SessionRecording,
+        tape: &ReplayUpstream,
+        stage: ReplaySetup,
+        normal: &RequestNormalizer,
         mut hear: impl FnMut(&Event),
-    ) -> Result<Replayed, RerunError> {
+    ) -> Result<ReplayOutcome, ReplaySessionError> {
         let (mut outcome, mut miss) = (None, None);
         let listen = |event: &Event| {
             match &event.draft.body {
@@ -82,6 +82,6 @@ impl Sessions {
         let journal = self.journal(&id)?;
         let events = blocking(move || Ok(journal.after(0, usize::MAX)?)).await?;
         let differences = compare(&recording.events, &events, normal);
-        Ok(Replayed { outcome, miss, left: tape.left(), differences })
+        Ok(ReplayOutcome { outcome, miss, left: tape.left(), differences })
     }
 }

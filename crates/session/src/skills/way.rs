@@ -7,8 +7,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use egress::{Attachment, Egress, Identity, Limits, LivePolicy, Outfit};
-use policy::{Action, Effective, Verdict};
+use egress::{Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials};
+use policy::{Action, EffectivePolicy, Verdict};
 use protocol::SessionId;
 use store::{MemoryJournal, SystemClock};
 
@@ -16,25 +16,25 @@ use super::SkillError;
 
 /// A proxy on the loopback that reaches what one session may reach.
 pub(super) struct Way {
-    policy: Arc<Effective>,
+    policy: Arc<EffectivePolicy>,
     address: SocketAddr,
-    attachment: Attachment,
+    attachment: EgressAttachment,
 }
 
 impl Way {
-    pub(super) fn open(egress: &Egress, session: SessionId, policy: Arc<Effective>) -> io::Result<Self> {
+    pub(super) fn open(egress: &Egress, session: SessionId, policy: Arc<EffectivePolicy>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let identity = Identity {
+        let identity = EgressIdentity {
             // Its session has no record yet; what is refused is told to whoever makes it.
             journal: Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock))),
             session,
             turn: Arc::new(|| None),
             policy: LivePolicy::new((*policy).clone()),
             // The host fetches by its own trust, and goes where nobody has TLS opened.
-            outfit: Outfit::default(),
+            outfit: ProxyCredentials::default(),
             names: None,
-            limits: Limits::default(),
+            limits: EgressLimits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })
     }

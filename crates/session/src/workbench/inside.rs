@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use agents::{LaunchPlan, Mount, PlacedFile};
+use agents::{LaunchPlan, PlacedFile, ReadOnlyMount};
 use sandbox::{ExecSpec, MODEL_URL, Sandbox};
 
-use super::{ArtifactError, Task};
+use super::{ArtifactError, SessionCommand};
 use crate::SessionError;
 use crate::host::Host;
 use crate::plan::Plan;
@@ -17,7 +17,7 @@ const LARGEST: usize = 64 << 20;
 /// What a command finds inside.
 pub(super) struct Inside {
     pub(super) env: BTreeMap<String, String>,
-    pub(super) mounts: Vec<Mount>,
+    pub(super) mounts: Vec<ReadOnlyMount>,
     pub(super) files: Vec<PlacedFile>,
     /// Where the agent looks for skills.
     pub(super) skill_root: Option<&'static str>,
@@ -58,7 +58,7 @@ impl Inside {
     }
 
     /// What to execute for `task`.
-    pub(super) fn exec(&self, task: Task) -> ExecSpec {
+    pub(super) fn exec(&self, task: SessionCommand) -> ExecSpec {
         let mut command = task.command;
         if let Some((name, words)) = &self.program
             && command.first() == Some(name)

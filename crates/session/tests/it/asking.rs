@@ -6,7 +6,7 @@ use protocol::{
     EventBody, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId, QuestionStatus,
     SessionId, TurnOutcome,
 };
-use session::{Request, SessionError, Timing};
+use session::{Request, SessionError, SessionTimeouts};
 
 use crate::stage::{Stage, kinds, outcome};
 
@@ -104,7 +104,7 @@ async fn a_question_can_be_rejected() {
 }
 
 async fn nobody_answering_means_no() {
-    let stage = Stage::with(Timing { permission: Duration::from_millis(30), ..Timing::default() });
+    let stage = Stage::with(SessionTimeouts { permission: Duration::from_millis(30), ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     asked_permission(&stage, &session).await;
     let resolved = resolved_permission(&stage, &session).await;

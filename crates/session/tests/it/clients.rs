@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gateway::{Script, Scripted};
-use policy::{Base, Ceiling, Effective, Preset, Source};
+use gateway::{ModelScript, ScriptedUpstream};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{EventBody, PermissionReply, TurnOutcome};
-use session::{AgentClient, AgentClientBuilder, BuildError, Confinement, Failure, GoalError, Permissions};
+use session::{
+    AgentClient, AgentClientBuilder, BuildError, GoalError, PermissionResponder, SandboxChoice, TurnFailure,
+};
 use tempfile::TempDir;
 
 use crate::trials;
@@ -38,13 +40,17 @@ fn builder(directory: &TempDir) -> AgentClientBuilder {
         .agent("mock")
         .data_dir(directory.path().join("data"))
         .mock_program(std::env::current_exe().unwrap())
-        .sandbox(Confinement::Unconfined)
+        .sandbox(SandboxChoice::Unconfined)
         .policy(policy())
 }
 
-fn policy() -> Effective {
+fn policy() -> EffectivePolicy {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
-    policy::effective(&Ceiling::built_in().unwrap(), &Base::read(&Source::new("test", text)).unwrap(), &[])
+    policy::effective(
+        &CeilingLayer::built_in().unwrap(),
+        &BaseLayer::read(&PolicySource::new("test", text)).unwrap(),
+        &[],
+    )
 }
 
 fn scene() -> Scene {
@@ -55,13 +61,13 @@ fn scene() -> Scene {
 
 fn scene_with(script: &str) -> Scene {
     let directory = tempfile::tempdir().unwrap();
-    let model = Arc::new(Scripted::new(Script::parse(script).unwrap()));
+    let model = Arc::new(ScriptedUpstream::new(ModelScript::parse(script).unwrap()));
     let client = builder(&directory).upstream(model).build().unwrap();
     Scene { directory, client }
 }
 
 #[track_caller]
-pub(crate) fn failed(outcome: Result<session::AgentResponse, GoalError>) -> (Failure, session::AgentResponse) {
+pub(crate) fn failed(outcome: Result<session::AgentResponse, GoalError>) -> (TurnFailure, session::AgentResponse) {
     match outcome {
         Err(GoalError::Failed { failure, response }) => (failure, *response),
         other => panic!("it should have failed: {other:?}"),
@@ -120,7 +126,7 @@ rules:
 ";
 
 async fn what_is_changed_is_told_and_permissions_decide_about_it() {
-    for (permissions, made) in [(Permissions::Allow, true), (Permissions::Deny, false)] {
+    for (permissions, made) in [(PermissionResponder::Allow, true), (PermissionResponder::Deny, false)] {
         let scene = scene_with(WRITING);
         let workspace = scene.directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -132,7 +138,7 @@ async fn what_is_changed_is_told_and_permissions_decide_about_it() {
 
 async fn permissions_can_be_answered_by_hand() {
     let scene = scene_with(WRITING);
-    let goal = scene.client.goal("write").permissions(Permissions::ByHand);
+    let goal = scene.client.goal("write").permissions(PermissionResponder::ByHand);
     let (conversation, mut reading) = goal.stream().await.unwrap();
     let mut asked = 0;
     while let Some(event) = reading.next().await.unwrap() {
@@ -152,7 +158,7 @@ async fn a_goal_that_takes_too_long_says_so() {
         scene_with("version: 1\nrules: [{answer: [{text: \"a b c d e f g h\"}], pace: {chars: 1, delay_ms: 60000}}]");
     let limit = Duration::from_millis(300);
     let (failure, response) = failed(scene.client.goal("take your time").timeout(limit).run().await);
-    assert_eq!(failure, Failure::TimedOut(limit));
+    assert_eq!(failure, TurnFailure::TimedOut(limit));
     assert_ne!(response.outcome, TurnOutcome::Completed);
     assert!(scene.client.sessions().get(&response.session).unwrap().ended);
 }
@@ -160,7 +166,7 @@ async fn a_goal_that_takes_too_long_says_so() {
 async fn a_process_that_exits_is_told_with_its_code_and_last_words() {
     let scene = scene();
     let (failure, _) = failed(scene.client.goal("/exit 3").run().await);
-    assert!(matches!(failure, Failure::Exited { code: 3, .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Exited { code: 3, .. }), "{failure:?}");
 }
 
 async fn a_process_that_is_killed_is_told_with_its_signal() {
@@ -170,16 +176,16 @@ rules:
   - answer: [{tool: {name: run_command, input: {command: [sh, -c, "kill -9 $PPID"]}}}]
 "#;
     let scene = scene_with(script);
-    let goal = scene.client.goal("go").permissions(Permissions::Allow).retries(3);
+    let goal = scene.client.goal("go").permissions(PermissionResponder::Allow).retries(3);
     let (failure, response) = failed(goal.run().await);
-    assert!(matches!(failure, Failure::Signal { signal: 9, .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Signal { signal: 9, .. }), "{failure:?}");
     assert_eq!(response.attempt, 1);
 }
 
 async fn a_model_that_fails_is_no_failure_of_the_agent() {
     let scene = scene_with("version: 1\nrules: [{error: {status: 500, message: out of order}}]");
     let (failure, _) = failed(scene.client.goal("hello").run().await);
-    assert!(matches!(failure, Failure::Upstream { status: Some(500), .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Upstream { status: Some(500), .. }), "{failure:?}");
 }
 
 const STUMBLES: &str =
@@ -188,7 +194,7 @@ const STUMBLES: &str =
 async fn a_goal_is_tried_again_when_the_model_stumbles() {
     let scene = scene_with(STUMBLES);
     let (failure, _) = failed(scene.client.goal("hello").run().await);
-    assert!(matches!(failure, Failure::Upstream { status: Some(503), .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Upstream { status: Some(503), .. }), "{failure:?}");
     let scene = scene_with(STUMBLES);
     let response = scene.client.goal("hello").retries(1).run().await.unwrap();
     assert_eq!((response.attempt, response.text.as_str()), (2, "done"));
@@ -204,9 +210,9 @@ rules:
   - error: {status: 503, message: later}
 ";
     let scene = scene_with(script);
-    let goal = scene.client.goal("go").permissions(Permissions::Allow).retries(3);
+    let goal = scene.client.goal("go").permissions(PermissionResponder::Allow).retries(3);
     let (failure, response) = failed(goal.run().await);
-    assert!(matches!(failure, Failure::Upstream { status: Some(503), .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Upstream { status: Some(503), .. }), "{failure:?}");
     assert_eq!(response.attempt, 1);
     assert_eq!(scene.client.sessions().list(None, 10).unwrap().sessions.len(), 1);
 }
@@ -214,7 +220,7 @@ rules:
 async fn a_refused_model_call_is_not_tried_again() {
     let scene = scene_with("version: 1\nrules: [{error: {status: 403, message: no}}]");
     let (failure, response) = failed(scene.client.goal("hello").retries(3).run().await);
-    assert!(matches!(failure, Failure::Upstream { status: Some(403), .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Upstream { status: Some(403), .. }), "{failure:?}");
     assert_eq!(response.attempt, 1);
 }
 

@@ -39,7 +39,7 @@ async fn of_two_creates_at_once_one_succeeds() {
     let stage = Stage::new();
     let makers = (0..8).map(|_| {
         let sessions = stage.sessions.clone();
-        let options = session::Options::default();
+        let options = session::SessionOptions::default();
         tokio::spawn(async move { sessions.create(id("s1"), request(), options).await })
     });
     let mut made = 0;

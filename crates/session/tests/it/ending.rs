@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::{EventBody, SessionEndReason, SessionEnded, SessionId, TerminatedBy, TurnOutcome};
-use session::{Message, SessionError};
+use session::{SessionError, UserMessage};
 
 use crate::stage::{Stage, id, in_directory, kinds, outcome, type_of};
 
@@ -110,7 +110,7 @@ async fn nothing_is_taken_after_the_end() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.sessions.terminate(&session).await.unwrap();
-    let late = stage.sessions.send(&session, Message::text("/echo late")).await;
+    let late = stage.sessions.send(&session, UserMessage::text("/echo late")).await;
     assert!(matches!(late, Err(SessionError::Ended(_))));
     assert!(matches!(stage.sessions.interrupt(&session).await, Err(SessionError::Ended(_))));
 }
@@ -134,7 +134,7 @@ async fn closing_the_host_interrupts_and_keeps() {
     let events = stage.events(&session);
     assert_eq!(outcome(&events), Some(TurnOutcome::Interrupted));
     assert!(!kinds(&events).contains(&"session.ended".to_owned()));
-    let late = stage.sessions.send(&session, Message::text("/echo late")).await;
+    let late = stage.sessions.send(&session, UserMessage::text("/echo late")).await;
     assert!(matches!(late, Err(SessionError::ShuttingDown | SessionError::Ended(_))), "{late:?}");
 }
 

@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gateway::{Script, Scripted, Upstream, UpstreamAnswer, UpstreamFailure, UpstreamRequest};
-use policy::{Base, Ceiling, Effective, Preset, Source};
+use gateway::{ModelScript, ScriptedUpstream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{Event, EventBody, TurnOutcome};
 use sandbox::JailBackend;
-use session::{AgentClient, Confinement, Failure, Permissions, Timing};
+use session::{AgentClient, PermissionResponder, SandboxChoice, SessionTimeouts, TurnFailure};
 use tempfile::TempDir;
 
 use crate::clients::failed;
@@ -32,7 +32,7 @@ pub(crate) fn prepare() {
 }
 
 /// A scripted model whose calls cost what the price list says.
-struct Paid(Scripted);
+struct Paid(ScriptedUpstream);
 
 impl Upstream for Paid {
     fn name(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl Upstream for Paid {
         self.0.models()
     }
 
-    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamAnswer, UpstreamFailure>> {
+    fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         self.0.send(request)
     }
 }
@@ -72,13 +72,13 @@ struct Scene {
 }
 
 /// A client whose agent is jailed, under the default preset with `old` replaced by `new`.
-fn scene(model: impl Upstream + 'static, timing: Timing, (old, new): (&str, &str)) -> Scene {
+fn scene(model: impl Upstream + 'static, timing: SessionTimeouts, (old, new): (&str, &str)) -> Scene {
     let directory = tempfile::tempdir().unwrap();
     let client = AgentClient::builder()
         .agent("mock")
         .data_dir(directory.path().join("data"))
         .mock_program(std::env::current_exe().unwrap())
-        .sandbox(Confinement::Backend(Arc::new(JAIL.get().unwrap().clone())))
+        .sandbox(SandboxChoice::Backend(Arc::new(JAIL.get().unwrap().clone())))
         .policy(policy(old, new))
         .upstream(Arc::new(model))
         .timing(timing)
@@ -86,19 +86,19 @@ fn scene(model: impl Upstream + 'static, timing: Timing, (old, new): (&str, &str
     Scene { _directory: directory, client: client.unwrap() }
 }
 
-fn scripted(script: &str) -> Scripted {
-    Scripted::new(Script::parse(script).unwrap())
+fn scripted(script: &str) -> ScriptedUpstream {
+    ScriptedUpstream::new(ModelScript::parse(script).unwrap())
 }
 
 fn plain(script: &str) -> Scene {
-    scene(scripted(script), Timing::default(), ("", ""))
+    scene(scripted(script), SessionTimeouts::default(), ("", ""))
 }
 
-fn policy(old: &str, new: &str) -> Effective {
+fn policy(old: &str, new: &str) -> EffectivePolicy {
     let preset = Preset::Balanced.source();
     assert!(preset.text().contains(old), "the preset has no `{old}`");
-    let base = Base::read(&Source::new("test", preset.text().replacen(old, new, 1))).unwrap();
-    policy::effective(&Ceiling::built_in().unwrap(), &base, &[])
+    let base = BaseLayer::read(&PolicySource::new("test", preset.text().replacen(old, new, 1))).unwrap();
+    policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[])
 }
 
 const BRIEF: &str = "version: 1\nrules: [{answer: [{text: Well.}]}]";
@@ -121,26 +121,26 @@ fn counted_by_the_kernel(events: &[Event]) -> bool {
 }
 
 async fn an_agent_that_needs_too_much_memory_is_told_so() {
-    let scene = scene(scripted(BRIEF), Timing::default(), ("memory: 4GiB", "memory: 64MiB"));
+    let scene = scene(scripted(BRIEF), SessionTimeouts::default(), ("memory: 4GiB", "memory: 64MiB"));
     let goal = scene.client.goal("/memory 300000000").retries(3);
     let (failure, response) = failed(goal.run().await);
     let journal = scene.client.sessions().journal(&response.session).unwrap();
     if counted_by_the_kernel(&journal.after(0, usize::MAX).unwrap()) {
-        assert_eq!(failure, Failure::OutOfMemory);
+        assert_eq!(failure, TurnFailure::OutOfMemory);
         assert_eq!(response.attempt, 1, "it would need as much again");
     } else {
         // What a process of its own asks for in vain ends it by its own hand.
-        assert!(matches!(failure, Failure::Signal { signal: 6, .. }), "{failure:?}");
+        assert!(matches!(failure, TurnFailure::Signal { signal: 6, .. }), "{failure:?}");
     }
     assert_eq!(response.outcome, TurnOutcome::Failed);
 }
 
 async fn an_agent_that_falls_silent_is_told_so() {
     let second = Duration::from_secs(1);
-    let timing = Timing { silence: second, stop_grace: second, ..Timing::default() };
+    let timing = SessionTimeouts { silence: second, stop_grace: second, ..SessionTimeouts::default() };
     let scene = scene(scripted(BRIEF), timing, ("", ""));
     let (failure, response) = failed(scene.client.goal("/hang").retries(3).run().await);
-    assert_eq!(failure, Failure::Silent);
+    assert_eq!(failure, TurnFailure::Silent);
     assert_eq!((response.outcome, response.attempt), (TurnOutcome::TimedOut, 1));
     assert!(scene.client.sessions().get(&response.session).unwrap().ended);
 }
@@ -148,10 +148,10 @@ async fn an_agent_that_falls_silent_is_told_so() {
 /// Runs a goal whose first call does something and whose second is over the limit that `limit` puts into the policy.
 async fn check_spent(limit: (&str, &str), named: &str) {
     let model = Paid(scripted(&after_a_tool_call("answer: [{text: done}]")));
-    let scene = scene(model, Timing::default(), limit);
-    let goal = scene.client.goal("go").model("claude-sonnet-4-5").permissions(Permissions::Allow).retries(3);
+    let scene = scene(model, SessionTimeouts::default(), limit);
+    let goal = scene.client.goal("go").model("claude-sonnet-4-5").permissions(PermissionResponder::Allow).retries(3);
     let (failure, response) = failed(goal.run().await);
-    let Failure::Budget(message) = &failure else { panic!("{failure:?}") };
+    let TurnFailure::Budget(message) = &failure else { panic!("{failure:?}") };
     assert!(message.contains(named), "{message}");
     let calls = response.events.iter().filter(|event| matches!(event.draft.body, EventBody::LlmCall(_)));
     assert_eq!((calls.count(), response.attempt), (1, 1), "one call was made, and none after it");
@@ -169,27 +169,27 @@ async fn a_count_of_calls_that_ends_in_mid_turn_is_told_so() {
 async fn an_exit_and_a_signal_are_told_apart() {
     let scene = plain(BRIEF);
     let (failure, _) = failed(scene.client.goal("/exit 3").run().await);
-    assert!(matches!(failure, Failure::Exited { code: 3, .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Exited { code: 3, .. }), "{failure:?}");
     let (failure, _) = failed(scene.client.goal("/crash").run().await);
-    assert!(matches!(failure, Failure::Signal { signal: 6, .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Signal { signal: 6, .. }), "{failure:?}");
 }
 
 async fn a_model_that_fails_is_told_with_its_status() {
     let scene = plain("version: 1\nrules: [{error: {status: 500, message: out of order}}]");
     let (failure, _) = failed(scene.client.goal("hello").run().await);
-    assert!(matches!(failure, Failure::Upstream { status: Some(500), .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Upstream { status: Some(500), .. }), "{failure:?}");
 }
 
 async fn a_death_is_tried_again_before_the_first_tool_call_and_never_after() {
     let scene = plain(BRIEF);
     let (failure, response) = failed(scene.client.goal("/exit 3").retries(1).run().await);
-    assert!(matches!(failure, Failure::Exited { code: 3, .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Exited { code: 3, .. }), "{failure:?}");
     assert_eq!(response.attempt, 2);
     let rest = r#"answer: [{tool: {name: run_command, input: {command: [sh, -c, "kill -9 $PPID"]}}}]"#;
     let scene = plain(&after_a_tool_call(rest));
-    let goal = scene.client.goal("go").permissions(Permissions::Allow).retries(3);
+    let goal = scene.client.goal("go").permissions(PermissionResponder::Allow).retries(3);
     let (failure, response) = failed(goal.run().await);
-    assert!(matches!(failure, Failure::Signal { signal: 9, .. }), "{failure:?}");
+    assert!(matches!(failure, TurnFailure::Signal { signal: 9, .. }), "{failure:?}");
     assert_eq!(response.attempt, 1);
     assert_eq!(scene.client.sessions().list(None, 10).unwrap().sessions.len(), 1);
 }

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let ["__agent", "mock", arguments @ ..] = &*words.iter().map(String::as_str).collect::<Vec<_>>() {
         let arguments = arguments.iter().map(|word| (*word).to_owned());
-        let settings = mock::Settings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
+        let settings = mock::MockSettings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
         return mock::main(settings, std::io::stdin(), std::io::stdout());
     }
     jailed::prepare();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use protocol::{EventBody, SessionId, TurnOutcome};
-use session::{Message, SessionError, Timing};
+use session::{SessionError, SessionTimeouts, UserMessage};
 use tempfile::TempDir;
 
 use crate::stage::{Stage, id, kinds, outcome, type_of};
@@ -30,7 +30,7 @@ fn die_after<T: Send + 'static>(directory: &Arc<TempDir>, scene: impl AsyncFnOnc
     let directory = directory.clone();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let result = runtime.block_on(scene(Stage::on(directory, Timing::default())));
+        let result = runtime.block_on(scene(Stage::on(directory, SessionTimeouts::default())));
         drop(runtime);
         result
     })
@@ -50,7 +50,7 @@ async fn an_open_turn_ends_as_interrupted_and_the_session_goes_on() {
         stage.until_type(&session, slow.sequence, "item.delta").await;
         (session.clone(), stage.events(&session))
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     assert_eq!(stage.sessions.recover().await.unwrap(), std::slice::from_ref(&session));
     let events = stage.events(&session);
     assert_eq!(events[..seen.len()], seen, "what a client had seen is gone");
@@ -73,7 +73,7 @@ async fn what_was_pending_expires_and_is_never_silently_gone() {
         let asked = stage.until_type(&session, 0, "permission.requested").await;
         (session, asked)
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     stage.sessions.recover().await.unwrap();
     let EventBody::PermissionRequested(asked) = asked.draft.body else { panic!("not a permission") };
     let resolved = stage.until_type(&session, 0, "permission.resolved").await;
@@ -93,7 +93,7 @@ async fn what_waited_still_waits_and_comes_first() {
         let waiting = stage.say(&session, "/echo waited").await;
         (session, waiting)
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     stage.sessions.recover().await.unwrap();
     let events = stage.turn(&session, "/echo last").await;
     let started: Vec<_> = events.iter().filter(|event| type_of(event) == "turn.started").collect();
@@ -109,7 +109,7 @@ async fn what_waited_can_be_gone_on_with_without_a_message() {
         let waiting = stage.say(&session, "/echo waited").await;
         (session, waiting)
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     stage.sessions.recover().await.unwrap();
     stage.sessions.resume(&session).await.unwrap();
     let ended = |event: &protocol::Event| {
@@ -134,9 +134,9 @@ async fn a_damaged_journal_is_told_and_harms_no_other_session() {
     let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     bytes[second] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     assert_eq!(stage.sessions.recover().await.unwrap(), [id("whole")]);
-    let refused = stage.sessions.send(&id("broken"), Message::text("/echo hm")).await.unwrap_err();
+    let refused = stage.sessions.send(&id("broken"), UserMessage::text("/echo hm")).await.unwrap_err();
     assert_eq!(refused.code().as_str(), "journal_damaged", "{refused}");
     assert_eq!(outcome(&stage.turn(&id("whole"), "/echo on").await), Some(TurnOutcome::Completed));
     let aside = path.with_file_name("../quarantine/broken.jsonl");
@@ -152,7 +152,7 @@ async fn everybody_who_asks_a_session_that_cannot_go_on_hears_why() {
     });
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, [b"!", &bytes[1..]].concat()).unwrap();
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     for _ in 0..200 {
         let asking = (0..8).map(|_| {
             let sessions = stage.sessions.clone();
@@ -167,7 +167,7 @@ async fn everybody_who_asks_a_session_that_cannot_go_on_hears_why() {
 
 async fn the_same_message_is_taken_once_over_a_restart() {
     let directory = directory();
-    let message = Message { client_message_id: Some("m1".to_owned()), ..Message::text("/echo once") };
+    let message = UserMessage { client_message_id: Some("m1".to_owned()), ..UserMessage::text("/echo once") };
     let before = message.clone();
     let (session, first): (SessionId, _) = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -175,7 +175,7 @@ async fn the_same_message_is_taken_once_over_a_restart() {
         stage.until_type(&session, 0, "turn.ended").await;
         (session, first)
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     stage.sessions.recover().await.unwrap();
     let again = stage.sessions.send(&session, message).await.unwrap();
     assert_eq!(again.turn_id, first.turn_id);
@@ -190,7 +190,7 @@ async fn a_session_that_was_closed_in_order_can_go_on() {
         stage.sessions.close_all().await;
         session
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     let before = stage.events(&session).len();
     assert!(stage.sessions.recover().await.unwrap().is_empty(), "nothing was left open");
     assert_eq!(stage.events(&session).len(), before);
@@ -205,7 +205,7 @@ async fn recovering_twice_changes_nothing() {
         stage.say(&session, "/slow 1000").await;
         session
     });
-    let stage = Stage::on(directory, Timing::default());
+    let stage = Stage::on(directory, SessionTimeouts::default());
     assert_eq!(stage.sessions.recover().await.unwrap().len(), 1);
     let once = stage.events(&session).len();
     assert!(stage.sessions.recover().await.unwrap().is_empty());
@@ -215,7 +215,7 @@ async fn recovering_twice_changes_nothing() {
 async fn a_session_of_a_living_host_is_left_alone() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
-    let other = Stage::on(stage.directory.clone(), Timing::default());
+    let other = Stage::on(stage.directory.clone(), SessionTimeouts::default());
     assert!(other.sessions.recover().await.unwrap().is_empty());
     assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunElsewhere(_))));
     assert_eq!(outcome(&stage.turn(&session, "/echo mine").await), Some(TurnOutcome::Completed));
@@ -224,7 +224,7 @@ async fn a_session_of_a_living_host_is_left_alone() {
 async fn a_session_of_another_host_can_be_followed() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
-    let other = Stage::on(stage.directory.clone(), Timing::default());
+    let other = Stage::on(stage.directory.clone(), SessionTimeouts::default());
     let seen = other.events(&session);
     stage.say(&session, "/echo hello").await;
     let rest = other.until(&session, seen.len() as u64, |event| type_of(event) == "turn.ended").await;

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, Limits, Prices, Scripted};
-use policy::{Base, Ceiling, Effective, Preset, Source};
+use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstream};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
-use sandbox::Unconfined;
-use session::{Accepted, Message, Options, Parts, Roster, SessionError, Sessions, Timing, Upstreams, Variables};
-use store::{DataDir, Durability, SqliteLedger, SystemClock, Tail};
+use sandbox::UnconfinedBackend;
+use session::{
+    AcceptedMessage, AgentRegistry, HostVariables, Parts, SessionError, SessionOptions, SessionTimeouts, Sessions,
+    UpstreamRegistry, UserMessage,
+};
+use store::{DataDir, Durability, JournalTail, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 
 /// Sessions on a data directory of their own.
@@ -20,30 +23,30 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        Self::with(Timing::default())
+        Self::with(SessionTimeouts::default())
     }
 
-    pub(crate) fn with(timing: Timing) -> Self {
+    pub(crate) fn with(timing: SessionTimeouts) -> Self {
         Self::on(Arc::new(tempfile::tempdir().unwrap()), timing)
     }
 
     /// Sessions on a data directory that was used before.
-    pub(crate) fn on(directory: Arc<TempDir>, timing: Timing) -> Self {
+    pub(crate) fn on(directory: Arc<TempDir>, timing: SessionTimeouts) -> Self {
         let data = DataDir::open(directory.path().join("data")).unwrap();
         let sessions = Sessions::open(Parts {
             gateway: gateway(&data),
             directory: data,
             clock: Arc::new(SystemClock),
-            roster: Roster::default().with(&MockAgent, std::env::current_exe().unwrap()),
-            backend: Arc::new(Unconfined::new(directory.path().join("scratch"))),
-            upstream: Arc::new(Scripted::demo().unwrap()),
-            limits: Limits::default(),
+            roster: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
+            backend: Arc::new(UnconfinedBackend::new(directory.path().join("scratch"))),
+            upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
+            limits: GatewayLimits::default(),
             policy: policy(),
             egress: egress::Egress::default(),
             timing,
             project: None,
-            upstreams: Upstreams::default(),
-            variables: Variables::default(),
+            upstreams: UpstreamRegistry::default(),
+            variables: HostVariables::default(),
         });
         Self { directory, sessions: sessions.unwrap() }
     }
@@ -61,12 +64,12 @@ impl Stage {
     }
 
     pub(crate) async fn create(&self, name: &str, request: CreateSession) -> Result<SessionInfo, SessionError> {
-        let options = Options::default();
+        let options = SessionOptions::default();
         self.sessions.create(id(name), request, options).await
     }
 
-    pub(crate) async fn say(&self, id: &SessionId, text: &str) -> Accepted {
-        self.sessions.send(id, Message::text(text)).await.unwrap()
+    pub(crate) async fn say(&self, id: &SessionId, text: &str) -> AcceptedMessage {
+        self.sessions.send(id, UserMessage::text(text)).await.unwrap()
     }
 
     /// Says something and waits for the end of its turn.
@@ -81,7 +84,7 @@ impl Stage {
 
     /// The events after `sequence` up to the first that is wanted.
     pub(crate) async fn until(&self, id: &SessionId, sequence: u64, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let mut tail = Tail::new(self.sessions.journal(id).unwrap(), sequence);
+        let mut tail = JournalTail::new(self.sessions.journal(id).unwrap(), sequence);
         let mut seen: Vec<Event> = Vec::new();
         loop {
             let events = tail.next(1).await.unwrap();
@@ -107,7 +110,7 @@ impl Stage {
 /// A gateway that keeps its accounts in `directory`.
 fn gateway(directory: &DataDir) -> Gateway {
     let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Gateway::new(GatewayConfig { prices: Prices::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
+    Gateway::new(GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
 }
 
 pub(crate) fn id(name: &str) -> SessionId {
@@ -139,15 +142,15 @@ pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
 }
 
 /// The default preset with the one mode that can be had without a wall.
-fn policy() -> Arc<Effective> {
+fn policy() -> Arc<EffectivePolicy> {
     policy_with("overlay", "bind")
 }
 
 /// The same with other words in it.
-pub(crate) fn policy_with(old: &str, new: &str) -> Arc<Effective> {
+pub(crate) fn policy_with(old: &str, new: &str) -> Arc<EffectivePolicy> {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
     assert!(old == "overlay" || text.contains(old), "the preset has no `{old}`");
     let text = text.replace(old, new);
-    let base = Base::read(&Source::new("test", text)).unwrap();
-    Arc::new(policy::effective(&Ceiling::built_in().unwrap(), &base, &[]))
+    let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
+    Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]))
 }

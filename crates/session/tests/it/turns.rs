@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::{ContentPart, EventBody, SessionId, TurnId, TurnOutcome};
-use session::{Message, Options, SessionError, Timing, WhenBusy};
+use session::{SessionError, SessionOptions, SessionTimeouts, UserMessage, WhenBusy};
 
 use crate::stage::{Stage, id, kinds, outcome, policy_with, request, type_of};
 
@@ -63,7 +63,7 @@ async fn a_second_message_can_be_refused_instead() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/slow 3").await;
-    let refused = Message { when_busy: WhenBusy::Refuse, ..Message::text("/echo no") };
+    let refused = UserMessage { when_busy: WhenBusy::Refuse, ..UserMessage::text("/echo no") };
     assert!(matches!(stage.sessions.send(&session, refused).await, Err(SessionError::TurnRunning(_))));
 }
 
@@ -72,7 +72,7 @@ async fn a_message_can_steer_the_turn_away() {
     let session = stage.session("s1").await;
     let first = stage.say(&session, "/slow 1000").await;
     let waiting = stage.say(&session, "/echo later").await;
-    let steering = Message { when_busy: WhenBusy::Steer, ..Message::text("/echo now") };
+    let steering = UserMessage { when_busy: WhenBusy::Steer, ..UserMessage::text("/echo now") };
     let steering = stage.sessions.send(&session, steering).await.unwrap();
     let events = stage.until(&session, 0, |event| is_end_of(event, &waiting.turn_id)).await;
     let mut turns = turns_of(&events);
@@ -94,7 +94,7 @@ async fn an_interrupt_ends_the_turn_and_only_the_turn() {
 }
 
 async fn an_agent_that_does_not_stop_is_ended_and_started_again() {
-    let stage = Stage::with(Timing { stop_grace: Duration::from_millis(50), ..Timing::default() });
+    let stage = Stage::with(SessionTimeouts { stop_grace: Duration::from_millis(50), ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     let native = native_of(&stage, &session).await;
     let hung = stage.say(&session, "/hang").await;
@@ -109,14 +109,15 @@ async fn an_agent_that_does_not_stop_is_ended_and_started_again() {
 
 async fn a_silent_turn_times_out() {
     let brief = Duration::from_millis(50);
-    let stage = Stage::with(Timing { silence: brief, stop_grace: brief, ..Timing::default() });
+    let stage = Stage::with(SessionTimeouts { silence: brief, stop_grace: brief, ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
 }
 
 async fn a_turn_ends_when_its_policy_says() {
     let stage = Stage::new();
-    let options = Options { policy: Some(policy_with("timeout: 30m", "timeout: 1s")), ..Options::default() };
+    let options =
+        SessionOptions { policy: Some(policy_with("timeout: 30m", "timeout: 1s")), ..SessionOptions::default() };
     let session = stage.sessions.create(id("s1"), request(), options).await.unwrap().session_id;
     assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
 }
@@ -124,7 +125,7 @@ async fn a_turn_ends_when_its_policy_says() {
 async fn the_same_message_is_taken_once() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
-    let message = Message { client_message_id: Some("m1".to_owned()), ..Message::text("/echo once") };
+    let message = UserMessage { client_message_id: Some("m1".to_owned()), ..UserMessage::text("/echo once") };
     let first = stage.sessions.send(&session, message.clone()).await.unwrap();
     let again = stage.sessions.send(&session, message).await.unwrap();
     assert_eq!(first, again);
@@ -192,7 +193,7 @@ async fn a_full_queue_can_be_steered() {
     let asked = stage.say(&session, "/permission").await;
     stage.until_type(&session, asked.sequence, "permission.requested").await;
     fill(&stage, &session, WhenBusy::Queue).await;
-    let steering = Message { when_busy: WhenBusy::Steer, ..Message::text("/echo now") };
+    let steering = UserMessage { when_busy: WhenBusy::Steer, ..UserMessage::text("/echo now") };
     let steering = stage.sessions.send(&session, steering).await.unwrap();
     let events = stage.until(&session, steering.sequence, |event| is_end_of(event, &steering.turn_id)).await;
     assert_eq!(turns_of(&events), [asked.turn_id, steering.turn_id.clone(), steering.turn_id]);
@@ -201,7 +202,7 @@ async fn a_full_queue_can_be_steered() {
 
 async fn those_that_steer_have_an_end_too() {
     // The agent never hears that it should stop, so nothing leaves the queue.
-    let stage = Stage::with(Timing { stop_grace: Duration::from_secs(60 * 60), ..Timing::default() });
+    let stage = Stage::with(SessionTimeouts { stop_grace: Duration::from_secs(60 * 60), ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     stage.say(&session, "/hang").await;
     fill(&stage, &session, WhenBusy::Queue).await;
@@ -212,7 +213,7 @@ async fn those_that_steer_have_an_end_too() {
 /// Sends messages until one is refused.
 async fn fill(stage: &Stage, session: &SessionId, when_busy: WhenBusy) -> SessionError {
     loop {
-        let message = Message { when_busy, ..Message::text("/echo more") };
+        let message = UserMessage { when_busy, ..UserMessage::text("/echo more") };
         if let Err(error) = stage.sessions.send(session, message).await {
             return error;
         }

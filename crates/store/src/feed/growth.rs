@@ -17,7 +17,7 @@ const MOST: usize = 1_024;
 /// A journal pays for one look at a flag of its own with each record, and for the shared list only with the first one
 /// after somebody asked: nobody who writes waits for others who write.
 #[derive(Debug, Default)]
-pub struct Growth {
+pub struct GrowthTracker {
     noted: Mutex<Noted>,
     notify: Notify,
 }
@@ -30,7 +30,7 @@ struct Noted {
 
 /// What has grown since somebody last asked.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Grown {
+pub enum GrownSessions {
     /// These sessions.
     These(Vec<SessionId>),
     /// More than were remembered.
@@ -41,18 +41,18 @@ pub enum Grown {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mark(Arc<AtomicBool>);
 
-impl Growth {
+impl GrowthTracker {
     /// Waits until a session has grown. For one who waits.
     pub async fn changed(&self) {
         self.notify.notified().await;
     }
 
     /// Those that have grown since the last call.
-    pub fn take(&self) -> Grown {
+    pub fn take(&self) -> GrownSessions {
         let Noted { sessions, forgot } = std::mem::take(&mut *lock(&self.noted));
         // Before anybody looks at them: what is written from now on puts them in the list again.
         let sessions = clear(sessions);
-        if forgot { Grown::Any } else { Grown::These(sessions) }
+        if forgot { GrownSessions::Any } else { GrownSessions::These(sessions) }
     }
 
     pub(crate) fn note(&self, session: &SessionId, mark: &Mark) {
@@ -88,26 +88,26 @@ mod tests {
 
     #[test]
     fn each_is_told_once_until_it_grows_again() {
-        let (growth, mark) = (Growth::default(), Mark::default());
+        let (growth, mark) = (GrowthTracker::default(), Mark::default());
         growth.note(&session(1), &mark);
         growth.note(&session(1), &mark);
-        assert_eq!(growth.take(), Grown::These(vec![session(1)]));
-        assert_eq!(growth.take(), Grown::These(vec![]));
+        assert_eq!(growth.take(), GrownSessions::These(vec![session(1)]));
+        assert_eq!(growth.take(), GrownSessions::These(vec![]));
         growth.note(&session(1), &mark);
-        assert_eq!(growth.take(), Grown::These(vec![session(1)]));
+        assert_eq!(growth.take(), GrownSessions::These(vec![session(1)]));
     }
 
     #[test]
     fn more_than_are_remembered_are_told_as_any() {
-        let growth = Growth::default();
+        let growth = GrowthTracker::default();
         let marks: Vec<Mark> = (0..=MOST).map(|_| Mark::default()).collect();
         for (number, mark) in marks.iter().enumerate() {
             growth.note(&session(number), mark);
         }
         assert_eq!(lock(&growth.noted).sessions.len(), 1);
-        assert_eq!(growth.take(), Grown::Any);
+        assert_eq!(growth.take(), GrownSessions::Any);
         // Those that were forgotten are told of again when they grow.
         growth.note(&session(0), &marks[0]);
-        assert_eq!(growth.take(), Grown::These(vec![session(0)]));
+        assert_eq!(growth.take(), GrownSessions::These(vec![session(0)]));
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 
 /// Why a record could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum JournalError {
         byte: u64,
         /// What is wrong with it.
         #[source]
-        flaw: Flaw,
+        flaw: LineDefect,
     },
     /// Another process writes this journal.
     #[error("the journal `{0}` is being written by another process")]
@@ -61,7 +61,7 @@ pub enum JournalError {
 
 /// What is wrong with a line of a journal.
 #[derive(Debug, thiserror::Error)]
-pub enum Flaw {
+pub enum LineDefect {
     /// No JSON, or not one of our records.
     #[error("it is no record")]
     NotARecord(#[source] serde_json::Error),
@@ -108,12 +108,12 @@ pub enum Flaw {
 
 impl JournalError {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Ended => Code::SessionEnded,
-            Self::TooLarge { .. } => Code::BodyTooLarge,
-            Self::Damaged { .. } => Code::JournalDamaged,
-            _ => Code::JournalUnavailable,
+            Self::Ended => ProblemCode::SessionEnded,
+            Self::TooLarge { .. } => ProblemCode::BodyTooLarge,
+            Self::Damaged { .. } => ProblemCode::JournalDamaged,
+            _ => ProblemCode::JournalUnavailable,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use protocol::{Draft, Event, SessionId};
+use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
 use super::reader::read_page;
@@ -11,9 +11,9 @@ use super::script::Script;
 use super::sheet::Sheet;
 use super::walk::Region;
 use super::writer::Writer;
-use super::{Journal, JournalError, Spares, Stored};
+use super::{FilePool, Journal, JournalError, StoredRange};
 use crate::Clock;
-use crate::feed::{Growth, Mark};
+use crate::feed::{GrowthTracker, Mark};
 use crate::guard::lock;
 
 /// One session's records as JSON lines.
@@ -27,12 +27,12 @@ pub struct FileJournal {
     synced: Mutex<Synced>,
     last: watch::Sender<u64>,
     /// Who is told that this one has grown, and whether that was done.
-    growth: Option<Arc<Growth>>,
+    growth: Option<Arc<GrowthTracker>>,
     mark: Mark,
 }
 
 /// A journal, and what was found when it was opened.
-pub struct Opened {
+pub struct OpenedJournal {
     /// Ready to append.
     pub journal: FileJournal,
     /// Bytes of a half-written last record that were cut: the writer before was killed.
@@ -51,10 +51,14 @@ struct Synced {
 impl FileJournal {
     /// Opens the journal at `path`, or makes it. Reads from the last mark of the sidecar to the end, not the
     /// whole; [`crate::verify`] does that.
-    pub fn open(path: impl Into<PathBuf>, session: SessionId, clock: Arc<dyn Clock>) -> Result<Opened, JournalError> {
+    pub fn open(
+        path: impl Into<PathBuf>,
+        session: SessionId,
+        clock: Arc<dyn Clock>,
+    ) -> Result<OpenedJournal, JournalError> {
         let path = path.into();
         let (writer, torn_bytes) = Writer::open(&path, &session)?;
-        Ok(Opened { journal: Self::with(path, session, clock, writer), torn_bytes })
+        Ok(OpenedJournal { journal: Self::with(path, session, clock, writer), torn_bytes })
     }
 
     /// The same for a session that is new: in one of `spares`, where there is one.
@@ -62,11 +66,13 @@ impl FileJournal {
         path: impl Into<PathBuf>,
         session: SessionId,
         clock: Arc<dyn Clock>,
-        spares: &Spares,
-    ) -> Result<Opened, JournalError> {
+        spares: &FilePool,
+    ) -> Result<OpenedJournal, JournalError> {
         let path = path.into();
         match spares.take(&path) {
-            Some(file) => Ok(Opened { journal: Self::with(path, session, clock, Writer::new(file)), torn_bytes: 0 }),
+            Some(file) => {
+                Ok(OpenedJournal { journal: Self::with(path, session, clock, Writer::new(file)), torn_bytes: 0 })
+            }
             None => Self::open(path, session, clock),
         }
     }
@@ -80,7 +86,7 @@ impl FileJournal {
 
     /// Tells `growth` of each record from now on.
     #[must_use]
-    pub fn growing(self, growth: Arc<Growth>) -> Self {
+    pub fn growing(self, growth: Arc<GrowthTracker>) -> Self {
         Self { growth: Some(growth), ..self }
     }
 
@@ -101,7 +107,7 @@ impl FileJournal {
 }
 
 impl Journal for FileJournal {
-    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         let script = Script::of(drafts)?;
         let mut writer = lock(&self.writer);
         let mut sheet = Sheet::new(writer.stamp, writer.prev, writer.take_room());

@@ -3,7 +3,7 @@
 //! `{"seq":1,"time":"…","session":"…","turn":"…","type":"…","data":{…},"prev":"…"}`. What is `null`, `false`
 //! or the host's own word is left out. `prev` is the SHA-256 of the line before, without its newline.
 
-use protocol::{Draft, Event, EventBody, EventSource, SessionId, TurnId};
+use protocol::{Event, EventBody, EventDraft, EventSource, SessionId, TurnId};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ pub(super) fn put(place: Place<'_>, said: Said<'_>, lines: &mut Vec<u8>) -> Resu
 /// Reads a line, with or without its newline.
 pub(super) fn decode(line: &[u8]) -> Result<Decoded, serde_json::Error> {
     let read: Read = serde_json::from_slice(line)?;
-    let draft = Draft {
+    let draft = EventDraft {
         turn_id: read.turn,
         native_session_id: read.native,
         synthetic: read.synthetic,
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_time_that_somebody_else_wrote_stays_a_time() {
-        let draft = Draft::daemon(EventBody::Other { kind: "k".to_owned(), data: Value::Null });
+        let draft = EventDraft::daemon(EventBody::Other { kind: "k".to_owned(), data: Value::Null });
         let (session, time) = (SessionId::new("s1").unwrap(), r#"","seq":9,"x":""#);
         let (script, mut line) = (Script::of(std::slice::from_ref(&draft)).unwrap(), Vec::new());
         let place = Place { sequence: 1, time, session: &session, prev: Digest::ZERO };

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use protocol::{Draft, Event, SessionId};
+use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
 use super::line;
 use super::script::Script;
 use super::sheet::Sheet;
 use super::stamp::Stamp;
-use super::{Flaw, Journal, JournalError, Stored};
+use super::{Journal, JournalError, LineDefect, StoredRange};
 use crate::guard::lock;
 use crate::{Clock, Digest};
 
@@ -36,7 +36,7 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError> {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         let script = Script::of(drafts)?;
         let mut records = lock(&self.records);
         let mut sheet = Sheet::new(records.stamp, records.prev, Vec::new());
@@ -56,7 +56,7 @@ impl Journal for MemoryJournal {
                 path: "memory".into(),
                 line: number as u64 + 1,
                 byte: 0,
-                flaw: Flaw::NotARecord(error),
+                flaw: LineDefect::NotARecord(error),
             }),
         };
         records.lines.iter().enumerate().skip(skipped).take(limit).map(read).collect()

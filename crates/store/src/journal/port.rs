@@ -1,6 +1,6 @@
 //! The journal as a port.
 
-use protocol::{Draft, Event, SessionId};
+use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
 use super::JournalError;
@@ -13,10 +13,10 @@ use super::stamp::event_id;
 /// `session.ended`. A refused record leaves no trace, and the next one is taken as if nothing had been.
 pub trait Journal: Send + Sync {
     /// Stores `drafts`, all or none, in this order and with nothing between them.
-    fn store(&self, drafts: &[Draft]) -> Result<Stored, JournalError>;
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError>;
     /// The same, and returns their events, with number and time.
-    fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Event>, JournalError> {
-        let Stored { session, first, time } = self.store(&drafts)?;
+    fn append_all(&self, drafts: Vec<EventDraft>) -> Result<Vec<Event>, JournalError> {
+        let StoredRange { session, first, time } = self.store(&drafts)?;
         let event = |(sequence, draft)| Event {
             event_id: event_id(sequence),
             sequence,
@@ -27,7 +27,7 @@ pub trait Journal: Send + Sync {
         Ok((first..).zip(drafts).map(event).collect())
     }
     /// Stores `draft` and returns its event.
-    fn append(&self, draft: Draft) -> Result<Event, JournalError> {
+    fn append(&self, draft: EventDraft) -> Result<Event, JournalError> {
         self.append_all(vec![draft])?.pop().ok_or(JournalError::Ended)
     }
     /// At most `limit` events numbered above `sequence`, in order.
@@ -40,7 +40,7 @@ pub trait Journal: Send + Sync {
 
 /// Where records stand that were stored together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRange {
     /// In the journal of this session.
     pub session: SessionId,
     /// Number of the first of them; the others follow.

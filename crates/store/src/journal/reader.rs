@@ -7,7 +7,7 @@ use protocol::{Event, SessionId};
 
 use super::offsets::Offsets;
 use super::walk::{Region, Start, Walk};
-use super::{Flaw, JournalError};
+use super::{JournalError, LineDefect};
 
 /// A journal that is only looked at: nothing is locked, cut or made.
 pub struct JournalReader {
@@ -72,7 +72,7 @@ pub(super) fn read_page(
     skip_to(&mut walk, first)?;
     let events = collect(&mut walk, count)?;
     if events.len() < count {
-        return Err(walk.damaged(Flaw::Length { expected: region.end, found: walk.at().offset }));
+        return Err(walk.damaged(LineDefect::Length { expected: region.end, found: walk.at().offset }));
     }
     Ok(events)
 }

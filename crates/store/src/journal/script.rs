@@ -3,7 +3,7 @@
 //! To put it into words takes longer than anything else about a record, and needs nothing of the journal: whoever
 //! appends does so before it is its turn.
 
-use protocol::{Draft, EventBody, EventSource, TurnId};
+use protocol::{EventBody, EventDraft, EventSource, TurnId};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -46,13 +46,13 @@ struct Fields<'a> {
 
 impl Script {
     /// Puts `drafts` into words: all or none.
-    pub(super) fn of(drafts: &[Draft]) -> Result<Self, JournalError> {
+    pub(super) fn of(drafts: &[EventDraft]) -> Result<Self, JournalError> {
         let mut script = Self { text: Vec::new(), ends: Vec::with_capacity(drafts.len()) };
         drafts.iter().try_for_each(|draft| script.add(draft))?;
         Ok(script)
     }
 
-    fn add(&mut self, draft: &Draft) -> Result<(), JournalError> {
+    fn add(&mut self, draft: &EventDraft) -> Result<(), JournalError> {
         let fields = Fields {
             turn: draft.turn_id.as_ref(),
             body: &draft.body,

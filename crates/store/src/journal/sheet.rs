@@ -6,7 +6,7 @@ use protocol::SessionId;
 use super::line::{self, Place};
 use super::script::{Said, Script};
 use super::stamp::Stamp;
-use super::{JournalError, Stored};
+use super::{JournalError, StoredRange};
 use crate::Digest;
 
 /// What is about to be written, and where the journal stands once it is.
@@ -31,9 +31,10 @@ impl Sheet {
         session: &SessionId,
         now: Timestamp,
         script: &Script,
-    ) -> Result<Stored, JournalError> {
+    ) -> Result<StoredRange, JournalError> {
         self.ends.reserve(script.said().len());
-        let stored = Stored { session: session.clone(), first: self.stamp.sequence + 1, time: self.stamp.advance(now) };
+        let stored =
+            StoredRange { session: session.clone(), first: self.stamp.sequence + 1, time: self.stamp.advance(now) };
         for said in script.said() {
             self.add(session, &stored.time, said)?;
         }

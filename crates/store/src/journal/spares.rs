@@ -21,13 +21,13 @@ const FEW: usize = 24;
 
 /// Files without a name on the file system of one directory.
 #[derive(Debug)]
-pub struct Spares {
+pub struct FilePool {
     directory: PathBuf,
     files: Mutex<Vec<File>>,
     is_filling: AtomicBool,
 }
 
-impl Spares {
+impl FilePool {
     /// None yet, for journals in `directory`.
     pub fn beside(directory: PathBuf) -> Self {
         Self { directory, files: Mutex::default(), is_filling: AtomicBool::new(false) }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_spare_is_named_once_and_over_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let spares = Spares::beside(directory.path().to_owned());
+        let spares = FilePool::beside(directory.path().to_owned());
         assert!(spares.take(&directory.path().join("none")).is_none());
         assert!(spares.are_few());
         assert!(!spares.are_few(), "two fill at once");
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn those_that_were_taken_are_made_again() {
         let directory = tempfile::tempdir().unwrap();
-        let spares = Spares::beside(directory.path().to_owned());
+        let spares = FilePool::beside(directory.path().to_owned());
         spares.fill();
         for number in 0..=MOST - FEW {
             assert!(spares.take(&directory.path().join(number.to_string())).is_some());

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::{Journal, JournalError};
 
 /// A reader that waits for what is not there yet.
-pub struct Tail {
+pub struct JournalTail {
     journal: Arc<dyn Journal>,
     last: watch::Receiver<u64>,
     seen: u64,
@@ -20,7 +20,7 @@ pub struct Tail {
     ended: bool,
 }
 
-impl Tail {
+impl JournalTail {
     /// Follows `journal` from the event after `sequence`.
     pub fn new(journal: Arc<dyn Journal>, sequence: u64) -> Self {
         let last = journal.last();

@@ -10,7 +10,7 @@ use super::walk::{Region, Start, Walk};
 
 /// What a whole and unbroken journal holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedJournal {
     /// Whose records they are; none in an empty journal.
     pub session: Option<SessionId>,
     /// How many records.
@@ -22,11 +22,11 @@ pub struct Verified {
 }
 
 /// Checks every line of the journal at `path`: numbers, session, hash chain. Changes nothing.
-pub fn verify(path: &Path) -> Result<Verified, JournalError> {
+pub fn verify(path: &Path) -> Result<VerifiedJournal, JournalError> {
     let file = File::open(path).map_err(JournalError::io("open", path))?;
     let end = file.metadata().map_err(JournalError::io("read", path))?.len();
     let mut walk = Walk::new(Region { file: &file, path, session: None, end }, Start::FIRST);
-    let mut verified = Verified { session: None, records: 0, ended: false, torn_bytes: 0 };
+    let mut verified = VerifiedJournal { session: None, records: 0, ended: false, torn_bytes: 0 };
     while let Some(event) = walk.next()? {
         verified.records = event.sequence;
         verified.ended = matches!(event.draft.body, EventBody::SessionEnded(_));

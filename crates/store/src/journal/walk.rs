@@ -11,7 +11,7 @@ use std::path::Path;
 use protocol::{Event, EventBody, SessionId};
 
 use super::line::{self, MAX_LINE_BYTES};
-use super::{Flaw, JournalError};
+use super::{JournalError, LineDefect};
 use crate::Digest;
 
 const BUFFER_BYTES: usize = 32 << 10;
@@ -69,19 +69,19 @@ impl<'a> Walk<'a> {
         if !self.read_line()? {
             return Ok(None);
         }
-        let decoded = line::decode(&self.line).map_err(|error| self.damaged(Flaw::NotARecord(error)))?;
+        let decoded = line::decode(&self.line).map_err(|error| self.damaged(LineDefect::NotARecord(error)))?;
         let event = decoded.event;
         if event.sequence != self.at.sequence {
-            return Err(self.damaged(Flaw::Gap { expected: self.at.sequence, found: event.sequence }));
+            return Err(self.damaged(LineDefect::Gap { expected: self.at.sequence, found: event.sequence }));
         }
         if self.session.get_or_insert_with(|| event.session_id.clone()) != &event.session_id {
-            return Err(self.damaged(Flaw::OtherSession(event.session_id)));
+            return Err(self.damaged(LineDefect::OtherSession(event.session_id)));
         }
         if self.prev.is_some_and(|prev| prev != decoded.prev) {
-            return Err(self.damaged(Flaw::BrokenChain));
+            return Err(self.damaged(LineDefect::BrokenChain));
         }
         if self.ended {
-            return Err(self.damaged(Flaw::AfterEnd));
+            return Err(self.damaged(LineDefect::AfterEnd));
         }
         self.ended = matches!(event.draft.body, EventBody::SessionEnded(_));
         self.pass();
@@ -122,11 +122,11 @@ impl<'a> Walk<'a> {
         if blank || self.line[..common] == opening[..common] {
             return Ok(());
         }
-        Err(self.damaged(Flaw::Foreign(self.at.sequence)))
+        Err(self.damaged(LineDefect::Foreign(self.at.sequence)))
     }
 
     /// Says what is wrong with the line the walk stands at.
-    pub(super) fn damaged(&self, flaw: Flaw) -> JournalError {
+    pub(super) fn damaged(&self, flaw: LineDefect) -> JournalError {
         JournalError::Damaged { path: self.region.path.to_owned(), line: self.at.sequence, byte: self.at.offset, flaw }
     }
 
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         let read = self.lines.by_ref().take(limit).read_until(b'\n', &mut self.line);
         read.map_err(JournalError::io("read", self.region.path))?;
         if self.line.len() > MAX_LINE_BYTES {
-            return Err(self.damaged(Flaw::TooLong(MAX_LINE_BYTES)));
+            return Err(self.damaged(LineDefect::TooLong(MAX_LINE_BYTES)));
         }
         Ok(self.line.ends_with(b"\n"))
     }

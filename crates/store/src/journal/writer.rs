@@ -17,7 +17,7 @@ use super::offsets::Offsets;
 use super::sheet::Sheet;
 use super::stamp::Stamp;
 use super::walk::{Region, Start, Walk};
-use super::{Flaw, JournalError};
+use super::{JournalError, LineDefect};
 use crate::Digest;
 
 /// How long a lock may seem held before it is.
@@ -149,7 +149,7 @@ impl Writer {
         let file = Arc::new(open_locked(path)?);
         let found = file.metadata().map_err(JournalError::io("read", path))?.len();
         if found != self.end && !self.leftover {
-            let flaw = Flaw::Length { expected: self.end, found };
+            let flaw = LineDefect::Length { expected: self.end, found };
             let (line, byte) = (self.stamp.sequence + 1, self.end.min(found));
             return Err(JournalError::Damaged { path: path.to_owned(), line, byte, flaw });
         }

@@ -8,11 +8,11 @@ use rusqlite::Connection;
 
 use super::carry::misfit;
 use super::entry::{Entry, Line, Share};
-use super::hold::Charge;
+use super::hold::CallCharge;
 use super::row::{self, NewCall};
 use super::sums::{Place, Sums};
 use super::totals::{self, Difference};
-use super::{LedgerError, Window, book, lease};
+use super::{LedgerError, LimitWindow, book, lease};
 use crate::OwnerId;
 
 /// Steps that are entered together.
@@ -53,7 +53,7 @@ impl Batch {
         let taken = match &line.step {
             Entry::Advance { call, progress } => book::advance(connection, now_ms, call, *progress),
             Entry::Settle { call, picos, usage, .. } => {
-                let charge = Charge { usage: *usage, picos: picos.unsigned_abs() };
+                let charge = CallCharge { usage: *usage, picos: picos.unsigned_abs() };
                 book::settle(connection, sums, now_ms, call, &charge)
             }
             Entry::Fail { call, reason, .. } => book::fail(connection, sums, now_ms, call, reason),
@@ -106,14 +106,14 @@ fn add_up(calls: &[NewCall], sums: &mut Sums) {
 fn minutes(calls: &[NewCall]) -> Vec<(Place, i64)> {
     let mut minutes: Vec<(Place, i64)> = Vec::new();
     for call in calls {
-        let number = Window::Minute.number(call.created_ms);
+        let number = LimitWindow::Minute.number(call.created_ms);
         for scope in &call.hold.minutes {
             let parties = call.hold.share.parties();
             let same =
                 |place: &Place| (place.scope, place.number) == (*scope, number) && place.name == parties.name(*scope);
             match minutes.iter_mut().rev().take(NEAR).find(|(place, _)| same(place)) {
                 Some((_, requests)) => *requests += 1,
-                None => minutes.push((parties.place(*scope, Window::Minute, number), 1)),
+                None => minutes.push((parties.place(*scope, LimitWindow::Minute, number), 1)),
             }
         }
     }

@@ -3,10 +3,10 @@
 use protocol::{CallId, Usage};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::hold::{Charge, Hold, Progress, bounded, checked};
+use super::hold::{CallCharge, CallHold, CallProgress, bounded, checked};
 use super::sums::Sums;
 use super::totals::{self, Difference, Parties};
-use super::{LedgerError, Source};
+use super::{CallSource, LedgerError};
 use crate::OwnerId;
 
 /// Who writes, and when.
@@ -18,10 +18,10 @@ pub(super) struct Hand<'a> {
 }
 
 /// Whether the call or its source was held before.
-pub(super) fn is_known(connection: &Connection, hold: &Hold) -> Result<bool, LedgerError> {
+pub(super) fn is_known(connection: &Connection, hold: &CallHold) -> Result<bool, LedgerError> {
     let sql = "SELECT count(*) FROM call WHERE call_id = ?1 OR (source_system = ?2 AND source_reference = ?3)";
-    let Source { system, run, attempt } = &hold.source;
-    let values = params![hold.call.as_str(), system, Source::reference(run, *attempt, &hold.call)];
+    let CallSource { system, run, attempt } = &hold.source;
+    let values = params![hold.call.as_str(), system, CallSource::reference(run, *attempt, &hold.call)];
     Ok(connection.prepare_cached(sql)?.query_row(values, |row| row.get::<_, u64>(0))? > 0)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn advance(
     connection: &Connection,
     now_ms: i64,
     call: &CallId,
-    progress: Progress,
+    progress: CallProgress,
 ) -> Result<(), LedgerError> {
     let found = find(connection, call)?;
     let state = progress.state();
@@ -52,7 +52,7 @@ pub(super) fn settle(
     sums: &mut Sums,
     now_ms: i64,
     call: &CallId,
-    charge: &Charge,
+    charge: &CallCharge,
 ) -> Result<(), LedgerError> {
     let (found, picos, usage) = (find(connection, call)?, checked(charge.picos)?, bounded(charge.usage));
     if found.state == "settled" && found.spent == picos && found.usage == usage {

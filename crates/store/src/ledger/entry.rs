@@ -7,9 +7,9 @@ use protocol::{CallId, SessionId, Usage};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::limit::Scope;
+use super::limit::LimitScope;
 use super::totals::{Difference, Parties};
-use super::{Progress, Source};
+use super::{CallProgress, CallSource};
 use crate::{OwnerId, json};
 
 /// A line of the daybook.
@@ -27,7 +27,7 @@ pub(super) enum Entry {
     Hold(Box<HoldEntry>),
     Advance {
         call: CallId,
-        progress: Progress,
+        progress: CallProgress,
     },
     Settle {
         call: CallId,
@@ -72,7 +72,7 @@ pub(super) struct HoldEntry {
     pub(super) leased: bool,
     /// Whose requests are counted by the minute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) minutes: Vec<Scope>,
+    pub(super) minutes: Vec<LimitScope>,
     pub(super) owner: OwnerId,
     pub(super) boot: Arc<str>,
 }
@@ -107,7 +107,7 @@ impl HoldEntry {
             return reference.into();
         }
         let run = self.run.as_deref().unwrap_or_else(|| self.share.session.as_str());
-        Source::reference(run, self.attempt, &self.call).into()
+        CallSource::reference(run, self.attempt, &self.call).into()
     }
 }
 

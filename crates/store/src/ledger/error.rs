@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use protocol::{CallId, Code};
+use protocol::{CallId, ProblemCode};
 
-use super::{Limit, Most};
+use super::{LimitAmount, UsageLimit};
 use crate::{DataDirError, DatabaseError};
 
 /// Why the ledger refused or failed.
@@ -12,7 +12,7 @@ use crate::{DataDirError, DatabaseError};
 pub enum LedgerError {
     /// A limit is used up. Nothing was held.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] LimitExceeded),
     /// The call, or its source, was held before.
     #[error("call `{0}` is in the ledger already")]
     Duplicate(CallId),
@@ -52,9 +52,9 @@ pub enum LedgerError {
 /// A limit that would have been passed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` allows {} {}; {spent} spent, {held} held, {asked} asked", .limit.name, .limit.most.amount(), .limit.most.unit())]
-pub struct Refusal {
+pub struct LimitExceeded {
     /// The limit.
-    pub limit: Limit,
+    pub limit: UsageLimit,
     /// Used up already, in the limit's unit.
     pub spent: u64,
     /// Set aside for calls that are not finished.
@@ -63,7 +63,7 @@ pub struct Refusal {
     pub asked: u64,
 }
 
-impl Most {
+impl LimitAmount {
     fn unit(self) -> &'static str {
         match self {
             Self::Picos(_) => "pico-dollars",
@@ -78,11 +78,11 @@ impl LedgerError {
     }
 
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Refused(_) => Code::BudgetExceeded,
+            Self::Refused(_) => ProblemCode::BudgetExceeded,
             Self::DataDir(error) => error.code(),
-            _ => Code::Internal,
+            _ => ProblemCode::Internal,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::{CallId, SessionId, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::{LedgerError, Limit};
+use super::{LedgerError, UsageLimit};
 
 /// No call has so many tokens; a vendor that says so must not make the sums overflow.
 const MAX_TOKENS: u64 = 1 << 40;
@@ -15,11 +15,11 @@ const MAX_PICOS: u64 = 10_000_000_000_000_000;
 
 /// What a call may cost, and whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
+pub struct CallHold {
     /// The call.
     pub call: CallId,
     /// Where it comes from; the same source is never held twice.
-    pub source: Source,
+    pub source: CallSource,
     /// The session.
     pub session: SessionId,
     /// The account that pays.
@@ -37,8 +37,8 @@ pub struct Hold {
     /// The most it can cost.
     pub picos: u64,
     /// What it must fit into.
-    pub limits: Vec<Limit>,
-    /// The call is sent as soon as the hold is granted. Saves [`Progress::Sent`]; a host that dies before it
+    pub limits: Vec<UsageLimit>,
+    /// The call is sent as soon as the hold is granted. Saves [`CallProgress::Sent`]; a host that dies before it
     /// could send leaves an unknown call then, where an intent would have been released.
     pub sent: bool,
     /// The call's id was made for this hold, so nobody can have held it before. Saves a look into the tables.
@@ -47,7 +47,7 @@ pub struct Hold {
 
 /// Where a call comes from: a system, and the call's place in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct CallSource {
     /// Which system counted it.
     pub system: Cow<'static, str>,
     /// The run, which is the session unless a task says otherwise.
@@ -56,7 +56,7 @@ pub struct Source {
     pub attempt: u32,
 }
 
-impl Source {
+impl CallSource {
     /// `run/attempt/call`.
     pub(super) fn reference(run: &str, attempt: u32, call: &CallId) -> String {
         let (mut digits, call) = (itoa::Buffer::new(), call.as_str());
@@ -72,7 +72,7 @@ impl Source {
 /// How far a call got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Progress {
+pub enum CallProgress {
     /// The next byte goes to the upstream: from now on it may cost.
     Sent,
     /// The first byte came back.
@@ -81,7 +81,7 @@ pub enum Progress {
     Lost,
 }
 
-impl Progress {
+impl CallProgress {
     /// Where a call is then.
     pub(super) fn state(self) -> &'static str {
         match self {
@@ -108,7 +108,7 @@ impl Progress {
 
 /// What a call cost in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Charge {
+pub struct CallCharge {
     /// Tokens as the vendor counted them.
     pub usage: Usage,
     /// The price; more than was held if the vendor served more than it was asked for.

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::LedgerError;
 use super::book::Hand;
-use super::hold::Hold;
+use super::hold::CallHold;
 use crate::OwnerId;
 
 /// A block is so many times what was asked for: one wait in so many calls.
@@ -32,7 +32,7 @@ pub(super) struct Block {
 
 impl Leases {
     /// The block that `hold` needs first; none if its session still has enough.
-    pub(super) fn missing(&self, hold: &Hold) -> Option<Block> {
+    pub(super) fn missing(&self, hold: &CallHold) -> Option<Block> {
         if self.0.get(hold.session.as_str()).copied().unwrap_or(0) >= hold.picos {
             return None;
         }
@@ -48,7 +48,7 @@ impl Leases {
     }
 
     /// Takes what `hold` uses.
-    pub(super) fn used(&mut self, hold: &Hold) {
+    pub(super) fn used(&mut self, hold: &CallHold) {
         if let Some(has) = self.0.get_mut(hold.session.as_str()) {
             *has = has.saturating_sub(hold.picos);
         }
@@ -85,12 +85,12 @@ mod tests {
     use protocol::{CallId, SessionId};
 
     use super::*;
-    use crate::Source;
+    use crate::CallSource;
 
-    fn hold(session: &str, picos: u64) -> Hold {
-        Hold {
+    fn hold(session: &str, picos: u64) -> CallHold {
+        CallHold {
             call: CallId::new("call_1").unwrap(),
-            source: Source { system: "gateway".into(), run: session.into(), attempt: 1 },
+            source: CallSource { system: "gateway".into(), run: session.into(), attempt: 1 },
             session: SessionId::new(session).unwrap(),
             account: "a1".into(),
             user: None,
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    fn take(leases: &mut Leases, hold: &Hold) -> Option<u64> {
+    fn take(leases: &mut Leases, hold: &CallHold) -> Option<u64> {
         let block = leases.missing(hold);
         let granted = block.as_ref().map(|block| block.picos);
         if let Some(block) = block {

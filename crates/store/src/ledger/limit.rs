@@ -4,21 +4,21 @@ use serde::{Deserialize, Serialize};
 
 /// One limit. The caller brings those that count for a call; the ledger keeps the sums they are held against.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limit {
+pub struct UsageLimit {
     /// What the policy or configuration calls it: `budget_usd`, `max_requests`.
     pub name: &'static str,
     /// Whose use is counted.
-    pub scope: Scope,
+    pub scope: LimitScope,
     /// In which time.
-    pub window: Window,
+    pub window: LimitWindow,
     /// How much.
-    pub most: Most,
+    pub most: LimitAmount,
 }
 
 /// Whose use a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum LimitScope {
     /// All calls together.
     Everything,
     /// The session of the call.
@@ -29,7 +29,7 @@ pub enum Scope {
     Key,
 }
 
-impl Scope {
+impl LimitScope {
     pub(super) const ALL: [Self; 4] = [Self::Everything, Self::Session, Self::Account, Self::Key];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Scope {
 
 /// The time a limit counts in. A call counts where it was held, whenever it is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Window {
+pub enum LimitWindow {
     /// From the beginning.
     Ever,
     /// The day, in UTC.
@@ -53,7 +53,7 @@ pub enum Window {
     Minute,
 }
 
-impl Window {
+impl LimitWindow {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Ever => "ever",
@@ -74,14 +74,14 @@ impl Window {
 
 /// How much a limit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub enum Most {
+pub enum LimitAmount {
     /// Money, in pico-dollars.
     Picos(u64),
     /// Calls, failed ones too.
     Requests(u64),
 }
 
-impl Most {
+impl LimitAmount {
     pub(super) fn amount(self) -> u64 {
         match self {
             Self::Picos(amount) | Self::Requests(amount) => amount,

@@ -8,10 +8,10 @@ use foldhash::fast::RandomState;
 use protocol::CallId;
 
 use super::entry::{Entry, Line, Share};
-use super::limit::{Limit, Most, Scope, Window};
+use super::limit::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 use super::sums::Place;
 use super::totals::{Difference, Parties};
-use super::{LedgerError, Progress, Refusal};
+use super::{CallProgress, LedgerError, LimitExceeded};
 
 /// The sums of so many names are remembered; then all are forgotten, and read again where they are needed.
 const MOST_NAMES: usize = 2_048;
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     /// Of all calls together, which each step changes.
     everything: Windows,
     /// Of everybody else, by scope in the order in which scopes are declared.
-    sums: [HashMap<Box<str>, Windows, RandomState>; Scope::ALL.len()],
+    sums: [HashMap<Box<str>, Windows, RandomState>; LimitScope::ALL.len()],
     open: HashMap<CallId, OpenCall, RandomState>,
 }
 
@@ -57,17 +57,17 @@ impl Memory {
             self.forget();
         }
         let Some((share, difference)) = line.step.change() else { return };
-        for scope in Scope::ALL {
+        for scope in LimitScope::ALL {
             if let Some(windows) = self.windows_mut(share.parties(), scope) {
-                add(windows, Window::Ever, 0, difference);
-                add(windows, Window::Day, share.day, difference);
+                add(windows, LimitWindow::Ever, 0, difference);
+                add(windows, LimitWindow::Day, share.day, difference);
             }
         }
         let Entry::Hold(hold) = &line.step else { return };
         for scope in &hold.minutes {
             if let Some(windows) = self.windows_mut(share.parties(), *scope) {
                 let one = Difference { requests: 1, ..Difference::default() };
-                add(windows, Window::Minute, Window::Minute.number(line.at), one);
+                add(windows, LimitWindow::Minute, LimitWindow::Minute.number(line.at), one);
             }
         }
     }
@@ -85,22 +85,22 @@ impl Memory {
         }
         let Place { scope, name, window, number } = place;
         let windows = match scope {
-            Scope::Everything => &mut self.everything,
+            LimitScope::Everything => &mut self.everything,
             _ => self.sums[scope as usize].entry(name.into()).or_default(),
         };
         windows[window as usize] = Some(Sum { number, amount });
     }
 
-    fn windows(&self, parties: Parties<'_>, scope: Scope) -> Option<&Windows> {
+    fn windows(&self, parties: Parties<'_>, scope: LimitScope) -> Option<&Windows> {
         match scope {
-            Scope::Everything => Some(&self.everything),
+            LimitScope::Everything => Some(&self.everything),
             _ => self.sums[scope as usize].get(parties.name(scope)),
         }
     }
 
-    fn windows_mut(&mut self, parties: Parties<'_>, scope: Scope) -> Option<&mut Windows> {
+    fn windows_mut(&mut self, parties: Parties<'_>, scope: LimitScope) -> Option<&mut Windows> {
         match scope {
-            Scope::Everything => Some(&mut self.everything),
+            LimitScope::Everything => Some(&mut self.everything),
             _ => self.sums[scope as usize].get_mut(parties.name(scope)),
         }
     }
@@ -114,15 +114,15 @@ impl Memory {
     pub(super) fn fits(
         &self,
         parties: Parties<'_>,
-        limits: &[Limit],
+        limits: &[UsageLimit],
         picos: u64,
         now_ms: i64,
     ) -> Result<Fit, LedgerError> {
         let mut unread = Vec::new();
-        match self.sum(parties, Scope::Everything, Window::Ever, 0) {
+        match self.sum(parties, LimitScope::Everything, LimitWindow::Ever, 0) {
             Some(sum) if sum.room() < picos => return Err(LedgerError::TooMuch(picos)),
             Some(_) => {}
-            None => unread.push(parties.place(Scope::Everything, Window::Ever, 0)),
+            None => unread.push(parties.place(LimitScope::Everything, LimitWindow::Ever, 0)),
         }
         for limit in limits {
             let number = limit.window.number(now_ms);
@@ -134,7 +134,7 @@ impl Memory {
         Ok(if unread.is_empty() { Fit::Yes } else { Fit::Unread(unread) })
     }
 
-    fn sum(&self, parties: Parties<'_>, scope: Scope, window: Window, number: i64) -> Option<Difference> {
+    fn sum(&self, parties: Parties<'_>, scope: LimitScope, window: LimitWindow, number: i64) -> Option<Difference> {
         let sum = self.windows(parties, scope)?[window as usize]?;
         (sum.number == number).then_some(sum.amount)
     }
@@ -155,7 +155,7 @@ impl Memory {
             // Of one whose answer was lost nobody here knows more than the tables do.
             Entry::Settle { call, .. }
             | Entry::Fail { call, .. }
-            | Entry::Advance { call, progress: Progress::Lost } => {
+            | Entry::Advance { call, progress: CallProgress::Lost } => {
                 self.open.remove(call);
             }
             Entry::Advance { call, progress } => {
@@ -169,7 +169,7 @@ impl Memory {
 }
 
 /// Adds `difference` to the sum of that window, if it is known.
-fn add(windows: &mut Windows, window: Window, number: i64, difference: Difference) {
+fn add(windows: &mut Windows, window: LimitWindow, number: i64, difference: Difference) {
     if let Some(sum) = windows[window as usize].as_mut().filter(|sum| sum.number == number) {
         sum.amount = sum.amount.plus(difference);
     }
@@ -182,14 +182,14 @@ impl Difference {
         i64::MAX.unsigned_abs().saturating_sub(used)
     }
 
-    fn check(self, limit: &Limit, picos: u64) -> Result<(), Refusal> {
+    fn check(self, limit: &UsageLimit, picos: u64) -> Result<(), LimitExceeded> {
         let (spent, held, asked) = match limit.most {
-            Most::Picos(_) => (self.spent, self.held, picos),
-            Most::Requests(_) => (self.requests, 0, 1),
+            LimitAmount::Picos(_) => (self.spent, self.held, picos),
+            LimitAmount::Requests(_) => (self.requests, 0, 1),
         };
         let (spent, held) = (spent.unsigned_abs(), held.unsigned_abs());
         if spent.saturating_add(held).saturating_add(asked) > limit.most.amount() {
-            return Err(Refusal { limit: limit.clone(), spent, held, asked });
+            return Err(LimitExceeded { limit: limit.clone(), spent, held, asked });
         }
         Ok(())
     }

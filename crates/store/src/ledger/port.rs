@@ -6,18 +6,18 @@ use std::task::{Context, Poll};
 use protocol::CallId;
 use tokio::sync::oneshot;
 
-use super::report::{By, UnknownCall, UsageRow};
-use super::{Charge, Hold, LedgerError, Progress, Resolution};
+use super::report::{UnknownCall, UsageGrouping, UsageRow};
+use super::{CallCharge, CallHold, CallProgress, LedgerError, Resolution};
 
 /// One step of one call.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub enum LedgerOperation {
     /// Sets aside what a call may cost at most, if every limit of the hold allows it.
-    Hold(Box<Hold>),
+    Hold(Box<CallHold>),
     /// Notes how far a call got.
-    Advance(CallId, Progress),
+    Advance(CallId, CallProgress),
     /// Ends a call with what it cost. The same charge a second time changes nothing; another one is refused.
-    Settle(CallId, Charge),
+    Settle(CallId, CallCharge),
     /// Ends a call that cost nothing, and says why.
     Fail(CallId, String),
     /// Closes an unknown call on a person's word, and keeps whose word it was.
@@ -27,43 +27,43 @@ pub enum Step {
 /// Where calls are held and charged.
 ///
 /// An answer means that the step is as durable as the ledger was asked to be: a call must not be sent before
-/// its hold and its [`Progress::Sent`] were answered. Limits hold whatever the number of callers. A step that
+/// its hold and its [`CallProgress::Sent`] were answered. Limits hold whatever the number of callers. A step that
 /// was answered with an error left nothing behind.
 pub trait Ledger: Send + Sync {
     /// Takes `steps` in this order, each on its own: one that is refused stops no other. There is a reply for each.
     /// Together they cost little more than one.
-    fn take(&self, steps: Vec<Step>) -> Vec<Reply>;
+    fn take(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply>;
     /// Calls whose host died after they were sent, or whose answer was lost, oldest first. They are settled or
     /// failed like any other.
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError>;
     /// What was used since a time in milliseconds, one row a name.
-    fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError>;
+    fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError>;
 
-    /// [`Step::Hold`].
-    fn hold(&self, hold: Hold) -> Reply {
-        Reply::only(self.take(vec![Step::Hold(Box::new(hold))]))
+    /// [`LedgerOperation::Hold`].
+    fn hold(&self, hold: CallHold) -> LedgerReply {
+        LedgerReply::only(self.take(vec![LedgerOperation::Hold(Box::new(hold))]))
     }
-    /// [`Step::Advance`].
-    fn advance(&self, call: CallId, progress: Progress) -> Reply {
-        Reply::only(self.take(vec![Step::Advance(call, progress)]))
+    /// [`LedgerOperation::Advance`].
+    fn advance(&self, call: CallId, progress: CallProgress) -> LedgerReply {
+        LedgerReply::only(self.take(vec![LedgerOperation::Advance(call, progress)]))
     }
-    /// [`Step::Settle`].
-    fn settle(&self, call: CallId, charge: Charge) -> Reply {
-        Reply::only(self.take(vec![Step::Settle(call, charge)]))
+    /// [`LedgerOperation::Settle`].
+    fn settle(&self, call: CallId, charge: CallCharge) -> LedgerReply {
+        LedgerReply::only(self.take(vec![LedgerOperation::Settle(call, charge)]))
     }
-    /// [`Step::Fail`].
-    fn fail(&self, call: CallId, reason: String) -> Reply {
-        Reply::only(self.take(vec![Step::Fail(call, reason)]))
+    /// [`LedgerOperation::Fail`].
+    fn fail(&self, call: CallId, reason: String) -> LedgerReply {
+        LedgerReply::only(self.take(vec![LedgerOperation::Fail(call, reason)]))
     }
-    /// [`Step::Resolve`].
-    fn resolve(&self, call: CallId, resolution: Resolution) -> Reply {
-        Reply::only(self.take(vec![Step::Resolve(call, resolution)]))
+    /// [`LedgerOperation::Resolve`].
+    fn resolve(&self, call: CallId, resolution: Resolution) -> LedgerReply {
+        LedgerReply::only(self.take(vec![LedgerOperation::Resolve(call, resolution)]))
     }
 }
 
 /// An answer that comes when the step is durable. Dropping it does not undo the step.
 #[must_use = "the step is durable only once it was answered"]
-pub struct Reply(Coming);
+pub struct LedgerReply(Coming);
 
 enum Coming {
     Here(Answer),
@@ -73,7 +73,7 @@ enum Coming {
 /// What became of a step.
 pub(super) type Answer = Result<(), LedgerError>;
 
-impl Reply {
+impl LedgerReply {
     /// An answer that is there already.
     pub(super) fn here(answer: Answer) -> Self {
         Self(Coming::Here(answer))
@@ -106,7 +106,7 @@ impl Reply {
     }
 }
 
-impl Future for Reply {
+impl Future for LedgerReply {
     type Output = Result<(), LedgerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

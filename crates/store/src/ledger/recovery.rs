@@ -115,7 +115,7 @@ fn hold_unrecorded(
     (session, account, picos): (&str, &str, i64),
 ) -> Result<(), LedgerError> {
     let reference = format!("{session}/{owner}");
-    let day = super::Window::Day.number(hand.now_ms);
+    let day = super::LimitWindow::Day.number(hand.now_ms);
     let sql = "INSERT INTO call (call_id, source_system, source_reference, session, account, model, price_hash, state,
             reason, counted, held_picos, day, created_ms, changed_ms, owner, boot)
         VALUES (?1, 'lease', ?2, ?3, ?4, 'unrecorded', '', 'unknown',

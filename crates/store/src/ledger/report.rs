@@ -10,7 +10,7 @@ use super::book::read_usage;
 /// What usage is summed by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the documentation")]
-pub enum By {
+pub enum UsageGrouping {
     Session,
     Account,
     User,
@@ -20,7 +20,7 @@ pub enum By {
     Day,
 }
 
-impl By {
+impl UsageGrouping {
     /// Every way there is.
     pub const ALL: [Self; 6] = [Self::Session, Self::Account, Self::User, Self::Agent, Self::Model, Self::Day];
 
@@ -95,7 +95,7 @@ pub struct UnknownCall {
 
 /// The sums of the ledger, and whether they are the sums of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Audit {
+pub struct LedgerAudit {
     /// Calls in the ledger.
     pub calls: u64,
     /// Charged, in pico-dollars.
@@ -106,7 +106,7 @@ pub struct Audit {
     pub wrong_totals: u64,
 }
 
-pub(super) fn usage(connection: &Connection, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
+pub(super) fn usage(connection: &Connection, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
     let sql = format!(
         "SELECT {} AS name, sum(counted), sum(spent_picos), sum(held_picos), sum(state = 'unknown'), sum(input_tokens),
             sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cache_write_1h_tokens)
@@ -148,7 +148,7 @@ pub(super) fn unknowns(connection: &Connection, boot: &str) -> Result<Vec<Unknow
     Ok(statement.query_map([boot], read)?.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn audit(connection: &Connection) -> Result<Audit, LedgerError> {
+pub(super) fn audit(connection: &Connection) -> Result<LedgerAudit, LedgerError> {
     let expected = ["everything", "session", "account", "key"].map(|scope| {
         let name = if scope == "everything" { "''".to_owned() } else { format!("coalesce({scope}, '')") };
         format!(
@@ -166,7 +166,12 @@ pub(super) fn audit(connection: &Connection) -> Result<Audit, LedgerError> {
         expected.join(" UNION ALL ")
     );
     let read = |row: &Row<'_>| {
-        Ok(Audit { calls: row.get(0)?, spent_picos: row.get(1)?, held_picos: row.get(2)?, wrong_totals: row.get(3)? })
+        Ok(LedgerAudit {
+            calls: row.get(0)?,
+            spent_picos: row.get(1)?,
+            held_picos: row.get(2)?,
+            wrong_totals: row.get(3)?,
+        })
     };
     Ok(connection.query_row(&sql, [], read)?)
 }

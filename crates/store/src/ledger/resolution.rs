@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::LedgerError;
 use super::book;
-use super::hold::{Charge, checked};
+use super::hold::{CallCharge, checked};
 use super::report::id;
 use super::sums::Sums;
 
@@ -63,9 +63,13 @@ pub(super) fn resolve(
         return Err(book::out_of_order(connection, call, "closed by hand")?);
     }
     match picos {
-        Some(picos) => {
-            book::settle(connection, sums, now_ms, call, &Charge { usage: protocol::Usage::default(), picos: *picos })
-        }
+        Some(picos) => book::settle(
+            connection,
+            sums,
+            now_ms,
+            call,
+            &CallCharge { usage: protocol::Usage::default(), picos: *picos },
+        ),
         None => book::fail(connection, sums, now_ms, call, reason),
     }
 }

@@ -1,6 +1,6 @@
 //! The tables of the ledger.
 
-/// `total` is the sum of `call`, kept beside it so that a limit costs one look; [`super::Audit`] compares the two.
+/// `total` is the sum of `call`, kept beside it so that a limit costs one look; [`super::LedgerAudit`] compares the two.
 pub(crate) const SCHEMA: &[&str] = &[
     "
 CREATE TABLE call (

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 /// A time in the past: so long ago, or a day in UTC, or a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum SinceTime {
     /// Milliseconds before now.
     Ago(i64),
     /// A moment, in milliseconds.
@@ -18,9 +18,9 @@ pub enum Since {
 /// What is no time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time; write e.g. `7d`, `24h`, `2026-11-15` or `2026-11-15T08:00:00Z`")]
-pub struct SinceError(String);
+pub struct SinceTimeError(String);
 
-impl Since {
+impl SinceTime {
     /// The moment, seen from `now`.
     pub fn millisecond(self, now: Timestamp) -> i64 {
         match self {
@@ -30,14 +30,14 @@ impl Since {
     }
 }
 
-impl FromStr for Since {
-    type Err = SinceError;
+impl FromStr for SinceTime {
+    type Err = SinceTimeError;
 
-    fn from_str(text: &str) -> Result<Self, SinceError> {
+    fn from_str(text: &str) -> Result<Self, SinceTimeError> {
         let moment = || Some(text.parse::<Timestamp>().ok()?.as_millisecond());
         let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond());
         let found = ago(text).map(Self::Ago).or_else(|| moment().or_else(day).map(Self::Moment));
-        found.ok_or_else(|| SinceError(text.to_owned()))
+        found.ok_or_else(|| SinceTimeError(text.to_owned()))
     }
 }
 
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_write_them() {
-        let read = |text: &str| text.parse::<Since>().ok();
-        assert_eq!(read("7d"), Some(Since::Ago(7 * 86_400_000)));
-        assert_eq!(read("2h"), Some(Since::Ago(7_200_000)));
-        assert_eq!(read("1970-01-02"), Some(Since::Moment(86_400_000)));
-        assert_eq!(read("1970-01-01T00:00:01Z"), Some(Since::Moment(1_000)));
+        let read = |text: &str| text.parse::<SinceTime>().ok();
+        assert_eq!(read("7d"), Some(SinceTime::Ago(7 * 86_400_000)));
+        assert_eq!(read("2h"), Some(SinceTime::Ago(7_200_000)));
+        assert_eq!(read("1970-01-02"), Some(SinceTime::Moment(86_400_000)));
+        assert_eq!(read("1970-01-01T00:00:01Z"), Some(SinceTime::Moment(1_000)));
         for bad in ["", "d", "7", "-1d", "1.5h", "yesterday", "7y", "99999999999d"] {
             assert_eq!(read(bad), None, "`{bad}` was accepted");
         }

@@ -11,16 +11,16 @@ use tokio::sync::oneshot;
 
 use super::carry::{self, Carried};
 use super::daybook::Daybook;
-use super::port::{Answer, Step};
-use super::report::{self, Audit, By, UnknownCall, UsageRow};
+use super::port::{Answer, LedgerOperation};
+use super::report::{self, LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
 use super::resolution::{self, ResolvedCall};
 use super::schema::SCHEMA;
 use super::teller::{Teller, Untaken};
 use super::writer::{Job, Stirred, Writer};
-use super::{Ledger, LedgerError, Reply};
+use super::{Ledger, LedgerError, LedgerReply};
 use crate::database::{self, Synchronous};
 use crate::guard::lock;
-use crate::{Clock, DataDir, Owner, OwnerId};
+use crate::{Clock, DataDir, OwnerId, ProcessOwner};
 
 /// What an answered step survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,7 +56,7 @@ pub struct SqliteLedger {
     /// What the thread knows of what there is to carry.
     stirred: Arc<Stirred>,
     /// Held by a ledger that is its own owner; let go after the last step is taken.
-    _owner: Option<Owner>,
+    _owner: Option<ProcessOwner>,
 }
 
 impl SqliteLedger {
@@ -66,7 +66,7 @@ impl SqliteLedger {
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedLedger, LedgerError> {
-        let owner = Owner::claim(directory).map_err(Arc::new)?;
+        let owner = ProcessOwner::claim(directory).map_err(Arc::new)?;
         Self::start(directory, owner.id().clone(), Some(owner), durability, clock)
     }
 
@@ -74,7 +74,7 @@ impl SqliteLedger {
     /// long as the ledger.
     pub fn open(
         directory: &DataDir,
-        owner: &Owner,
+        owner: &ProcessOwner,
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedLedger, LedgerError> {
@@ -84,7 +84,7 @@ impl SqliteLedger {
     fn start(
         directory: &DataDir,
         owner: OwnerId,
-        kept: Option<Owner>,
+        kept: Option<ProcessOwner>,
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedLedger, LedgerError> {
@@ -108,7 +108,7 @@ impl SqliteLedger {
     }
 
     /// Adds everything up again and compares.
-    pub fn audit(&self) -> Result<Audit, LedgerError> {
+    pub fn audit(&self) -> Result<LedgerAudit, LedgerError> {
         report::audit(&*self.tables()?)
     }
 
@@ -125,19 +125,19 @@ impl SqliteLedger {
     }
 
     /// What is said of a step that was taken here, or could not be.
-    fn reply(&self, taken: Result<(), Untaken>) -> Reply {
+    fn reply(&self, taken: Result<(), Untaken>) -> LedgerReply {
         match taken {
             Err(Untaken::Tables(step)) => self.ask(|answer| Job::Take(step, answer)),
-            Err(Untaken::Error(error)) => Reply::here(Err(error)),
+            Err(Untaken::Error(error)) => LedgerReply::here(Err(error)),
             Ok(()) => match self.teller.durability {
                 Durability::Full => self.ask(Job::Sync),
-                Durability::Lease | Durability::Normal => Reply::here(Ok(())),
+                Durability::Lease | Durability::Normal => LedgerReply::here(Ok(())),
             },
         }
     }
 
-    fn ask(&self, job: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> Reply {
-        let (answer, reply) = Reply::later();
+    fn ask(&self, job: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> LedgerReply {
+        let (answer, reply) = LedgerReply::later();
         if let Some(jobs) = &self.jobs {
             // Where the thread is gone the job is dropped, and its reply says so.
             let _ = jobs.send(job(answer));
@@ -158,7 +158,7 @@ impl SqliteLedger {
 }
 
 impl Ledger for SqliteLedger {
-    fn take(&self, steps: Vec<Step>) -> Vec<Reply> {
+    fn take(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply> {
         let taken = self.teller.take(steps);
         if taken.steps.iter().any(Result::is_ok) {
             self.stir(taken.much_to_carry);
@@ -170,7 +170,7 @@ impl Ledger for SqliteLedger {
         report::unknowns(&*self.tables()?, &self.teller.boot)
     }
 
-    fn usage(&self, by: By, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
+    fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
         report::usage(&*self.tables()?, by, since_ms)
     }
 }

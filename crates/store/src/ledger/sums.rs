@@ -8,15 +8,15 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::LedgerError;
-use super::limit::{Scope, Window};
+use super::limit::{LimitScope, LimitWindow};
 use super::totals::{self, Difference};
 
 /// Whose sum, in which window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    pub(super) scope: Scope,
+    pub(super) scope: LimitScope,
     pub(super) name: String,
-    pub(super) window: Window,
+    pub(super) window: LimitWindow,
     pub(super) number: i64,
 }
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::backlog::Backlog;
 use super::daybook::{Daybook, Place, Turn};
 use super::entry::{Entry, HoldEntry, Line, Share};
-use super::hold::{Charge, Hold, bounded, checked};
+use super::hold::{CallCharge, CallHold, bounded, checked};
 use super::lease::Leases;
-use super::limit::{Scope, Window};
+use super::limit::{LimitScope, LimitWindow};
 use super::memory::{Fit, Memory, OpenCall};
-use super::port::Step;
+use super::port::LedgerOperation;
 use super::totals::Parties;
 use super::{Durability, LedgerError};
 use crate::guard::lock;
@@ -63,7 +63,7 @@ pub(super) struct Taken {
 #[derive(Debug)]
 pub(super) enum Untaken {
     /// It needs a look into the tables first.
-    Tables(Step),
+    Tables(LedgerOperation),
     Error(LedgerError),
 }
 
@@ -110,7 +110,7 @@ impl Teller {
     }
 
     /// Takes `steps` in one turn, as far as what is remembered is enough.
-    pub(super) fn take(&self, steps: Vec<Step>) -> Taken {
+    pub(super) fn take(&self, steps: Vec<LedgerOperation>) -> Taken {
         let mut state = self.state();
         let mut desk = match state.turn() {
             Ok(desk) => desk,
@@ -129,17 +129,19 @@ impl Teller {
         Taken { steps: taken, much_to_carry: desk.backlog.is_long() }
     }
 
-    fn take_one(&self, desk: &mut Desk<'_>, now_ms: i64, step: Step) -> Result<(), Untaken> {
+    fn take_one(&self, desk: &mut Desk<'_>, now_ms: i64, step: LedgerOperation) -> Result<(), Untaken> {
         match step {
-            Step::Hold(hold) => {
+            LedgerOperation::Hold(hold) => {
                 // One that may have been held before is looked up.
                 if !hold.fresh || !self.can_hold(desk, now_ms, &hold)? {
-                    return Err(Untaken::Tables(Step::Hold(hold)));
+                    return Err(Untaken::Tables(LedgerOperation::Hold(hold)));
                 }
                 Ok(self.hold(desk, now_ms, *hold)?)
             }
-            Step::Resolve(..) => Err(Untaken::Tables(step)),
-            Step::Advance(ref call, _) | Step::Settle(ref call, _) | Step::Fail(ref call, _) => {
+            LedgerOperation::Resolve(..) => Err(Untaken::Tables(step)),
+            LedgerOperation::Advance(ref call, _)
+            | LedgerOperation::Settle(ref call, _)
+            | LedgerOperation::Fail(ref call, _) => {
                 let Some(open) = desk.memory.open_call(call) else { return Err(Untaken::Tables(step)) };
                 match next(open, step)? {
                     Some(entry) => Ok(desk.write(now_ms, entry)?),
@@ -150,7 +152,7 @@ impl Teller {
     }
 
     /// Whether `hold` can be granted by what is remembered; false: nobody can tell before the tables were read.
-    pub(super) fn can_hold(&self, desk: &Desk<'_>, now_ms: i64, hold: &Hold) -> Result<bool, LedgerError> {
+    pub(super) fn can_hold(&self, desk: &Desk<'_>, now_ms: i64, hold: &CallHold) -> Result<bool, LedgerError> {
         checked(hold.picos)?;
         if desk.memory.open_call(&hold.call).is_some() {
             return Err(LedgerError::Duplicate(hold.call.clone()));
@@ -161,7 +163,7 @@ impl Teller {
     }
 
     /// Grants `hold`, which [can be](Self::can_hold) at that time.
-    pub(super) fn hold(&self, desk: &mut Desk<'_>, now_ms: i64, hold: Hold) -> Result<(), LedgerError> {
+    pub(super) fn hold(&self, desk: &mut Desk<'_>, now_ms: i64, hold: CallHold) -> Result<(), LedgerError> {
         let leased = self.durability == Durability::Lease;
         if leased {
             desk.leases.used(&hold);
@@ -169,16 +171,16 @@ impl Teller {
         desk.write(now_ms, Entry::Hold(Box::new(self.entry(hold, now_ms, leased)?)))
     }
 
-    fn entry(&self, hold: Hold, now_ms: i64, leased: bool) -> Result<HoldEntry, LedgerError> {
-        let mut minutes: Vec<Scope> = Vec::new();
-        for limit in hold.limits.iter().filter(|limit| limit.window == Window::Minute) {
+    fn entry(&self, hold: CallHold, now_ms: i64, leased: bool) -> Result<HoldEntry, LedgerError> {
+        let mut minutes: Vec<LimitScope> = Vec::new();
+        for limit in hold.limits.iter().filter(|limit| limit.window == LimitWindow::Minute) {
             if !minutes.contains(&limit.scope) {
                 minutes.push(limit.scope);
             }
         }
-        let Hold { call, source, session, account, user, key, agent, model, price_hash, picos, sent, .. } = hold;
+        let CallHold { call, source, session, account, user, key, agent, model, price_hash, picos, sent, .. } = hold;
         let run = (*source.run != *session.as_str()).then_some(source.run);
-        let share = Share { session, account, key, day: Window::Day.number(now_ms), picos: checked(picos)? };
+        let share = Share { session, account, key, day: LimitWindow::Day.number(now_ms), picos: checked(picos)? };
         Ok(HoldEntry {
             call,
             share: Arc::new(share),
@@ -200,19 +202,19 @@ impl Teller {
 }
 
 /// What is written when `step` is taken of a call of ours that is open; none: it is there already.
-fn next(open: &OpenCall, step: Step) -> Result<Option<Entry>, LedgerError> {
+fn next(open: &OpenCall, step: LedgerOperation) -> Result<Option<Entry>, LedgerError> {
     let share = || Arc::clone(&open.share);
     Ok(match step {
-        Step::Advance(_, progress) if open.state == progress.state() => None,
-        Step::Advance(call, progress) if !progress.follows(open.state) => {
+        LedgerOperation::Advance(_, progress) if open.state == progress.state() => None,
+        LedgerOperation::Advance(call, progress) if !progress.follows(open.state) => {
             return Err(LedgerError::OutOfOrder { call, state: open.state.to_owned(), wanted: progress.state() });
         }
-        Step::Advance(call, progress) => Some(Entry::Advance { call, progress }),
-        Step::Settle(call, Charge { picos, usage }) => {
+        LedgerOperation::Advance(call, progress) => Some(Entry::Advance { call, progress }),
+        LedgerOperation::Settle(call, CallCharge { picos, usage }) => {
             Some(Entry::Settle { call, share: share(), picos: checked(picos)?, usage: bounded(usage) })
         }
-        Step::Fail(call, reason) => Some(Entry::Fail { call, share: share(), reason }),
-        Step::Hold(_) | Step::Resolve(..) => None,
+        LedgerOperation::Fail(call, reason) => Some(Entry::Fail { call, share: share(), reason }),
+        LedgerOperation::Hold(_) | LedgerOperation::Resolve(..) => None,
     })
 }
 

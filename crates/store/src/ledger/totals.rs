@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::limit::{Scope, Window};
+use super::limit::{LimitScope, LimitWindow};
 use super::sums::{Place, Sums};
-use super::{Hold, LedgerError};
+use super::{CallHold, LedgerError};
 
 /// Sums of money are kept for these; of a minute only the requests are, and only where a limit asks.
-const KEPT: [Window; 2] = [Window::Ever, Window::Day];
+const KEPT: [LimitWindow; 2] = [LimitWindow::Ever, LimitWindow::Day];
 
 /// Whose sums a call changes.
 #[derive(Debug, Clone, Copy)]
@@ -20,20 +20,20 @@ pub(super) struct Parties<'a> {
 }
 
 impl<'a> Parties<'a> {
-    pub(super) fn of(hold: &'a Hold) -> Self {
+    pub(super) fn of(hold: &'a CallHold) -> Self {
         Self { session: hold.session.as_str(), account: &hold.account, key: hold.key.as_deref() }
     }
 
-    pub(super) fn place(&self, scope: Scope, window: Window, number: i64) -> Place {
+    pub(super) fn place(&self, scope: LimitScope, window: LimitWindow, number: i64) -> Place {
         Place { scope, name: self.name(scope).to_owned(), window, number }
     }
 
-    pub(super) fn name(&self, scope: Scope) -> &'a str {
+    pub(super) fn name(&self, scope: LimitScope) -> &'a str {
         match scope {
-            Scope::Everything => "",
-            Scope::Session => self.session,
-            Scope::Account => self.account,
-            Scope::Key => self.key.unwrap_or(""),
+            LimitScope::Everything => "",
+            LimitScope::Session => self.session,
+            LimitScope::Account => self.account,
+            LimitScope::Key => self.key.unwrap_or(""),
         }
     }
 }
@@ -58,9 +58,9 @@ impl Difference {
 
 /// Adds `difference` to every sum of `parties`, in the windows of the day the call was held on.
 pub(super) fn add(sums: &mut Sums, parties: Parties<'_>, day: i64, difference: Difference) {
-    for scope in Scope::ALL {
+    for scope in LimitScope::ALL {
         for window in KEPT {
-            let number = if window == Window::Day { day } else { 0 };
+            let number = if window == LimitWindow::Day { day } else { 0 };
             sums.add(parties.place(scope, window, number), difference);
         }
     }

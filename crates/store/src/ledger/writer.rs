@@ -15,10 +15,10 @@ use super::book::{self, Hand};
 use super::carry::{self, Carried};
 use super::daybook::Turn;
 use super::entry::Entry;
-use super::hold::Hold;
+use super::hold::CallHold;
 use super::lease;
 use super::memory::{Fit, Memory};
-use super::port::{Answer, Step};
+use super::port::{Answer, LedgerOperation};
 use super::recovery::{Recovered, recover};
 use super::resolution;
 use super::sums::Sums;
@@ -35,7 +35,7 @@ const REPLACE_AFTER_BYTES: u64 = 8 << 20;
 /// What is asked of the thread.
 pub(super) enum Job {
     /// To take a step that needs the tables.
-    Take(Step, oneshot::Sender<Answer>),
+    Take(LedgerOperation, oneshot::Sender<Answer>),
     /// To answer when everything that stands in the daybook is on disk.
     Sync(oneshot::Sender<Answer>),
     /// Something stands in the daybook.
@@ -125,29 +125,29 @@ impl Writer {
     }
 
     /// Takes a step with the tables at hand.
-    fn take(&mut self, step: Step) -> Answer {
+    fn take(&mut self, step: LedgerOperation) -> Answer {
         let teller = Arc::clone(&self.teller);
         let mut state = teller.state();
         let mut desk = state.turn()?;
         self.carry(desk.take_backlog())?;
         match step {
-            Step::Hold(hold) => self.hold(*hold, &mut desk),
-            Step::Advance(call, progress) => self
+            LedgerOperation::Hold(hold) => self.hold(*hold, &mut desk),
+            LedgerOperation::Advance(call, progress) => self
                 .change_tables(&mut desk, |connection, _, now_ms| book::advance(connection, now_ms, &call, progress)),
-            Step::Settle(call, charge) => self.change_tables(&mut desk, |connection, sums, now_ms| {
+            LedgerOperation::Settle(call, charge) => self.change_tables(&mut desk, |connection, sums, now_ms| {
                 book::settle(connection, sums, now_ms, &call, &charge)
             }),
-            Step::Fail(call, reason) => self.change_tables(&mut desk, |connection, sums, now_ms| {
+            LedgerOperation::Fail(call, reason) => self.change_tables(&mut desk, |connection, sums, now_ms| {
                 book::fail(connection, sums, now_ms, &call, &reason)
             }),
-            Step::Resolve(call, resolution) => self.change_tables(&mut desk, |connection, sums, now_ms| {
+            LedgerOperation::Resolve(call, resolution) => self.change_tables(&mut desk, |connection, sums, now_ms| {
                 resolution::resolve(connection, sums, now_ms, &call, &resolution)
             }),
         }
     }
 
     /// Grants a hold, with whatever it needs from the tables.
-    fn hold(&mut self, hold: Hold, desk: &mut Desk<'_>) -> Answer {
+    fn hold(&mut self, hold: CallHold, desk: &mut Desk<'_>) -> Answer {
         if !hold.fresh && book::is_known(&self.connection, &hold)? {
             return Err(LedgerError::Duplicate(hold.call));
         }
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     /// Reads the sums that a hold is to be held against.
-    fn learn(&self, hold: &Hold, memory: &mut Memory) -> Result<(), LedgerError> {
+    fn learn(&self, hold: &CallHold, memory: &mut Memory) -> Result<(), LedgerError> {
         let (parties, now_ms) = (Parties::of(hold), || self.teller.now_ms());
         while let Fit::Unread(places) = memory.fits(parties, &hold.limits, hold.picos, now_ms())? {
             for place in places {
@@ -176,7 +176,7 @@ impl Writer {
     }
 
     /// Grants the block that a hold needs.
-    fn lease(&mut self, hold: &Hold, leases: &mut lease::Leases) -> Result<(), LedgerError> {
+    fn lease(&mut self, hold: &CallHold, leases: &mut lease::Leases) -> Result<(), LedgerError> {
         if self.teller.durability != Durability::Lease {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Why the sessions index refused or failed.
 
-use protocol::{Code, SessionId};
+use protocol::{ProblemCode, SessionId};
 
 use crate::{DatabaseError, is_full};
 
@@ -40,14 +40,14 @@ pub enum SessionIndexError {
 
 impl SessionIndexError {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::AlreadyExists(_) => Code::SessionAlreadyExists,
-            Self::NotFound(_) => Code::SessionNotFound,
-            Self::Ambiguous { .. } | Self::Cursor(_) => Code::InvalidRequest,
-            Self::Database(_) | Self::Disk(_) if is_full(self) => Code::DiskFull,
-            Self::Database(DatabaseError::Io { .. }) | Self::Disk(_) => Code::JournalUnavailable,
-            Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => Code::Internal,
+            Self::AlreadyExists(_) => ProblemCode::SessionAlreadyExists,
+            Self::NotFound(_) => ProblemCode::SessionNotFound,
+            Self::Ambiguous { .. } | Self::Cursor(_) => ProblemCode::InvalidRequest,
+            Self::Database(_) | Self::Disk(_) if is_full(self) => ProblemCode::DiskFull,
+            Self::Database(DatabaseError::Io { .. }) | Self::Disk(_) => ProblemCode::JournalUnavailable,
+            Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => ProblemCode::Internal,
         }
     }
 }

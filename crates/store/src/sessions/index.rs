@@ -10,7 +10,7 @@ use protocol::SessionId;
 use rusqlite::{Connection, ErrorCode, Params, named_params, params};
 
 use super::name::{AT_ONCE, names};
-use super::record::{Cursor, NewSession, Placed, SessionChange, SessionPage, SessionRecord};
+use super::record::{NewSession, Placed, SessionListCursor, SessionPage, SessionPatch, SessionRecord};
 use super::{SessionIndexError, SessionOutcome};
 use crate::database::{self, Synchronous, WriteAheadLog};
 use crate::guard::lock;
@@ -18,7 +18,7 @@ use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 
 pub use drift::DriftRecord;
-pub use standing::Standing;
+pub use standing::SessionProgress;
 
 /// The steps of the database that sessions, tokens, named requests and counts of drift share.
 pub(crate) const SCHEMA: &[&str] = &[
@@ -167,7 +167,7 @@ impl SessionIndex {
     }
 
     /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
-    pub fn list(&self, from: Option<Cursor>, limit: usize) -> Result<SessionPage, SessionIndexError> {
+    pub fn list(&self, from: Option<SessionListCursor>, limit: usize) -> Result<SessionPage, SessionIndexError> {
         let before = from.map_or(i64::MAX, |cursor| cursor.0);
         let wanted = i64::try_from(limit).unwrap_or(i64::MAX - 1);
         let clause = "WHERE place < ?1 ORDER BY place DESC LIMIT ?2";
@@ -180,14 +180,14 @@ impl SessionIndex {
     }
 
     /// Changes what `change` names and returns the session as it is then.
-    pub fn update(&self, id: &SessionId, change: &SessionChange) -> Result<SessionRecord, SessionIndexError> {
+    pub fn update(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
         let record = self.note(id, change)?;
         self.settle()?;
         Ok(record)
     }
 
     /// Like [`Self::update`], for what the journal tells again: nobody waits for the disk.
-    pub fn note(&self, id: &SessionId, change: &SessionChange) -> Result<SessionRecord, SessionIndexError> {
+    pub fn note(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
         let sql = format!(
             "UPDATE session SET
                 agent_mode = coalesce(:agent_mode, agent_mode),

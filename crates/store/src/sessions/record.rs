@@ -114,7 +114,7 @@ impl From<protocol::SessionEndReason> for SessionOutcome {
 
 /// What changes of a session; what is none stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionChange {
+pub struct SessionPatch {
     /// The agent's own mode.
     pub agent_mode: Option<String>,
     /// The permission mode.
@@ -137,20 +137,20 @@ pub struct SessionPage {
     /// Newest first.
     pub sessions: Vec<SessionRecord>,
     /// Where the list goes on, if it does.
-    pub next: Option<Cursor>,
+    pub next: Option<SessionListCursor>,
 }
 
 /// A place in the list of sessions. Sessions that are made meanwhile do not move it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor(pub(super) i64);
+pub struct SessionListCursor(pub(super) i64);
 
-impl fmt::Display for Cursor {
+impl fmt::Display for SessionListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for SessionListCursor {
     type Err = SessionIndexError;
     fn from_str(text: &str) -> Result<Self, SessionIndexError> {
         text.parse().map(Self).map_err(|_| SessionIndexError::Cursor(text.to_owned()))
@@ -159,7 +159,7 @@ impl FromStr for Cursor {
 
 /// A row together with its place in the list.
 pub(super) struct Placed {
-    pub(super) place: Cursor,
+    pub(super) place: SessionListCursor,
     pub(super) record: SessionRecord,
 }
 
@@ -191,7 +191,7 @@ impl Placed {
         };
         let owner = OwnerId::from_database(row.get("owner")?);
         let record = SessionRecord { info, outcome, epoch: row.get("epoch")?, owner };
-        Ok(Self { place: Cursor(row.get("place")?), record })
+        Ok(Self { place: SessionListCursor(row.get("place")?), record })
     }
 }
 

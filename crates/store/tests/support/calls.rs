@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use protocol::{CallId, SessionId, Usage};
-use store::{Charge, DataDir, Durability, Hold, Limit, Most, OpenedLedger, Owner, Scope, Source, SqliteLedger, Window};
+use store::{
+    CallCharge, CallHold, CallSource, DataDir, Durability, LimitAmount, LimitScope, LimitWindow, OpenedLedger,
+    ProcessOwner, SqliteLedger, UsageLimit,
+};
 use tempfile::TempDir;
 
 use super::HandClock;
@@ -14,7 +17,7 @@ pub(crate) const DAY: i64 = 86_400;
 /// A ledger in a data directory of its own.
 pub(crate) struct Place {
     pub(crate) temporary: TempDir,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ProcessOwner,
     pub(crate) clock: Arc<HandClock>,
     pub(crate) ledger: SqliteLedger,
 }
@@ -23,7 +26,7 @@ impl Place {
     pub(crate) fn new(durability: Durability) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let directory = DataDir::open(temporary.path()).unwrap();
-        let owner = Owner::claim(&directory).unwrap();
+        let owner = ProcessOwner::claim(&directory).unwrap();
         let clock = HandClock::at(20_000 * DAY);
         let ledger = SqliteLedger::open(&directory, &owner, durability, clock.clone()).unwrap().ledger;
         Self { temporary, owner, clock, ledger }
@@ -34,15 +37,15 @@ impl Place {
     }
 
     /// Opens the same ledger once more.
-    pub(crate) fn again(&self, owner: &Owner, durability: Durability) -> OpenedLedger {
+    pub(crate) fn again(&self, owner: &ProcessOwner, durability: Durability) -> OpenedLedger {
         SqliteLedger::open(&self.directory(), owner, durability, self.clock.clone()).unwrap()
     }
 }
 
 /// Opens a ledger at `path` for an owner of its own.
-pub(crate) fn open(path: &Path, durability: Durability) -> (Owner, OpenedLedger) {
+pub(crate) fn open(path: &Path, durability: Durability) -> (ProcessOwner, OpenedLedger) {
     let directory = DataDir::open(path).unwrap();
-    let owner = Owner::claim(&directory).unwrap();
+    let owner = ProcessOwner::claim(&directory).unwrap();
     let opened = SqliteLedger::open(&directory, &owner, durability, Arc::new(store::SystemClock)).unwrap();
     (owner, opened)
 }
@@ -51,10 +54,10 @@ pub(crate) fn call(name: &str) -> CallId {
     CallId::new(format!("call_{name}")).unwrap()
 }
 
-pub(crate) fn hold(name: &str, picos: u64, limits: &[Limit]) -> Hold {
-    Hold {
+pub(crate) fn hold(name: &str, picos: u64, limits: &[UsageLimit]) -> CallHold {
+    CallHold {
         call: call(name),
-        source: Source { system: "gateway".into(), run: "r1".into(), attempt: 1 },
+        source: CallSource { system: "gateway".into(), run: "r1".into(), attempt: 1 },
         session: SessionId::new("s1").unwrap(),
         account: "a1".into(),
         user: Some("u1".into()),
@@ -69,10 +72,10 @@ pub(crate) fn hold(name: &str, picos: u64, limits: &[Limit]) -> Hold {
     }
 }
 
-pub(crate) fn limit(name: &'static str, scope: Scope, window: Window, most: Most) -> Limit {
-    Limit { name, scope, window, most }
+pub(crate) fn limit(name: &'static str, scope: LimitScope, window: LimitWindow, most: LimitAmount) -> UsageLimit {
+    UsageLimit { name, scope, window, most }
 }
 
-pub(crate) fn charge(picos: u64) -> Charge {
-    Charge { usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }, picos }
+pub(crate) fn charge(picos: u64) -> CallCharge {
+    CallCharge { usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }, picos }
 }

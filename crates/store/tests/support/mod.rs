@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
-use protocol::{Draft, EventBody, ItemDelta, ItemId, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
+use protocol::{EventBody, EventDraft, ItemDelta, ItemId, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use store::{Clock, FileJournal, Opened, SystemClock};
+use store::{Clock, FileJournal, OpenedJournal, SystemClock};
 
 /// A clock that stands still until it is set.
 pub(crate) struct HandClock(AtomicI64);
@@ -37,19 +37,19 @@ pub(crate) fn session() -> SessionId {
     SessionId::new("s1").unwrap()
 }
 
-pub(crate) fn open(path: &Path) -> Opened {
+pub(crate) fn open(path: &Path) -> OpenedJournal {
     FileJournal::open(path, session(), Arc::new(SystemClock)).unwrap()
 }
 
 /// A piece of text, as an agent streams it.
-pub(crate) fn delta(text: impl Into<String>) -> Draft {
+pub(crate) fn delta(text: impl Into<String>) -> EventDraft {
     let item_id = ItemId::new("itm_1").unwrap();
-    Draft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta: text.into() }))
+    EventDraft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta: text.into() }))
 }
 
 /// The last record of a session.
-pub(crate) fn ended() -> Draft {
-    Draft::daemon(EventBody::SessionEnded(SessionEnded {
+pub(crate) fn ended() -> EventDraft {
+    EventDraft::daemon(EventBody::SessionEnded(SessionEnded {
         reason: SessionEndReason::Completed,
         terminated_by: TerminatedBy::Daemon,
         message: None,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sandbox::Layers;
+use sandbox::OverlayLayers;
 
 use super::plant::{PLAIN, review, unseen};
 use crate::attack::{Attack, Group::Fs, Verdict, program};
@@ -76,7 +76,7 @@ fn bare(lead: &Lead) -> Verdict {
 }
 
 /// Somebody reviews, applies, and asks git in every directory.
-fn git_ran_it(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+fn git_ran_it(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     review(scene, layers);
     for directory in ASKED.map(|directory| scene.workspace().join(directory)) {
         ask_git(scene, &directory);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use policy::Action;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
-use sandbox::{Layers, SavedChanges};
+use sandbox::{OverlayLayers, SavedChanges};
 
 use crate::attack::{Attack, Control, Group::Fs, Verdict, Walls, program};
 use crate::lead::Lead;
@@ -56,7 +56,7 @@ fn write_with_parents(path: &Path) -> io::Result<()> {
 pub(super) const PLAIN: &str = "notes.txt";
 
 /// Brings to the host every change that the review lets through, each alone.
-pub(super) fn review(scene: &Scene, layers: Option<&Layers>) {
+pub(super) fn review(scene: &Scene, layers: Option<&OverlayLayers>) {
     let Some(layers) = layers else { return };
     let mut saved = SavedChanges::save_final(layers, &scene.outside().join("saved")).expect("save");
     let policy = crate::stage::policy(Walls::Usual);
@@ -77,7 +77,7 @@ fn hook(lead: &Lead) -> Verdict {
     unseen(&plain.and_then(|()| write_with_parents(&lead.work(".git/hooks/post-commit"))))
 }
 
-fn hook_is_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+fn hook_is_there(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     review(scene, layers);
     scene.workspace().join(".git/hooks/post-commit").exists().then(|| "the hook is on the host".into())
 }
@@ -113,15 +113,15 @@ fn write_settings(lead: &Lead, names: &[&str]) -> Verdict {
     unseen(&plain.and_then(|()| names.iter().try_for_each(|name| write_with_parents(&lead.work(name)))))
 }
 
-fn settings_are_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+fn settings_are_there(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     are_there(scene, layers, &SETTINGS)
 }
 
-fn nested_settings_are_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+fn nested_settings_are_there(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     are_there(scene, layers, &NESTED)
 }
 
-fn are_there(scene: &Scene, layers: Option<&Layers>, names: &[&str]) -> Option<String> {
+fn are_there(scene: &Scene, layers: Option<&OverlayLayers>, names: &[&str]) -> Option<String> {
     review(scene, layers);
     let found: Vec<_> = names.iter().filter(|name| scene.workspace().join(name).exists()).collect();
     (!found.is_empty()).then(|| format!("{found:?} are on the host"))
@@ -194,7 +194,7 @@ fn setuid_openat2(lead: &Lead) -> Verdict {
     Verdict::Blocked(format!("the host will see ({opened:?})"))
 }
 
-fn setuid_is_there(scene: &Scene, _: Option<&Layers>) -> Option<String> {
+fn setuid_is_there(scene: &Scene, _: Option<&OverlayLayers>) -> Option<String> {
     let left = ["left", "left-2", "left-3"].into_iter().find(|name| {
         let file = fs::metadata(scene.workspace().join(name));
         file.is_ok_and(|data| data.mode() & 0o6000 != 0)
@@ -246,7 +246,7 @@ fn overlay_attributes(lead: &Lead) -> Verdict {
 }
 
 /// In the layer the host reviews, or in the workspace itself.
-fn attributes_are_there(scene: &Scene, layers: Option<&Layers>) -> Option<String> {
+fn attributes_are_there(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     let workspace = scene.workspace();
     let path = match layers {
         None => workspace.join("other"),

@@ -166,11 +166,11 @@ fn found(directory: &str, scene: &crate::scene::Scene) -> Option<String> {
     fs::remove_file(&path).is_ok().then(|| format!("{} was there", path.display()))
 }
 
-fn found_in_tmp(scene: &crate::scene::Scene, _: Option<&sandbox::Layers>) -> Option<String> {
+fn found_in_tmp(scene: &crate::scene::Scene, _: Option<&sandbox::OverlayLayers>) -> Option<String> {
     found("/tmp", scene)
 }
 
-fn found_in_shm(scene: &crate::scene::Scene, _: Option<&sandbox::Layers>) -> Option<String> {
+fn found_in_shm(scene: &crate::scene::Scene, _: Option<&sandbox::OverlayLayers>) -> Option<String> {
     found("/dev/shm", scene)
 }
 
@@ -179,7 +179,7 @@ fn metadata(lead: &Lead) -> Verdict {
     unseen(fs::set_permissions(lead.work("README.md"), mode))
 }
 
-fn mode_changed(scene: &crate::scene::Scene, _: Option<&sandbox::Layers>) -> Option<String> {
+fn mode_changed(scene: &crate::scene::Scene, _: Option<&sandbox::OverlayLayers>) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let mode = fs::metadata(scene.workspace().join("README.md")).map(|data| data.mode() & 0o777).unwrap_or_default();
     (mode == 0o777).then(|| "the mode of a host file changed".into())

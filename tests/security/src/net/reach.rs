@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use sandbox::Port;
+use sandbox::SandboxPort;
 
 use crate::attack::{Attack, Control, Group::Net, Place, Verdict, Walls, program, scenario};
 use crate::lead::Lead;
@@ -120,9 +120,9 @@ fn other_sandbox(stage: &Stage, place: Place) -> Verdict {
     let first = stage.sandbox(Walls::Usual, &other.workspace()).expect("sandbox");
     let second = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
     // The gateway's port is where every sandbox listens; only its own can be reached, and nobody serves it here.
-    let listener = first.take_listener(Port::Models).expect("listener");
+    let listener = first.take_listener(SandboxPort::Models).expect("listener");
     listener.set_nonblocking(true).expect("listener");
-    drop(second.take_listener(Port::Models));
+    drop(second.take_listener(SandboxPort::Models));
     let mut lead = scene.lead(Place::Inside);
     lead.ports[0] = 18_080;
     let result = stage.exec(&*second, &["__attack", "net_loopback", &to_json(&lead)]).expect("run");
@@ -137,8 +137,9 @@ fn other_gateway(stage: &Stage, place: Place) -> Verdict {
     let (scene, other) = (stage.scene(), stage.scene());
     let attacker = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
     let neighbour = stage.sandbox(Walls::Usual, &other.workspace()).expect("sandbox");
-    let [own, others] = [&attacker, &neighbour]
-        .map(|sandbox| [Port::Models, Port::Egress].map(|port| sandbox.take_listener(port).expect("listener")));
+    let [own, others] = [&attacker, &neighbour].map(|sandbox| {
+        [SandboxPort::Models, SandboxPort::Egress].map(|port| sandbox.take_listener(port).expect("listener"))
+    });
     let knock = "exec 3<>/dev/tcp/127.0.0.1/18080; echo x >&3; exec 4<>/dev/tcp/127.0.0.1/18081; echo x >&4";
     let mut spec = command(&[]);
     spec.command = ["bash", "-c", knock].map(str::to_owned).to_vec();

@@ -18,7 +18,7 @@ mod say;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use sandbox::{Port, Sandbox};
+use sandbox::{Sandbox, SandboxPort};
 
 use crate::attack::{Act, Attack, Careless, Group, Place, Verdict, Walls};
 use crate::lead::Lead;
@@ -88,7 +88,7 @@ fn before_the_internet<T>(
     policy: &str,
     work: impl FnOnce() -> T,
 ) -> (T, String) {
-    let listener = sandbox.take_listener(Port::Egress).expect("listener");
+    let listener = sandbox.take_listener(SandboxPort::Egress).expect("listener");
     let mut internet = Command::new(&stage.program)
         .args(["__internet", mode, &stage.secret, policy])
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))

@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egress::{Egress, Identity, Internet, Limits, LivePolicy, NameSockets, Outfit};
+use egress::{DnsSockets, Egress, EgressIdentity, EgressLimits, Internet, LivePolicy, ProxyCredentials};
 use futures_util::future::BoxFuture;
-use policy::{Base, Ceiling, Effective, Source};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
 use protocol::SessionId;
-use sandbox::Port;
+use sandbox::SandboxPort;
 use store::{MemoryJournal, SystemClock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
@@ -87,12 +87,12 @@ fn heard(answer: io::Result<Vec<u8>>) -> Verdict {
 pub(super) fn carry_out(stage: &Stage, name: &str, place: Place) -> Verdict {
     let scene = stage.scene();
     let sandbox = stage.sandbox(Walls::Named, &scene.workspace()).expect("sandbox");
-    let listener = sandbox.take_listener(Port::Egress).expect("listener");
+    let listener = sandbox.take_listener(SandboxPort::Egress).expect("listener");
     let (streams, datagrams) = sandbox.take_names().expect("sockets");
     let outside = Arc::new(Outside::default());
     let mut control = JoinSet::new();
     let ours = match place {
-        Place::Inside => Some(attach(stage, listener, NameSockets { datagrams, streams }, outside.clone())),
+        Place::Inside => Some(attach(stage, listener, DnsSockets { datagrams, streams }, outside.clone())),
         Place::Outside => {
             let _inside = stage.runtime.enter();
             careless(&mut control, streams, datagrams, &outside).expect("control");
@@ -115,21 +115,21 @@ pub(super) fn carry_out(stage: &Stage, name: &str, place: Place) -> Verdict {
     verdict(name, &[result.stdout, result.stderr].concat(), None, None)
 }
 
-fn effective() -> Effective {
-    let base = Base::read(&Source::new("attack", POLICY)).expect("policy");
-    policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[])
+fn effective() -> EffectivePolicy {
+    let base = BaseLayer::read(&PolicySource::new("attack", POLICY)).expect("policy");
+    policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[])
 }
 
-fn attach(stage: &Stage, listener: TcpListener, names: NameSockets, outside: Arc<Outside>) -> egress::Attachment {
+fn attach(stage: &Stage, listener: TcpListener, names: DnsSockets, outside: Arc<Outside>) -> egress::EgressAttachment {
     let session = SessionId::new("attack").expect("id");
-    let identity = Identity {
+    let identity = EgressIdentity {
         session: session.clone(),
         journal: Arc::new(MemoryJournal::new(session, Arc::new(SystemClock))),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(effective()),
-        outfit: Outfit::default(),
+        outfit: ProxyCredentials::default(),
         names: Some(names),
-        limits: Limits::default(),
+        limits: EgressLimits::default(),
     };
     let _inside = stage.runtime.enter();
     Egress::new(outside).attach(listener, identity).expect("proxy")

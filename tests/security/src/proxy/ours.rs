@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::{Credential, Egress, Identity, Internet, Limits, LivePolicy, Trust};
-use policy::{Base, Ceiling, Source};
+use egress::{Egress, EgressCredential, EgressIdentity, EgressLimits, Internet, LivePolicy, TrustStore};
+use policy::{BaseLayer, CeilingLayer, PolicySource};
 use protocol::SessionId;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
@@ -36,15 +36,15 @@ impl Internet for Hermetic {
 /// Serves `listener` by the rules of `text` until the process is ended, on a host that trusts `roots` and has `secret`
 /// for a credential.
 pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer<'static>>, secret: &str) {
-    let base = Base::read(&Source::new("attack", text)).expect("policy");
-    let policy = policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]);
+    let base = BaseLayer::read(&PolicySource::new("attack", text)).expect("policy");
+    let policy = policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]);
     let session = SessionId::new("attack").expect("id");
     let key = Secret::new(secret);
     let egress = Egress::new(Arc::new(Hermetic))
         .trusting(Arc::new(move || Ok(trust(&roots))))
-        .with_credentials(Arc::new(move |name| Ok(Credential::named(name, key.clone()))));
+        .with_credentials(Arc::new(move |name| Ok(EgressCredential::named(name, key.clone()))));
     let outfit = egress.outfit(&policy).expect("outfit");
-    let identity = Identity {
+    let identity = EgressIdentity {
         session: session.clone(),
         journal: Arc::new(MemoryJournal::new(session, Arc::new(SystemClock))),
         turn: Arc::new(|| None),
@@ -52,7 +52,7 @@ pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer
         // A client that says nothing is given up soon, so that it can be seen.
         outfit,
         names: None,
-        limits: Limits { head_timeout: Duration::from_millis(500), ..Limits::default() },
+        limits: EgressLimits { head_timeout: Duration::from_millis(500), ..EgressLimits::default() },
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
     runtime.block_on(async {
@@ -61,12 +61,12 @@ pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer
     });
 }
 
-fn trust(roots: &[CertificateDer<'static>]) -> Trust {
+fn trust(roots: &[CertificateDer<'static>]) -> TrustStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(roots.iter().cloned());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let mut config = builder.expect("versions").with_root_certificates(store).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Trust { roots: roots.to_vec(), client: Arc::new(config) }
+    TrustStore { roots: roots.to_vec(), client: Arc::new(config) }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use egress::{Credential, Egress};
+use egress::{Egress, EgressCredential};
 use libtest_mimic::Trial;
-use policy::{Base, Ceiling, Source};
+use policy::{BaseLayer, CeilingLayer, PolicySource};
 use sandbox::{EGRESS_PORT, ExecSpec};
 use secret::Secret;
 
@@ -42,10 +42,11 @@ pub(crate) fn trial(stage: Arc<Stage>) -> Trial {
 }
 
 /// What a session with that policy is given.
-fn outfit(key: &Secret) -> egress::Outfit {
-    let base = Base::read(&Source::new("placeholder", POLICY)).expect("policy");
-    let policy = policy::effective(&Ceiling::built_in().expect("ceiling"), &base, &[]);
+fn outfit(key: &Secret) -> egress::ProxyCredentials {
+    let base = BaseLayer::read(&PolicySource::new("placeholder", POLICY)).expect("policy");
+    let policy = policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]);
     let key = key.clone();
-    let egress = Egress::default().with_credentials(Arc::new(move |name| Ok(Credential::named(name, key.clone()))));
+    let egress =
+        Egress::default().with_credentials(Arc::new(move |name| Ok(EgressCredential::named(name, key.clone()))));
     egress.outfit(&policy).expect("outfit")
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Out, Voice};
 use crate::{
-    endpoint::Dialect,
+    endpoint::ApiDialect,
     refusal::error_body,
     scripted::{
         document::{Failure, StopReason},
@@ -24,7 +24,7 @@ impl Voice for Contents {
 
     fn error(&self, failure: &Failure) -> Value {
         let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut body = error_body(Dialect::Gemini, status, &failure.message);
+        let mut body = error_body(ApiDialect::Gemini, status, &failure.message);
         if let Some(kind) = &failure.kind {
             body["error"]["status"] = kind.clone().into();
         }

@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use agents::{Agent, Dialogue, LaunchContext, MockAgent, Output, PermissionMode, Prompt};
-use mock::{Ending, Settings};
-use protocol::{Draft, EventBody, PermissionReply};
+use agents::{Agent, Dialogue, DialogueOutput, LaunchContext, MockAgent, PermissionMode, Prompt};
+use mock::{MockSettings, ProcessEnd};
+use protocol::{EventBody, EventDraft, PermissionReply};
 use tempfile::TempDir;
 
 pub(crate) use model::{Model, Reply};
@@ -26,11 +26,11 @@ pub(crate) enum Answer {
 pub(crate) struct Stage {
     pub(crate) model: Model,
     pub(crate) folder: TempDir,
-    pub(crate) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<DialogueOutput>,
     dialogue: Box<dyn Dialogue>,
     stdin: Option<PipeWriter>,
     lines: BufReader<PipeReader>,
-    agent: Option<JoinHandle<Ending>>,
+    agent: Option<JoinHandle<ProcessEnd>>,
 }
 
 impl Stage {
@@ -45,7 +45,7 @@ impl Stage {
     pub(crate) fn start(mode: PermissionMode, replies: Vec<Reply>, resume: Option<&str>) -> Self {
         let (model, folder) = (Model::start(replies), tempfile::tempdir().unwrap());
         let ((input, stdin), (output, stdout)) = (pipe().unwrap(), pipe().unwrap());
-        let settings = Settings {
+        let settings = MockSettings {
             gateway_url: model.url.clone(),
             token: "secret".to_owned(),
             model: "scripted".to_owned(),
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// Takes a whole turn and returns what came of it; `answers` are given in order as they are needed.
-    pub(crate) fn turn(&mut self, text: &str, answers: &[Answer]) -> Vec<Output> {
+    pub(crate) fn turn(&mut self, text: &str, answers: &[Answer]) -> Vec<DialogueOutput> {
         let begin = self.outputs.len();
         let mut answers = answers.iter().cloned();
         let sent = self.dialogue.prompt(&Prompt::text(text));
@@ -73,8 +73,8 @@ impl Stage {
                 let output = self.outputs[seen].clone();
                 seen += 1;
                 match output {
-                    Output::TurnEnded(_) => return self.outputs[begin..].to_vec(),
-                    Output::Event(draft) => self.react(&draft, &mut answers),
+                    DialogueOutput::TurnEnded(_) => return self.outputs[begin..].to_vec(),
+                    DialogueOutput::Event(draft) => self.react(&draft, &mut answers),
                     _ => {}
                 }
             }
@@ -82,7 +82,7 @@ impl Stage {
         }
     }
 
-    fn react(&mut self, draft: &Draft, answers: &mut impl Iterator<Item = Answer>) {
+    fn react(&mut self, draft: &EventDraft, answers: &mut impl Iterator<Item = Answer>) {
         let waits = matches!(draft.body, EventBody::PermissionRequested(_) | EventBody::QuestionRequested(_));
         if !waits {
             return;
@@ -113,7 +113,7 @@ impl Stage {
         let mut seen = self.outputs.len();
         loop {
             for output in &self.outputs[seen..] {
-                if matches!(output, Output::Event(draft) if until(&draft.body)) {
+                if matches!(output, DialogueOutput::Event(draft) if until(&draft.body)) {
                     return;
                 }
             }
@@ -123,18 +123,18 @@ impl Stage {
     }
 
     /// Interrupts and reads to the end of the turn.
-    pub(crate) fn interrupt(&mut self) -> Vec<Output> {
+    pub(crate) fn interrupt(&mut self) -> Vec<DialogueOutput> {
         let begin = self.outputs.len();
         let sent = self.dialogue.interrupt();
         self.take(sent);
-        while !self.outputs[begin..].iter().any(|output| matches!(output, Output::TurnEnded(_))) {
+        while !self.outputs[begin..].iter().any(|output| matches!(output, DialogueOutput::TurnEnded(_))) {
             assert!(self.read(), "the agent ended in the middle of a turn");
         }
         self.outputs[begin..].to_vec()
     }
 
     /// Hands over a prompt that ends the process, and reads what it still says.
-    pub(crate) fn last_prompt(mut self, text: &str) -> (Ending, Vec<Output>) {
+    pub(crate) fn last_prompt(mut self, text: &str) -> (ProcessEnd, Vec<DialogueOutput>) {
         let begin = self.outputs.len();
         let sent = self.dialogue.prompt(&Prompt::text(text));
         self.take(sent);
@@ -143,7 +143,7 @@ impl Stage {
     }
 
     /// Closes the agent's input and waits for its end.
-    pub(crate) fn close(mut self) -> Ending {
+    pub(crate) fn close(mut self) -> ProcessEnd {
         self.stdin = None;
         while self.read() {}
         self.agent.take().unwrap().join().unwrap()
@@ -160,9 +160,9 @@ impl Stage {
         true
     }
 
-    fn take(&mut self, outputs: Vec<Output>) {
+    fn take(&mut self, outputs: Vec<DialogueOutput>) {
         for output in &outputs {
-            if let (Output::Send(line), Some(stdin)) = (output, &mut self.stdin) {
+            if let (DialogueOutput::Send(line), Some(stdin)) = (output, &mut self.stdin) {
                 writeln!(stdin, "{line}").unwrap();
             }
         }
@@ -171,10 +171,10 @@ impl Stage {
 }
 
 /// The texts of completed messages, in order.
-pub(crate) fn texts(outputs: &[Output]) -> Vec<String> {
+pub(crate) fn texts(outputs: &[DialogueOutput]) -> Vec<String> {
     let mut texts = Vec::new();
     for output in outputs {
-        if let Output::Event(Draft { body: EventBody::ItemCompleted(event), .. }) = output {
+        if let DialogueOutput::Event(EventDraft { body: EventBody::ItemCompleted(event), .. }) = output {
             texts.extend(event.item.content.iter().filter_map(|part| match part {
                 protocol::ContentPart::Text { text } => Some(text.clone()),
                 protocol::ContentPart::ToolResult { output, .. } => Some(output.clone()),

@@ -12,10 +12,10 @@ use crate::beneath;
 use crate::files::error::About;
 use crate::files::path::{Last, real};
 use crate::files::view::View;
-use crate::files::{ArchiveCap, FileKind, FileStat, FilesError};
+use crate::files::{ArchiveLimit, FileKind, FileStat, FilesError};
 
 /// Writes what is at `path` to `into`: a directory's content under names relative to it, a file under its own.
-pub(in crate::files) fn pack(view: &View, path: &Path, cap: ArchiveCap, into: impl Write) -> Result<(), FilesError> {
+pub(in crate::files) fn pack(view: &View, path: &Path, cap: ArchiveLimit, into: impl Write) -> Result<(), FilesError> {
     let top = real(&view.root, path, Last::Followed)?;
     let mut packer = Packer { view, archive: Builder::new(into), top: top.clone(), left: cap };
     if view.stat(&top)?.kind == FileKind::Directory {
@@ -37,7 +37,7 @@ struct Packer<'a, W: Write> {
     archive: Builder<W>,
     /// Names are relative to it.
     top: PathBuf,
-    left: ArchiveCap,
+    left: ArchiveLimit,
 }
 
 impl<W: Write> Packer<'_, W> {
@@ -96,7 +96,7 @@ impl<W: Write> Packer<'_, W> {
             let limit = "the archive would be larger than its limit".to_owned();
             return Err(FilesError::TooLarge { path: path.to_owned(), limit });
         };
-        self.left = ArchiveCap { bytes, entries };
+        self.left = ArchiveLimit { bytes, entries };
         Ok(())
     }
 }

@@ -14,19 +14,19 @@ use crate::files::draft::Draft;
 use crate::files::error::About;
 use crate::files::path::{Last, real, stays_inside};
 use crate::files::view::{View, name};
-use crate::files::{ArchiveCap, FileKind, FilesError, Unpacked};
+use crate::files::{ArchiveLimit, FileKind, FilesError, UnpackReport};
 
 /// Unpacks `archive` into the directory `path`.
 pub(in crate::files) fn unpack(
     view: &View,
     path: &Path,
-    cap: ArchiveCap,
+    cap: ArchiveLimit,
     archive: impl Read,
-) -> Result<Unpacked, FilesError> {
+) -> Result<UnpackReport, FilesError> {
     let top = real(&view.root, path, Last::Followed)?;
     view.make_directory(&top)?;
     let mut archive = Archive::new(archive);
-    let mut unpacker = Unpacker { view, top, cap, entries: 0, done: Unpacked::default() };
+    let mut unpacker = Unpacker { view, top, cap, entries: 0, done: UnpackReport::default() };
     for entry in archive.entries().map_err(|error| unreadable(&error))? {
         unpacker.add(entry.map_err(|error| unreadable(&error))?)?;
     }
@@ -36,9 +36,9 @@ pub(in crate::files) fn unpack(
 struct Unpacker<'a> {
     view: &'a View,
     top: PathBuf,
-    cap: ArchiveCap,
+    cap: ArchiveLimit,
     entries: usize,
-    done: Unpacked,
+    done: UnpackReport,
 }
 
 impl Unpacker<'_> {

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::FileType;
 
 use crate::beneath;
-use crate::review::{Entry, SavedChange};
+use crate::review::{SavedChange, SavedEntry};
 use crate::tree::{Next, visit};
 
 /// A path has at most this many names that are looked at; only links in a circle give more.
@@ -40,7 +40,7 @@ impl Aliases {
             Ok(Next::Enter)
         })?;
         for change in changes {
-            if let Some(Entry::Symlink { target }) = &change.entry {
+            if let Some(SavedEntry::Symlink { target }) = &change.entry {
                 let target = leads_to(place, &change.path, target);
                 this.brought.extend(target.clone());
                 this.add(&change.path, target);

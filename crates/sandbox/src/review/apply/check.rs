@@ -8,24 +8,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use jail::WORKSPACE;
-use policy::{Action, Effective, RuleRef};
+use policy::{Action, EffectivePolicy, RuleRef};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::aliases::{Aliases, leaves};
-use super::refusal::{Difference, Reason, Refusal};
+use super::refusal::{HostDifference, RefusalReason, RefusedPath};
 use super::repository;
 use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::overlay::ChangeKind;
-use crate::review::{Entry, SavedChange, Stamp};
+use crate::review::{FileStamp, SavedChange, SavedEntry};
 use crate::tree::{Next, visit};
 
 /// Asks the policy about a path relative to the workspace; answers with the rule that denies writing it.
-pub type Rules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
+pub type WriteRules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
 
 /// The rule of a whole policy that denies writing `path`, which is relative to the workspace.
-pub fn denying(policy: &Effective, path: &Path) -> Option<RuleRef> {
+pub fn denying(policy: &EffectivePolicy, path: &Path) -> Option<RuleRef> {
     let decision = policy.decide(&Action::Write(Path::new(WORKSPACE).join(path)));
     (!decision.is_allowed()).then_some(decision.rule)
 }
@@ -35,8 +35,8 @@ pub(crate) fn check(
     workspace: &OwnedFd,
     place: &Path,
     changes: &[SavedChange],
-    rules: Rules<'_>,
-) -> io::Result<Vec<Refusal>> {
+    rules: WriteRules<'_>,
+) -> io::Result<Vec<RefusedPath>> {
     let aliases = Aliases::read(workspace, place, changes)?;
     let check = Check {
         workspace,
@@ -49,7 +49,7 @@ pub(crate) fn check(
     let mut refusals = Vec::new();
     for change in changes {
         let reasons = check.reasons(change)?;
-        refusals.extend(reasons.into_iter().map(|reason| Refusal { path: change.path.clone(), reason }));
+        refusals.extend(reasons.into_iter().map(|reason| RefusedPath { path: change.path.clone(), reason }));
     }
     refusals.extend(check.names_by_new_links()?);
     Ok(refusals)
@@ -61,7 +61,7 @@ fn paths(changes: &[SavedChange], wanted: impl Fn(&SavedChange) -> bool) -> Hash
 
 struct Check<'a> {
     workspace: &'a OwnedFd,
-    rules: Rules<'a>,
+    rules: WriteRules<'a>,
     aliases: &'a Aliases,
     /// What will be there, of what the changes are about.
     left: HashSet<&'a Path>,
@@ -72,9 +72,9 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn reasons(&self, change: &SavedChange) -> io::Result<Vec<Reason>> {
+    fn reasons(&self, change: &SavedChange) -> io::Result<Vec<RefusalReason>> {
         if !is_inside(&change.path) {
-            return Ok(vec![Reason::BadPath]);
+            return Ok(vec![RefusalReason::BadPath]);
         }
         let mut reasons = Vec::new();
         reasons.extend(self.denied(&change.path));
@@ -84,25 +84,25 @@ impl Check<'_> {
         Ok(reasons)
     }
 
-    fn denied(&self, path: &Path) -> Option<Reason> {
+    fn denied(&self, path: &Path) -> Option<RefusalReason> {
         if let Some(rule) = (self.rules)(path) {
-            return Some(Reason::Denied { rule });
+            return Some(RefusalReason::Denied { rule });
         }
         self.aliases
             .names(path)
             .into_iter()
-            .find_map(|name| (self.rules)(&name).map(|rule| Reason::DeniedThroughLink { name, rule }))
+            .find_map(|name| (self.rules)(&name).map(|rule| RefusalReason::DeniedThroughLink { name, rule }))
     }
 
     /// What the host has already gets new names when links are brought.
-    fn names_by_new_links(&self) -> io::Result<Vec<Refusal>> {
+    fn names_by_new_links(&self) -> io::Result<Vec<RefusedPath>> {
         let mut refusals = Vec::new();
         for target in &self.aliases.brought {
             visit(self.workspace, target, &mut |path, _| {
                 if !self.removed.contains(path)
-                    && let Some(reason @ Reason::DeniedThroughLink { .. }) = self.denied(path)
+                    && let Some(reason @ RefusalReason::DeniedThroughLink { .. }) = self.denied(path)
                 {
-                    refusals.push(Refusal { path: path.to_owned(), reason });
+                    refusals.push(RefusedPath { path: path.to_owned(), reason });
                 }
                 Ok(Next::Enter)
             })?;
@@ -116,27 +116,27 @@ impl Check<'_> {
         self.left.contains(path) || (!self.removed.contains(path) && on_host())
     }
 
-    fn conflict(&self, change: &SavedChange) -> io::Result<Option<Reason>> {
+    fn conflict(&self, change: &SavedChange) -> io::Result<Option<RefusalReason>> {
         if change.conflict {
             let gone = change.kind == ChangeKind::Added;
-            let difference = if gone { Difference::Gone } else { Difference::Changed };
-            return Ok(Some(Reason::Conflict(difference)));
+            let difference = if gone { HostDifference::Gone } else { HostDifference::Changed };
+            return Ok(Some(RefusalReason::Conflict(difference)));
         }
         let now = match self.on_host(&change.path)? {
             Ok(now) => now,
             Err(reason) => return Ok(Some(reason)),
         };
-        if let Some(difference) = Difference::between(change.base.as_ref(), now.as_ref()) {
-            return Ok(Some(Reason::Conflict(difference)));
+        if let Some(difference) = HostDifference::between(change.base.as_ref(), now.as_ref()) {
+            return Ok(Some(RefusalReason::Conflict(difference)));
         }
         if removes_directory(change) && self.holds_more(&change.path)? {
-            return Ok(Some(Reason::Conflict(Difference::NotEmpty)));
+            return Ok(Some(RefusalReason::Conflict(HostDifference::NotEmpty)));
         }
         Ok(None)
     }
 
     /// What the host has at `path`, or why that cannot be said.
-    fn on_host(&self, path: &Path) -> io::Result<Result<Option<Stamp>, Reason>> {
+    fn on_host(&self, path: &Path) -> io::Result<Result<Option<FileStamp>, RefusalReason>> {
         let parents = || path.ancestors().skip(1);
         if parents().any(|parent| self.made.contains(parent)) {
             return Ok(Ok(None));
@@ -144,9 +144,9 @@ impl Check<'_> {
         let parent = path.parent().unwrap_or(Path::new(""));
         match beneath::directory(self.workspace, parent).and_then(|_| beneath::stamp(self.workspace, path)) {
             Ok(now) => Ok(Ok(now)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(Err(Reason::Conflict(Difference::Gone))),
-            Err(Errno::LOOP) => Ok(Err(Reason::ThroughLink)),
-            Err(Errno::XDEV) => Ok(Err(Reason::OtherFileSystem)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(Err(RefusalReason::Conflict(HostDifference::Gone))),
+            Err(Errno::LOOP) => Ok(Err(RefusalReason::ThroughLink)),
+            Err(Errno::XDEV) => Ok(Err(RefusalReason::OtherFileSystem)),
             Err(error) => Err(error.into()),
         }
     }
@@ -165,17 +165,17 @@ impl Check<'_> {
 }
 
 /// What no policy can allow.
-fn unfit(change: &SavedChange) -> Option<Reason> {
+fn unfit(change: &SavedChange) -> Option<RefusalReason> {
     let kinds = [FileType::RegularFile, FileType::Directory, FileType::Symlink];
     if change.base.is_some_and(|base| !kinds.contains(&base.kind())) {
-        return Some(Reason::SpecialFile);
+        return Some(RefusalReason::SpecialFile);
     }
     match change.entry.as_ref()? {
-        Entry::Special { .. } => Some(Reason::SpecialFile),
-        Entry::Unsaved { reason } => Some(Reason::NotKept { why: *reason }),
-        Entry::Regular { mode, .. } if mode & 0o7000 != 0 => Some(Reason::SpecialMode { mode: *mode }),
-        Entry::Symlink { target } if leaves(&change.path, target) => {
-            Some(Reason::LinkLeaves { target: target.clone() })
+        SavedEntry::Special { .. } => Some(RefusalReason::SpecialFile),
+        SavedEntry::Unsaved { reason } => Some(RefusalReason::NotKept { why: *reason }),
+        SavedEntry::Regular { mode, .. } if mode & 0o7000 != 0 => Some(RefusalReason::SpecialMode { mode: *mode }),
+        SavedEntry::Symlink { target } if leaves(&change.path, target) => {
+            Some(RefusalReason::LinkLeaves { target: target.clone() })
         }
         _ => None,
     }

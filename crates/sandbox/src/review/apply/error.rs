@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use protocol::Code;
+use protocol::ProblemCode;
 
 use super::hand::Stop;
-use super::refusal::{Difference, Reason, Refusal};
+use super::refusal::{HostDifference, RefusalReason, RefusedPath};
 use crate::review::lossless::quoted;
 
 /// Why nothing was applied, or not all was undone.
@@ -14,7 +14,7 @@ use crate::review::lossless::quoted;
 pub enum ApplyError {
     /// Some changes must not be applied, so none was.
     #[error("{}", refused(.0))]
-    Refused(Vec<Refusal>),
+    Refused(Vec<RefusedPath>),
     /// An earlier apply of these changes stopped halfway.
     #[error("an earlier apply stopped halfway: finish or undo it first")]
     Unfinished,
@@ -33,7 +33,7 @@ pub enum ApplyError {
         /// Relative to the workspace.
         path: PathBuf,
         /// How it changed.
-        difference: Difference,
+        difference: HostDifference,
     },
     /// A step failed. Everything was put back.
     #[error("cannot apply `{}`; nothing was applied", quoted(.path))]
@@ -58,10 +58,10 @@ pub enum ApplyError {
 
 impl ApplyError {
     /// Stable identifier for clients.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Io(_) | Self::Failed { .. } | Self::HalfApplied { .. } => Code::Internal,
-            _ => Code::ApplyConflict,
+            Self::Io(_) | Self::Failed { .. } | Self::HalfApplied { .. } => ProblemCode::Internal,
+            _ => ProblemCode::ApplyConflict,
         }
     }
 
@@ -84,16 +84,16 @@ impl ApplyError {
     }
 
     /// For what changed since it was applied.
-    pub(crate) fn changed_since(hindrances: Vec<(&Path, Difference)>) -> Self {
-        let refusal = |(path, difference): (&Path, Difference)| Refusal {
+    pub(crate) fn changed_since(hindrances: Vec<(&Path, HostDifference)>) -> Self {
+        let refusal = |(path, difference): (&Path, HostDifference)| RefusedPath {
             path: path.to_owned(),
-            reason: Reason::Conflict(difference),
+            reason: RefusalReason::Conflict(difference),
         };
         Self::Refused(hindrances.into_iter().map(refusal).collect())
     }
 }
 
-fn refused(refusals: &[Refusal]) -> String {
+fn refused(refusals: &[RefusedPath]) -> String {
     match refusals {
         [one] => format!("nothing was applied: {one}"),
         [first, rest @ ..] => format!("nothing was applied: {first} (and {} more)", rest.len()),

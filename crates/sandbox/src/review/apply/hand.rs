@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::place::Place;
-use super::refusal::Difference;
+use super::refusal::HostDifference;
 use crate::beneath;
 use crate::review::contents::Contents;
 use crate::review::journal::Journal;
@@ -31,7 +31,7 @@ pub(crate) struct Hand<'a> {
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// Somebody else changed the path meanwhile. It is as they left it.
-    Conflict(Difference),
+    Conflict(HostDifference),
     Io(io::Error),
 }
 

@@ -28,16 +28,16 @@ use self::step::{Step, run, steps};
 use super::journal::{Journal, State};
 use super::lock::Lock;
 use super::manifest::{Known, Manifest, Record};
-use super::{SavedChange, SavedChanges, Stamp};
+use super::{FileStamp, SavedChange, SavedChanges};
 use crate::beneath;
 
-pub use check::{Rules, denying};
+pub use check::{WriteRules, denying};
 pub use error::ApplyError;
-pub use refusal::{Difference, Reason, Refusal};
+pub use refusal::{HostDifference, RefusalReason, RefusedPath};
 
 /// What was brought to the host, or taken back from it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Applied {
+pub struct ApplyReport {
     /// The changes, deletions first.
     pub changes: Vec<SavedChange>,
 }
@@ -50,19 +50,19 @@ pub fn apply(
     saved: &mut SavedChanges,
     workspace: &Path,
     paths: Option<&[&Path]>,
-    rules: Rules<'_>,
-) -> Result<Applied, ApplyError> {
+    rules: WriteRules<'_>,
+) -> Result<ApplyReport, ApplyError> {
     apply_stepwise(saved, workspace, paths, rules, &|| ())
 }
 
 /// Completes an apply that stopped halfway.
-pub fn finish(directory: &Path) -> Result<Applied, ApplyError> {
+pub fn finish(directory: &Path) -> Result<ApplyReport, ApplyError> {
     finish_stepwise(directory, &|| ())
 }
 
 /// Takes back the last apply, whether it was finished or stopped halfway, and makes its changes pending
 /// again. Refused, with nothing done, where the host has changed since.
-pub fn undo(directory: &Path) -> Result<Applied, ApplyError> {
+pub fn undo(directory: &Path) -> Result<ApplyReport, ApplyError> {
     undo_stepwise(directory, &|| ())
 }
 
@@ -70,9 +70,9 @@ pub(crate) fn apply_stepwise(
     saved: &mut SavedChanges,
     workspace: &Path,
     paths: Option<&[&Path]>,
-    rules: Rules<'_>,
+    rules: WriteRules<'_>,
     before_each: &dyn Fn(),
-) -> Result<Applied, ApplyError> {
+) -> Result<ApplyReport, ApplyError> {
     let _lock = Lock::take(&saved.directory)?;
     let manifest = Manifest::read(&saved.directory)?;
     if manifest.saved_nanos != saved.manifest.saved_nanos {
@@ -92,7 +92,7 @@ pub(crate) fn apply_stepwise(
         return Err(ApplyError::Refused(refusals));
     }
     if changes.is_empty() {
-        return Ok(Applied { changes });
+        return Ok(ApplyReport { changes });
     }
     if let Some(last) = last {
         last.remove(&saved.directory)?;
@@ -109,10 +109,10 @@ pub(crate) fn apply_stepwise(
             return Err(error);
         }
     }
-    Ok(Applied { changes: journal.changes })
+    Ok(ApplyReport { changes: journal.changes })
 }
 
-pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<Applied, ApplyError> {
+pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
     let _lock = Lock::take(directory)?;
     let mut journal = Journal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
     match journal.state {
@@ -120,14 +120,14 @@ pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Resul
         State::Undoing => return Err(ApplyError::Undoing),
         State::Started => drop(complete(directory, &mut journal, before_each, ApplyError::half_applied)?),
     }
-    Ok(Applied { changes: journal.changes })
+    Ok(ApplyReport { changes: journal.changes })
 }
 
-pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<Applied, ApplyError> {
+pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
     let _lock = Lock::take(directory)?;
     let mut journal = Journal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
     take_back(directory, &mut journal, before_each)?;
-    Ok(Applied { changes: journal.changes })
+    Ok(ApplyReport { changes: journal.changes })
 }
 
 /// Takes every step that is left and records the result.
@@ -212,7 +212,7 @@ fn remember_undone(manifest: &mut Manifest, hand: &Hand<'_>, changes: &[SavedCha
     Ok(())
 }
 
-fn on_host(hand: &Hand<'_>, path: &Path) -> io::Result<Option<Stamp>> {
+fn on_host(hand: &Hand<'_>, path: &Path) -> io::Result<Option<FileStamp>> {
     match beneath::stamp(&hand.workspace, path) {
         Err(error) if beneath::is_absence(error) => Ok(None),
         other => Ok(other?),

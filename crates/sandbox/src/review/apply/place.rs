@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::beneath;
 use crate::review::contents::{self, Contents};
-use crate::review::{Entry, Stamp};
+use crate::review::{FileStamp, SavedEntry};
 
 /// A name in an open directory.
 #[derive(Debug)]
@@ -37,9 +37,9 @@ impl Place {
     }
 
     /// What lies there.
-    pub(crate) fn stamp(&self) -> io::Result<Option<Stamp>> {
+    pub(crate) fn stamp(&self) -> io::Result<Option<FileStamp>> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(Stamp::of(&stat))),
+            Ok(stat) => Ok(Some(FileStamp::of(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -55,11 +55,13 @@ impl Place {
     }
 
     /// Whether exactly `entry` lies there.
-    pub(crate) fn holds(&self, entry: &Entry) -> io::Result<bool> {
+    pub(crate) fn holds(&self, entry: &SavedEntry) -> io::Result<bool> {
         let Some(stamp) = self.stamp()? else { return Ok(false) };
         match entry {
-            Entry::Symlink { target } => Ok(stamp.kind() == rustix::fs::FileType::Symlink && self.link()? == *target),
-            Entry::Regular { mode, size, sha256 } => {
+            SavedEntry::Symlink { target } => {
+                Ok(stamp.kind() == rustix::fs::FileType::Symlink && self.link()? == *target)
+            }
+            SavedEntry::Regular { mode, size, sha256 } => {
                 if stamp.size != *size || stamp.permissions() != *mode {
                     return Ok(false);
                 }
@@ -84,16 +86,16 @@ impl Place {
     }
 
     /// Writes `entry` here, where nothing may be; it is owned like what it replaces or lies in.
-    pub(crate) fn write(&self, entry: &Entry, kept: &Contents, like: &Self) -> io::Result<Option<File>> {
+    pub(crate) fn write(&self, entry: &SavedEntry, kept: &Contents, like: &Self) -> io::Result<Option<File>> {
         match entry {
-            Entry::Symlink { target } => {
+            SavedEntry::Symlink { target } => {
                 symlinkat(target, &self.directory, &self.name)?;
                 if let Some((user, group)) = owner_like(like)? {
                     chownat(&self.directory, &self.name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
                 }
                 Ok(None)
             }
-            Entry::Regular { mode, sha256, .. } => {
+            SavedEntry::Regular { mode, sha256, .. } => {
                 let mut file = self.create()?;
                 contents::copy(&mut kept.open(sha256)?, &mut file, u64::MAX)?;
                 if let Some((user, group)) = owner_like(like)? {

@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::review::lossless::{self, quoted};
 use crate::review::render::unsaved;
-use crate::review::{Stamp, UnsavedReason};
+use crate::review::{FileStamp, UnsavedReason};
 
 /// One path that must not be applied, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Refusal {
+pub struct RefusedPath {
     /// Relative to the workspace.
     #[serde(with = "lossless")]
     pub path: PathBuf,
     /// What stands against it.
     #[serde(flatten)]
-    pub reason: Reason,
+    pub reason: RefusalReason,
 }
 
 /// What stands against a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Reason {
+pub enum RefusalReason {
     /// The policy denies writing it.
     Denied {
         /// The rule that does.
@@ -69,7 +69,7 @@ pub enum Reason {
         why: UnsavedReason,
     },
     /// The host's own file is not the one the sandbox was made over.
-    Conflict(Difference),
+    Conflict(HostDifference),
     /// There is no such change.
     NotChanged,
     /// Its path names no place inside the workspace.
@@ -79,7 +79,7 @@ pub enum Reason {
 /// How the host differs from what was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "difference", rename_all = "snake_case")]
-pub enum Difference {
+pub enum HostDifference {
     /// It changed since the sandbox was made.
     Changed,
     /// It is there now.
@@ -90,9 +90,9 @@ pub enum Difference {
     NotEmpty,
 }
 
-impl Difference {
+impl HostDifference {
     /// The difference between what was seen and what is there now.
-    pub(crate) fn between(base: Option<&Stamp>, now: Option<&Stamp>) -> Option<Self> {
+    pub(crate) fn between(base: Option<&FileStamp>, now: Option<&FileStamp>) -> Option<Self> {
         match (base, now) {
             (None, None) => None,
             (None, Some(_)) => Some(Self::Appeared),
@@ -102,13 +102,13 @@ impl Difference {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RefusedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: {}", quoted(&self.path), self.reason)
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Denied { rule } => write!(f, "denied by {rule}"),
@@ -135,7 +135,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for HostDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Changed => "it changed on the host since the sandbox was made",

@@ -22,9 +22,9 @@ use rustix::io::Errno;
 
 use super::hand::{Hand, Stop};
 use super::place::Place;
-use super::refusal::Difference;
+use super::refusal::HostDifference;
 use crate::beneath;
-use crate::review::{Entry, Stamp};
+use crate::review::{FileStamp, SavedEntry};
 
 /// A file or link before and after.
 #[derive(Debug, Clone, Copy)]
@@ -32,8 +32,8 @@ pub(crate) struct Replace<'a> {
     /// Its number among the steps.
     pub(crate) number: usize,
     pub(crate) path: &'a Path,
-    pub(crate) before: Option<Stamp>,
-    pub(crate) after: Option<&'a Entry>,
+    pub(crate) before: Option<FileStamp>,
+    pub(crate) after: Option<&'a SavedEntry>,
 }
 
 /// The places of a step.
@@ -49,7 +49,7 @@ impl Replace<'_> {
         let Some(spot) = self.spot_unless_done(hand)? else { return Ok(None) };
         let taken = self.is_taken(&spot)?;
         if !taken && self.give_back_foreign(hand, &spot)? {
-            return Err(Stop::Conflict(Difference::Changed));
+            return Err(Stop::Conflict(HostDifference::Changed));
         }
         let Some(after) = self.after else { return Ok(None) };
         if taken || (self.before.is_none() && spot.target.holds(after)?) {
@@ -85,7 +85,7 @@ impl Replace<'_> {
             Ok(target) => self.spot(hand, target)?,
             // Without its directory nothing of ours is there.
             Err(error) if beneath::is_absence(error) && self.before.is_none() => return Ok(()),
-            Err(error) if beneath::is_absence(error) => return Err(Stop::Conflict(Difference::Gone)),
+            Err(error) if beneath::is_absence(error) => return Err(Stop::Conflict(HostDifference::Gone)),
             Err(error) => return Err(error.into()),
         };
         match self.before {
@@ -100,7 +100,7 @@ impl Replace<'_> {
     }
 
     /// Why `revert` would stop, as far as that can be seen before the steps after this one are undone.
-    pub(crate) fn hindrance(&self, hand: &Hand<'_>) -> io::Result<Option<Difference>> {
+    pub(crate) fn hindrance(&self, hand: &Hand<'_>) -> io::Result<Option<HostDifference>> {
         let Ok(target) = Place::find(&hand.workspace, self.path) else { return Ok(None) };
         let spot = self.spot(hand, target)?;
         // A directory is another step's, which is undone before this one, or stops this one then.
@@ -109,9 +109,9 @@ impl Replace<'_> {
             return Ok(None);
         }
         Ok(match (self.after, now) {
-            (None, now) => now.map(|_| Difference::Appeared),
-            (Some(_), None) => self.before.map(|_| Difference::Gone),
-            (Some(after), Some(_)) => (!spot.target.holds(after)?).then_some(Difference::Changed),
+            (None, now) => now.map(|_| HostDifference::Appeared),
+            (Some(_), None) => self.before.map(|_| HostDifference::Gone),
+            (Some(after), Some(_)) => (!spot.target.holds(after)?).then_some(HostDifference::Changed),
         })
     }
 
@@ -171,7 +171,7 @@ impl Replace<'_> {
         Ok(spot.beside.remove()?)
     }
 
-    fn restore(&self, hand: &Hand<'_>, spot: &Spot, before: &Stamp) -> Result<(), Stop> {
+    fn restore(&self, hand: &Hand<'_>, spot: &Spot, before: &FileStamp) -> Result<(), Stop> {
         // Where the original had to be copied, an earlier undo may have come this far.
         if !spot.target.equals(&spot.kept)? {
             if let Some(difference) = self.hindrance(hand)? {
@@ -195,7 +195,7 @@ impl Replace<'_> {
     }
 }
 
-fn is_file(place: &Place, stamp: &Stamp) -> io::Result<bool> {
+fn is_file(place: &Place, stamp: &FileStamp) -> io::Result<bool> {
     Ok(place.stamp()?.is_some_and(|now| stamp.is_same_file(&now)))
 }
 
@@ -203,7 +203,7 @@ fn is_file(place: &Place, stamp: &Stamp) -> io::Result<bool> {
 fn exchange(hand: &Hand<'_>, spot: &Spot, expected: impl Fn(&Place) -> io::Result<bool>) -> Result<(), Stop> {
     hand.next();
     spot.beside.exchange(&spot.target).map_err(|error| match error {
-        Errno::NOENT => Stop::Conflict(Difference::Gone),
+        Errno::NOENT => Stop::Conflict(HostDifference::Gone),
         error => error.into(),
     })?;
     hand.next();
@@ -212,14 +212,14 @@ fn exchange(hand: &Hand<'_>, spot: &Spot, expected: impl Fn(&Place) -> io::Resul
     }
     spot.beside.exchange(&spot.target)?;
     spot.beside.remove()?;
-    Err(Stop::Conflict(Difference::Changed))
+    Err(Stop::Conflict(HostDifference::Changed))
 }
 
 /// Moves the target aside, and back again if it is not what was expected.
-fn take_away(hand: &Hand<'_>, spot: &Spot, before: &Stamp) -> Result<(), Stop> {
+fn take_away(hand: &Hand<'_>, spot: &Spot, before: &FileStamp) -> Result<(), Stop> {
     hand.next();
     spot.target.move_to(&spot.beside).map_err(|error| match error {
-        Errno::NOENT => Stop::Conflict(Difference::Gone),
+        Errno::NOENT => Stop::Conflict(HostDifference::Gone),
         error => error.into(),
     })?;
     hand.next();
@@ -227,7 +227,7 @@ fn take_away(hand: &Hand<'_>, spot: &Spot, before: &Stamp) -> Result<(), Stop> {
         return Ok(());
     }
     spot.beside.move_to(&spot.target)?;
-    Err(Stop::Conflict(Difference::Changed))
+    Err(Stop::Conflict(HostDifference::Changed))
 }
 
 /// Moves the new file to where nothing may be.
@@ -266,7 +266,7 @@ fn move_or_copy(from: &Place, to: &Place) -> Result<(), Stop> {
 
 fn occupied(error: Errno) -> Stop {
     match error {
-        Errno::EXIST => Stop::Conflict(Difference::Appeared),
+        Errno::EXIST => Stop::Conflict(HostDifference::Appeared),
         error => error.into(),
     }
 }

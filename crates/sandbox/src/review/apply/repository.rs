@@ -7,8 +7,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::refusal::Reason;
-use crate::review::{Entry, SavedChange};
+use super::refusal::RefusalReason;
+use crate::review::{SavedChange, SavedEntry};
 
 const GIT: &str = ".git";
 /// What git obeys in such a directory, with everything below.
@@ -17,13 +17,13 @@ const OBEYED: [&str; 4] = ["config", "config.worktree", "commondir", "hooks"];
 const MARKS: [&str; 3] = ["HEAD", "objects", "refs"];
 
 /// Why git must not find this, asking `exists` what will be there when all is applied.
-pub(super) fn unfit(change: &SavedChange, exists: &dyn Fn(&Path) -> bool) -> Option<Reason> {
+pub(super) fn unfit(change: &SavedChange, exists: &dyn Fn(&Path) -> bool) -> Option<RefusalReason> {
     let entry = change.entry.as_ref()?;
     if change.path.file_name() == Some(OsStr::new(GIT)) {
-        return (!matches!(entry, Entry::Directory { .. })).then_some(Reason::GitElsewhere);
+        return (!matches!(entry, SavedEntry::Directory { .. })).then_some(RefusalReason::GitElsewhere);
     }
     let directory = obeying(&change.path).into_iter().find(|directory| is_repository(directory, exists))?;
-    Some(Reason::BareRepository { directory })
+    Some(RefusalReason::BareRepository { directory })
 }
 
 /// The directories that would obey `path`, were they repositories. Those called `.git` are the policy's.

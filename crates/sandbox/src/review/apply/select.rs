@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::refusal::{Reason, Refusal};
-use crate::review::{Entry, SavedChange};
+use super::refusal::{RefusalReason, RefusedPath};
+use crate::review::{SavedChange, SavedEntry};
 
 /// The changes at or below `paths`, or all of them, together with the directories they need. The refusals
 /// are of paths that name no change.
 pub(crate) fn select<'a>(
     changes: impl Iterator<Item = &'a SavedChange>,
     paths: Option<&[&Path]>,
-) -> (Vec<SavedChange>, Vec<Refusal>) {
+) -> (Vec<SavedChange>, Vec<RefusedPath>) {
     let changes: Vec<&SavedChange> = changes.collect();
     let Some(paths) = paths else { return (changes.into_iter().cloned().collect(), Vec::new()) };
     let index: HashMap<&Path, usize> =
@@ -26,7 +26,7 @@ pub(crate) fn select<'a>(
             }
         }
         if !any {
-            refusals.push(Refusal { path: path.to_path_buf(), reason: Reason::NotChanged });
+            refusals.push(RefusedPath { path: path.to_path_buf(), reason: RefusalReason::NotChanged });
             continue;
         }
         for parent in path.ancestors().skip(1).filter_map(|parent| index.get(parent)) {
@@ -41,10 +41,10 @@ pub(crate) fn select<'a>(
 
 /// Whether the change puts a directory where the host has none.
 pub(crate) fn makes_directory(change: &SavedChange) -> bool {
-    matches!(change.entry, Some(Entry::Directory { .. })) && !change.base.is_some_and(|base| base.is_directory())
+    matches!(change.entry, Some(SavedEntry::Directory { .. })) && !change.base.is_some_and(|base| base.is_directory())
 }
 
 /// Whether the change takes a directory away from where the host has one.
 pub(crate) fn removes_directory(change: &SavedChange) -> bool {
-    !matches!(change.entry, Some(Entry::Directory { .. })) && change.base.is_some_and(|base| base.is_directory())
+    !matches!(change.entry, Some(SavedEntry::Directory { .. })) && change.base.is_some_and(|base| base.is_directory())
 }

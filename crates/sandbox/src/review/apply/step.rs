@@ -10,11 +10,11 @@ use rustix::io::Errno;
 
 use super::hand::{Hand, Stop};
 use super::place::{Place, owner_like};
-use super::refusal::Difference;
+use super::refusal::HostDifference;
 use super::replace::Replace;
 use super::select::{makes_directory, removes_directory};
 use crate::beneath;
-use crate::review::{Entry, SavedChange, Stamp};
+use crate::review::{FileStamp, SavedChange, SavedEntry};
 
 /// What the owner needs to work in a directory.
 const OWNER: u32 = 0o700;
@@ -67,15 +67,15 @@ fn set_mode((path, before, after): (&Path, u32, u32)) -> Step<'_> {
 
 fn directory_mode(change: &SavedChange) -> u32 {
     match change.entry {
-        Some(Entry::Directory { mode }) => mode & 0o777,
+        Some(SavedEntry::Directory { mode }) => mode & 0o777,
         _ => 0o755,
     }
 }
 
 /// A directory that stays one, with other permissions.
 fn mode_change(change: &SavedChange) -> Option<(&Path, u32, u32)> {
-    let base = change.base.filter(Stamp::is_directory)?;
-    let Some(Entry::Directory { mode }) = change.entry else { return None };
+    let base = change.base.filter(FileStamp::is_directory)?;
+    let Some(SavedEntry::Directory { mode }) = change.entry else { return None };
     Some((&change.path, base.mode & 0o777, mode & 0o777))
 }
 
@@ -84,12 +84,15 @@ fn removal(change: &SavedChange, number: usize) -> Option<Step<'_>> {
     if removes_directory(change) {
         return Some(Step::RemoveDirectory { path: &change.path, mode: base.permissions() });
     }
-    let goes = !base.is_directory() && matches!(change.entry, None | Some(Entry::Directory { .. }));
+    let goes = !base.is_directory() && matches!(change.entry, None | Some(SavedEntry::Directory { .. }));
     goes.then_some(Step::Replace(Replace { number, path: &change.path, before: Some(base), after: None }))
 }
 
 fn writing(change: &SavedChange, number: usize) -> Option<Step<'_>> {
-    let after = change.entry.as_ref().filter(|entry| matches!(entry, Entry::Regular { .. } | Entry::Symlink { .. }))?;
+    let after = change
+        .entry
+        .as_ref()
+        .filter(|entry| matches!(entry, SavedEntry::Regular { .. } | SavedEntry::Symlink { .. }))?;
     let before = change.base.filter(|base| !base.is_directory());
     Some(Step::Replace(Replace { number, path: &change.path, before, after: Some(after) }))
 }
@@ -122,7 +125,7 @@ impl<'a> Step<'a> {
             Self::RemoveDirectory { path, mode } => make_directory(hand, path, mode),
             Self::MakeDirectory { path, .. } => match remove_directory(hand, path) {
                 // Somebody works in it already.
-                Err(Stop::Conflict(Difference::NotEmpty)) => Ok(()),
+                Err(Stop::Conflict(HostDifference::NotEmpty)) => Ok(()),
                 other => other,
             },
             Self::SetMode { path, before, .. } => change_mode(hand, path, before),
@@ -132,7 +135,7 @@ impl<'a> Step<'a> {
 
     /// Why `revert` would stop, or leave something that was `applied`. Before everything was, a new file that
     /// is not ours may as well be the reason why the apply stopped.
-    pub(crate) fn hindrance(&self, hand: &Hand<'_>, applied: bool) -> io::Result<Option<Difference>> {
+    pub(crate) fn hindrance(&self, hand: &Hand<'_>, applied: bool) -> io::Result<Option<HostDifference>> {
         match self {
             Self::Replace(replace) if applied || replace.before.is_some() => replace.hindrance(hand),
             _ => Ok(None),
@@ -179,7 +182,7 @@ fn make_directory(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
     match mkdirat(&place.directory, &place.name, Mode::from_raw_mode(0o700)) {
         Ok(()) => {}
         Err(Errno::EXIST) if place.stamp()?.is_some_and(|now| now.is_directory()) => {}
-        Err(Errno::EXIST) => return Err(Stop::Conflict(Difference::Appeared)),
+        Err(Errno::EXIST) => return Err(Stop::Conflict(HostDifference::Appeared)),
         Err(error) => return Err(error.into()),
     }
     if let Some((user, group)) = owner {
@@ -197,7 +200,7 @@ fn remove_directory(hand: &Hand<'_>, path: &Path) -> Result<(), Stop> {
     match unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR) {
         // It is gone already, and a file or link of ours may stand there.
         Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => Err(Stop::Conflict(Difference::NotEmpty)),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Err(Stop::Conflict(HostDifference::NotEmpty)),
         Err(error) => Err(error.into()),
     }
 }
@@ -214,7 +217,7 @@ fn change_mode(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
 /// Sets what owner, group and others may do, and keeps how the directory hands on its group. What is no
 /// directory any more is left alone.
 fn set_permissions(place: &Place, mode: u32) -> Result<(), Stop> {
-    let Some(now) = place.stamp()?.filter(Stamp::is_directory) else { return Ok(()) };
+    let Some(now) = place.stamp()?.filter(FileStamp::is_directory) else { return Ok(()) };
     let mode = Mode::from_raw_mode(now.mode & 0o7000 | mode & 0o7777);
     match beneath::directory(&place.directory, Path::new(&place.name)) {
         Ok(directory) => fchmod(&directory, mode)?,

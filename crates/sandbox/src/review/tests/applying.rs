@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::fixture::{Desk, chmod, listed, tree, write_after};
-use crate::review::{ApplyError, Difference, Reason, SavedChanges, apply, discard, finish, undo};
+use crate::review::{ApplyError, HostDifference, RefusalReason, SavedChanges, apply, discard, finish, undo};
 
 /// Applies with nothing denied.
 fn apply_all(desk: &Desk, saved: &mut SavedChanges) -> Result<Vec<String>, ApplyError> {
@@ -59,7 +59,7 @@ fn a_path_brings_what_is_below_it_and_the_directories_above() {
     assert_eq!(apply_all(&desk, &mut saved).unwrap(), ["other", "a/three", "c"]);
     let error = apply_paths(&desk, &mut saved, Some(&["nowhere"])).unwrap_err();
     let ApplyError::Refused(refusals) = error else { panic!("{error}") };
-    assert_eq!(refusals[0].reason, Reason::NotChanged);
+    assert_eq!(refusals[0].reason, RefusalReason::NotChanged);
 }
 
 #[test]
@@ -119,7 +119,8 @@ fn undo_overwrites_nothing_that_came_later() {
     let ApplyError::Refused(mut refusals) = undo(&desk.saved()).unwrap_err() else { panic!("not refused") };
     refusals.sort_by(|a, b| a.path.cmp(&b.path));
     let reasons: Vec<_> = refusals.into_iter().map(|refusal| refusal.reason).collect();
-    let expected = [Difference::Changed, Difference::Appeared, Difference::Changed].map(Reason::Conflict);
+    let expected =
+        [HostDifference::Changed, HostDifference::Appeared, HostDifference::Changed].map(RefusalReason::Conflict);
     assert_eq!(reasons, expected);
     assert_eq!(tree(&desk.host("")), before, "nothing was touched");
 }

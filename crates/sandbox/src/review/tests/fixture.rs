@@ -15,7 +15,7 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
 use crate::review::SavedChanges;
 use crate::review::stamp::nanos_of;
-use crate::{ChangeKind, Layers};
+use crate::{ChangeKind, OverlayLayers};
 
 /// All three, in temporary directories.
 pub(crate) struct Desk {
@@ -94,13 +94,13 @@ impl Desk {
     }
 
     /// The layers of a sandbox made now: what the host has, it had before.
-    pub(crate) fn layers(&self) -> Layers {
+    pub(crate) fn layers(&self) -> OverlayLayers {
         self.layers_since(SystemTime::now())
     }
 
-    pub(crate) fn layers_since(&self, since: SystemTime) -> Layers {
+    pub(crate) fn layers_since(&self, since: SystemTime) -> OverlayLayers {
         let upper = OwnedFd::from(fs::File::open(self.upper("")).unwrap());
-        Layers {
+        OverlayLayers {
             upper: Arc::new(upper),
             lower: self.host("").components().collect(),
             since,

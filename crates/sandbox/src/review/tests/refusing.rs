@@ -8,7 +8,7 @@ use policy::{LayerName, RuleRef};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::fixture::{Desk, chmod, tree};
-use crate::review::{ApplyError, Difference, Reason, SavedChanges, apply};
+use crate::review::{ApplyError, HostDifference, RefusalReason, SavedChanges, apply};
 
 fn rule(text: &str) -> RuleRef {
     RuleRef { file: "sandbox.policy.yaml".into(), line: Some(7), text: text.into(), layer: LayerName::Base }
@@ -21,7 +21,7 @@ fn hooks(path: &Path) -> Option<RuleRef> {
 
 /// Applies everything and gives path and reason of each refusal; the host must not have changed.
 #[track_caller]
-fn refusals(desk: &Desk, saved: &mut SavedChanges) -> Vec<(String, Reason)> {
+fn refusals(desk: &Desk, saved: &mut SavedChanges) -> Vec<(String, RefusalReason)> {
     let before = tree(&desk.host(""));
     let refusals = match apply(saved, &desk.host(""), None, &hooks) {
         Err(ApplyError::Refused(refusals)) => refusals,
@@ -32,7 +32,7 @@ fn refusals(desk: &Desk, saved: &mut SavedChanges) -> Vec<(String, Reason)> {
 }
 
 #[track_caller]
-fn check(desk: &Desk, expected: &[(&str, Reason)]) {
+fn check(desk: &Desk, expected: &[(&str, RefusalReason)]) {
     let expected: Vec<_> = expected.iter().map(|(path, reason)| ((*path).to_owned(), reason.clone())).collect();
     assert_eq!(refusals(desk, &mut desk.save()), expected);
 }
@@ -48,17 +48,17 @@ fn all_refusals_are_told_at_once() {
     desk.upper_link("sub/up", "../../x");
     mknodat(CWD, desk.upper("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     fs::File::create(desk.upper("huge")).unwrap().set_len(1 << 40).unwrap();
-    let denied = Reason::Denied { rule: rule("deny_write: .git/hooks/**") };
+    let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
     check(
         &desk,
         &[
             (".git/hooks", denied.clone()),
             (".git/hooks/pre-commit", denied),
-            ("abs", Reason::LinkLeaves { target: "/etc/passwd".into() }),
-            ("fifo", Reason::SpecialFile),
-            ("huge", Reason::NotKept { why: crate::UnsavedReason::TooLarge }),
-            ("sub/up", Reason::LinkLeaves { target: "../../x".into() }),
-            ("suid", Reason::SpecialMode { mode: 0o4755 }),
+            ("abs", RefusalReason::LinkLeaves { target: "/etc/passwd".into() }),
+            ("fifo", RefusalReason::SpecialFile),
+            ("huge", RefusalReason::NotKept { why: crate::UnsavedReason::TooLarge }),
+            ("sub/up", RefusalReason::LinkLeaves { target: "../../x".into() }),
+            ("suid", RefusalReason::SpecialMode { mode: 0o4755 }),
         ],
     );
 }
@@ -67,13 +67,14 @@ fn all_refusals_are_told_at_once() {
 fn deleting_a_directory_does_not_delete_what_is_denied_in_it() {
     let desk = Desk::with_host(&[".git/hooks/pre-commit", ".git/HEAD"]);
     desk.whiteout(".git");
-    let denied = Reason::Denied { rule: rule("deny_write: .git/hooks/**") };
+    let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
     check(&desk, &[(".git/hooks", denied.clone()), (".git/hooks/pre-commit", denied)]);
 }
 
 #[test]
 fn a_denied_name_cannot_be_had_through_a_link() {
-    let through = |name: &str| Reason::DeniedThroughLink { name: name.into(), rule: rule("deny_write: .git/hooks/**") };
+    let through =
+        |name: &str| RefusalReason::DeniedThroughLink { name: name.into(), rule: rule("deny_write: .git/hooks/**") };
     // The link and the file come together.
     let desk = Desk::new();
     desk.upper_link(".git", "tools");
@@ -81,7 +82,7 @@ fn a_denied_name_cannot_be_had_through_a_link() {
     check(
         &desk,
         &[
-            (".git", Reason::GitElsewhere),
+            (".git", RefusalReason::GitElsewhere),
             ("tools/hooks", through(".git/hooks")),
             ("tools/hooks/pre-commit", through(".git/hooks/pre-commit")),
         ],
@@ -90,7 +91,7 @@ fn a_denied_name_cannot_be_had_through_a_link() {
     let desk = Desk::with_host(&["tools/hooks/x"]);
     desk.upper_link(".git", "tools");
     let expected = [("tools/hooks", through(".git/hooks")), ("tools/hooks/x", through(".git/hooks/x"))];
-    check(&desk, &[&[(".git", Reason::GitElsewhere)], expected.as_slice()].concat());
+    check(&desk, &[&[(".git", RefusalReason::GitElsewhere)], expected.as_slice()].concat());
     // The link was there before.
     let desk = Desk::with_host(&["tools/y"]);
     symlink("tools", desk.host(".git")).unwrap();
@@ -107,12 +108,12 @@ fn git_is_not_sent_to_what_the_sandbox_furnished() {
     // A directory of its own is the policy's, and to have none any more is harmless.
     desk.upper_file("plain/.git/index", "x");
     desk.whiteout("worktree/.git");
-    check(&desk, &["linked/.git", "module/.git", "new/.git"].map(|path| (path, Reason::GitElsewhere)));
+    check(&desk, &["linked/.git", "module/.git", "new/.git"].map(|path| (path, RefusalReason::GitElsewhere)));
 }
 
 #[test]
 fn a_directory_that_git_takes_for_a_repository_is_refused_by_any_name() {
-    let bare = |path| Reason::BareRepository { directory: Path::new(path).to_owned() };
+    let bare = |path| RefusalReason::BareRepository { directory: Path::new(path).to_owned() };
     let desk = Desk::with_host(&["half/objects/x", "half/refs/x", "whole/HEAD", "whole/objects/x", "whole/refs/x"]);
     for file in ["new/HEAD", "new/objects/x", "new/refs/x", "new/config", "half/HEAD", "whole/hooks/update"] {
         desk.upper_file(file, "x");
@@ -153,16 +154,16 @@ fn what_the_host_changed_is_a_conflict() {
     desk.host_file("dir/b", "theirs\n");
     fs::remove_file(desk.host("gone")).unwrap();
     fs::remove_dir_all(desk.host("left")).unwrap();
-    let conflict = |path: &str, difference| (path.to_owned(), Reason::Conflict(difference));
+    let conflict = |path: &str, difference| (path.to_owned(), RefusalReason::Conflict(difference));
     assert_eq!(
         refusals(&desk, &mut saved),
         [
-            conflict("dir", Difference::NotEmpty),
-            conflict("gone", Difference::Gone),
-            conflict("appeared", Difference::Appeared),
-            conflict("edited", Difference::Changed),
-            conflict("left/new", Difference::Gone),
-            conflict("replaced", Difference::Changed),
+            conflict("dir", HostDifference::NotEmpty),
+            conflict("gone", HostDifference::Gone),
+            conflict("appeared", HostDifference::Appeared),
+            conflict("edited", HostDifference::Changed),
+            conflict("left/new", HostDifference::Gone),
+            conflict("replaced", HostDifference::Changed),
         ]
     );
 }
@@ -175,7 +176,7 @@ fn even_a_change_that_left_size_and_time_alone_is_seen() {
     let time = fs::metadata(desk.host("file")).unwrap().modified().unwrap();
     super::fixture::write_after(&desk.host("file"), "FILE\n", std::time::SystemTime::now());
     fs::File::options().write(true).open(desk.host("file")).unwrap().set_modified(time).unwrap();
-    assert_eq!(refusals(&desk, &mut saved), [("file".to_owned(), Reason::Conflict(Difference::Changed))]);
+    assert_eq!(refusals(&desk, &mut saved), [("file".to_owned(), RefusalReason::Conflict(HostDifference::Changed))]);
 }
 
 #[test]
@@ -185,7 +186,7 @@ fn a_directory_that_became_a_link_on_the_host_is_not_entered() {
     let mut saved = desk.save();
     fs::rename(desk.host("dir"), desk.host("moved")).unwrap();
     symlink("/tmp", desk.host("dir")).unwrap();
-    assert_eq!(refusals(&desk, &mut saved), [("dir/b".to_owned(), Reason::ThroughLink)]);
+    assert_eq!(refusals(&desk, &mut saved), [("dir/b".to_owned(), RefusalReason::ThroughLink)]);
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn a_conflict_seen_when_saving_stays_one() {
     let desk = Desk::with_host(&["file"]);
     desk.upper_file("file", "mine\n");
     let mut saved = SavedChanges::save(&desk.layers_since(std::time::SystemTime::UNIX_EPOCH), &desk.saved()).unwrap();
-    assert_eq!(refusals(&desk, &mut saved), [("file".to_owned(), Reason::Conflict(Difference::Changed))]);
+    assert_eq!(refusals(&desk, &mut saved), [("file".to_owned(), RefusalReason::Conflict(HostDifference::Changed))]);
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn a_tampered_list_leads_nowhere_else() {
         let mut manifest = crate::review::manifest::Manifest::read(&desk.saved()).unwrap();
         manifest.changes[0].change.path = path.into();
         manifest.write(&desk.saved()).unwrap();
-        assert_eq!(refusals(&desk, &mut saved), [(path.to_owned(), Reason::BadPath)]);
+        assert_eq!(refusals(&desk, &mut saved), [(path.to_owned(), RefusalReason::BadPath)]);
     }
 }
 
@@ -221,7 +222,7 @@ fn a_refusal_names_the_rule_and_the_difference() {
         error.to_string(),
         "nothing was applied: `.git/hooks`: denied by deny_write: .git/hooks/** (sandbox.policy.yaml:7) (and 2 more)"
     );
-    assert_eq!(error.code(), protocol::Code::ApplyConflict);
+    assert_eq!(error.code(), protocol::ProblemCode::ApplyConflict);
     let ApplyError::Refused(refusals) = error else { panic!("{error:?}") };
     let conflict = serde_json::json!({"path": "edited", "reason": "conflict", "difference": "changed"});
     assert_eq!(serde_json::to_value(&refusals[2]).unwrap(), conflict);

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::fixture::{Desk, chmod, listed, name, tree, write, write_after};
 use crate::review::manifest::Manifest;
-use crate::review::{Entry, SavedChange, SavedChanges, Stamp, UnsavedReason};
+use crate::review::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 
 fn change(saved: &SavedChanges, path: impl AsRef<Path>) -> &SavedChange {
     saved.change(path.as_ref()).unwrap()
@@ -34,9 +34,9 @@ fn every_kind_of_change_is_kept_with_what_the_host_had() {
     let base = change(&saved, "edited").base.unwrap();
     assert_eq!((base.ino, base.size, base.mode), (host.ino(), host.size(), host.mode()));
     assert_eq!(content(&desk, change(&saved, "edited")), b"after\n");
-    assert!(matches!(change(&saved, "dir/new").entry, Some(Entry::Regular { mode: 0o750, size: 4, .. })));
-    assert_eq!(change(&saved, "link").entry, Some(Entry::Symlink { target: "dir/new".into() }));
-    assert!(matches!(change(&saved, "empty").entry, Some(Entry::Directory { .. })));
+    assert!(matches!(change(&saved, "dir/new").entry, Some(SavedEntry::Regular { mode: 0o750, size: 4, .. })));
+    assert_eq!(change(&saved, "link").entry, Some(SavedEntry::Symlink { target: "dir/new".into() }));
+    assert!(matches!(change(&saved, "empty").entry, Some(SavedEntry::Directory { .. })));
     assert!(change(&saved, "gone").entry.is_none() && change(&saved, "gone").base.is_some());
     let opened = SavedChanges::open(&desk.saved()).unwrap();
     assert!(saved.changes().eq(opened.changes()));
@@ -125,7 +125,7 @@ fn the_last_save_reads_what_leaves_no_trace_in_times() {
     desk.upper_file("mapped", "one\n");
     desk.save();
     desk.upper_file("mapped", "two\n");
-    let now = Stamp::of(&rustix::fs::stat(desk.upper("mapped")).unwrap());
+    let now = FileStamp::of(&rustix::fs::stat(desk.upper("mapped")).unwrap());
     settle(&desk, |manifest| manifest.changes[0].upper = Some(now));
     assert_eq!(content(&desk, change(&desk.save(), "mapped")), b"one\n");
     let last = SavedChanges::save_final(&desk.layers(), &desk.saved()).unwrap();
@@ -136,11 +136,11 @@ fn the_last_save_reads_what_leaves_no_trace_in_times() {
 fn a_file_written_right_before_a_save_is_read_again() {
     let desk = Desk::new();
     desk.upper_file("racy", "one\n");
-    let stamp = Stamp::of(&rustix::fs::stat(desk.upper("racy")).unwrap());
+    let stamp = FileStamp::of(&rustix::fs::stat(desk.upper("racy")).unwrap());
     desk.save();
     let mut manifest = Manifest::read(&desk.saved()).unwrap();
     desk.upper_file("racy", "two\n");
-    let later = Stamp::of(&rustix::fs::stat(desk.upper("racy")).unwrap());
+    let later = FileStamp::of(&rustix::fs::stat(desk.upper("racy")).unwrap());
     manifest.changes[0].upper = Some(later);
     manifest.saved_nanos = stamp.ctime_nanos;
     manifest.write(&desk.saved()).unwrap();
@@ -161,9 +161,9 @@ fn nothing_hostile_is_opened_or_followed() {
     let saved = desk.save();
     assert!(begun.elapsed() < Duration::from_secs(5), "something was waited for");
     for path in ["special/fifo", "special/socket"] {
-        assert!(matches!(change(&saved, path).entry, Some(Entry::Special { .. })), "{path}");
+        assert!(matches!(change(&saved, path).entry, Some(SavedEntry::Special { .. })), "{path}");
     }
-    assert_eq!(change(&saved, "to-file").entry, Some(Entry::Symlink { target: "../outside".into() }));
+    assert_eq!(change(&saved, "to-file").entry, Some(SavedEntry::Symlink { target: "../outside".into() }));
     assert_eq!(content(&desk, change(&saved, name(b"bad\xff\n\x1b[2J"))), b"x");
     assert!(SavedChanges::open(&desk.saved()).unwrap().change(Path::new(name(b"bad\xff\n\x1b[2J"))).is_some());
     assert!(tree(&desk.saved()).values().all(|(.., content)| content != b"SECRET"));
@@ -178,7 +178,7 @@ fn what_is_too_large_or_too_deep_is_told_and_not_kept() {
     hole.set_len(8 << 20).unwrap();
     deep(&desk.upper(""), 40);
     let saved = desk.save();
-    let unsaved = |reason| Some(Entry::Unsaved { reason });
+    let unsaved = |reason| Some(SavedEntry::Unsaved { reason });
     assert_eq!(change(&saved, "huge").entry, unsaved(UnsavedReason::TooLarge));
     let hole = fs::metadata(desk.saved().join("contents").join(change(&saved, "hole").sha256().unwrap())).unwrap();
     assert_eq!((hole.len(), hole.blocks()), (8 << 20, 0), "a hole stays one");

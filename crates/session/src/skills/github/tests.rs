@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use egress::{Egress, Internet};
 use futures_util::future::BoxFuture;
-use policy::{Base, Ceiling, Effective, Source};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
 use protocol::SessionId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -55,8 +55,8 @@ async fn way_over(tls: Option<TlsAcceptor>, allowed: &str, answer: Answers) -> W
         }
     });
     let text = format!("version: 1\nnet: {{enabled: true, allowlist: [{allowed}]}}\n");
-    let base = Base::read(&Source::new("test", text)).unwrap();
-    let policy: Effective = policy::effective(&Ceiling::built_in().unwrap(), &base, &[]);
+    let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
+    let policy: EffectivePolicy = policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]);
     let session = SessionId::new("s").unwrap();
     Way::open(&Egress::new(Arc::new(World(address))), session, Arc::new(policy)).unwrap()
 }

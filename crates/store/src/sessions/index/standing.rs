@@ -12,7 +12,7 @@ use crate::{OwnerId, SessionIndexError};
 
 /// How far a session has come, as the list of sessions knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SessionProgress {
     /// Its place in the list, which it keeps.
     pub place: i64,
     /// The session.
@@ -26,12 +26,12 @@ pub struct Standing {
 
 impl SessionIndex {
     /// The sessions that were entered after the one at `place`, in that order.
-    pub fn entered_after(&self, place: i64) -> Result<Vec<Standing>, SessionIndexError> {
+    pub fn entered_after(&self, place: i64) -> Result<Vec<SessionProgress>, SessionIndexError> {
         self.standings("WHERE place > ?1 ORDER BY place", [place])
     }
 
     /// The sessions that another process runs.
-    pub fn run_by_others(&self, owner: &OwnerId) -> Result<Vec<Standing>, SessionIndexError> {
+    pub fn run_by_others(&self, owner: &OwnerId) -> Result<Vec<SessionProgress>, SessionIndexError> {
         let all = self.standings("WHERE outcome IS NULL AND owner <> ?1 ORDER BY owner", [owner.as_str()])?;
         // An owner is asked once: it may have left thousands.
         let mut alive = HashMap::new();
@@ -45,7 +45,7 @@ impl SessionIndex {
     }
 
     /// How far one session has come.
-    pub fn standing(&self, id: &SessionId) -> Result<Option<Standing>, SessionIndexError> {
+    pub fn standing(&self, id: &SessionId) -> Result<Option<SessionProgress>, SessionIndexError> {
         Ok(self.standings("WHERE id = ?1", [id.as_str()])?.pop())
     }
 
@@ -57,7 +57,7 @@ impl SessionIndex {
         Ok(id.and_then(|id| SessionId::new(id).ok()))
     }
 
-    fn standings(&self, clause: &str, values: impl Params) -> Result<Vec<Standing>, SessionIndexError> {
+    fn standings(&self, clause: &str, values: impl Params) -> Result<Vec<SessionProgress>, SessionIndexError> {
         let sql = format!("SELECT place, id, event_count, outcome IS NOT NULL AS ended, owner FROM kept {clause}");
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached(&sql)?;
@@ -66,9 +66,9 @@ impl SessionIndex {
     }
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Standing> {
+fn read(row: &Row<'_>) -> rusqlite::Result<SessionProgress> {
     let id: String = row.get("id")?;
     let id = SessionId::new(id).map_err(|_| rusqlite::Error::InvalidQuery)?;
     let (place, event_count, ended) = (row.get("place")?, row.get("event_count")?, row.get("ended")?);
-    Ok(Standing { place, id, event_count, ended, owner: OwnerId::from_database(row.get("owner")?) })
+    Ok(SessionProgress { place, id, event_count, ended, owner: OwnerId::from_database(row.get("owner")?) })
 }
