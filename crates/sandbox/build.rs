@@ -9,7 +9,7 @@ fn main() -> Result<(), Failure> {
     let given = |name: &str| std::env::var_os(name).ok_or_else(|| format!("cargo did not set {name}"));
     let (target, out) = (given("TARGET")?, PathBuf::from(given("OUT_DIR")?));
     let jail = PathBuf::from(given("CARGO_MANIFEST_DIR")?).join("../jail");
-    for path in [jail.join("src"), jail.join("Cargo.toml"), jail.join("../../Cargo.lock")] {
+    for path in [jail.join("src"), jail.join("Cargo.toml"), jail.join("../base"), jail.join("../../Cargo.lock")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     let mut cargo = Command::new(given("CARGO")?);

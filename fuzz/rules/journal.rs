@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::{EventDraft, EventBody, SessionId, SessionRecovered};
+use protocol::{EventBody, EventDraft, SessionId, SessionRecovered};
 use store::{FileJournal, Journal as _, JournalError, JournalReader, SystemClock, verify};
 
 /// Who reads, who checks and who goes on writing agree on what is a journal; what is none is told and never changed;

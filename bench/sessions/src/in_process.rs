@@ -2,8 +2,9 @@
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use base::lock;
 use sandbox::{
     ArchiveLimit, ByteRange, ByteStream, DirectoryListing, ExecSpec, FileContent, FileStat, FilesError, FilesFuture,
     OnExisting, OverlayLayers, ProcessExit, RemovalDepth, Sandbox, SandboxBackend, SandboxFuture, SandboxPort,
@@ -59,7 +60,7 @@ impl Sandbox for Place {
                 let _ = agent::live(input, output).await;
                 let _ = ended.send(());
             });
-            *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+            *lock(&self.agent) = Some(task.abort_handle());
             let exit = async move {
                 // The channel breaks when the task is ended: gone either way.
                 let _ = end.await;
@@ -90,7 +91,7 @@ impl Sandbox for Place {
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(agent) = self.agent.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Some(agent) = lock(&self.agent).take() {
                 agent.abort();
             }
             Ok(())

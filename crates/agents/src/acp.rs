@@ -18,10 +18,10 @@ use agent_client_protocol_schema::{
     Error, ErrorCode, ImageContent, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
     NewSessionResponse, PromptRequest, PromptResponse, ProtocolVersion, SetSessionModeRequest, StopReason,
 };
+use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::Value;
 
-use crate::launch::WORKSPACE;
 use crate::transcript::Transcript;
 use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 

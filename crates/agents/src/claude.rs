@@ -1,9 +1,10 @@
 //! Claude Code: one long-lived process on its stdio control protocol.
 
+use base::HOME;
 use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
-use crate::launch::{HOME, environment};
+use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt, SavedHome};
 
 const PACKAGE: NpmPackage = NpmPackage {

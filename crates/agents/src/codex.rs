@@ -10,11 +10,12 @@ mod sub_agent;
 
 use std::collections::{HashMap, VecDeque};
 
+use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::known::CODEX;
-use crate::launch::{WORKSPACE, environment};
+use crate::launch::environment;
 use crate::transcript::Transcript;
 use crate::{
     Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt,

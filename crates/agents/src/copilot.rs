@@ -1,7 +1,9 @@
 //! GitHub Copilot CLI with a provider of one's own, over the Agent Client Protocol.
 
+use base::HOME;
+
 use crate::acp::{AcpDialogue, Notice, Quirks};
-use crate::launch::{HOME, environment};
+use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
 const PACKAGE: NpmPackage = NpmPackage {

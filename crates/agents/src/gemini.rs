@@ -1,9 +1,10 @@
 //! Gemini CLI, over the Agent Client Protocol.
 
+use base::HOME;
 use serde_json::json;
 
 use crate::acp::{AcpDialogue, Notice, Quirks};
-use crate::launch::{HOME, environment};
+use crate::launch::environment;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, SavedHome,
 };

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use base::HOME;
+
 use crate::{Dialogue, McpServers, NormalizedDialogue, NpmPackage};
 
 /// One kind of agent.
@@ -54,11 +56,6 @@ pub struct LaunchContext {
     /// Node's program on the host, for the agents whose [`NpmPackage`] needs it.
     pub node: Option<PathBuf>,
 }
-
-/// Where the workspace is in every sandbox.
-pub(crate) const WORKSPACE: &str = "/workspace";
-/// Where an agent's own folder is, inside: writable, and gone with the session.
-pub(crate) const HOME: &str = "/home/agent";
 
 /// The environment every agent has, and `own` of its variables on top.
 pub(crate) fn environment(own: &[(&str, Option<&str>)]) -> BTreeMap<String, String> {

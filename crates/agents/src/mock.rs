@@ -7,10 +7,11 @@ mod line;
 
 use std::collections::HashMap;
 
+use base::WORKSPACE;
 use protocol::{EventBody, Item, ItemDelta, ItemEvent, ItemId, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
-use crate::launch::{WORKSPACE, environment};
+use crate::launch::environment;
 use crate::questions;
 use crate::transcript::Transcript;
 use crate::{

@@ -1,9 +1,10 @@
 //! `OpenCode`, over the Agent Client Protocol.
 
+use base::HOME;
 use serde_json::json;
 
 use crate::acp::{AcpDialogue, Quirks};
-use crate::launch::{HOME, environment};
+use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
 const PACKAGE: NpmPackage = NpmPackage {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::launch::WORKSPACE;
+use base::WORKSPACE;
+
 use crate::{AgentError, LaunchContext, LaunchPlan, ReadOnlyMount, SavedHome};
 
 /// Where an agent's package is inside the sandbox.

@@ -4,11 +4,12 @@
 
 mod event;
 
+use base::HOME;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
 use crate::known::PI;
-use crate::launch::{HOME, environment};
+use crate::launch::environment;
 use crate::transcript::Transcript;
 use crate::{
     Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile,

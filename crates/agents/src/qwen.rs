@@ -1,9 +1,10 @@
 //! Qwen Code: Claude Code's control protocol, with models in `OpenAI`'s shape.
 
+use base::HOME;
 use serde_json::{Value, json};
 
 use crate::control::{ControlDialogue, Flavor};
-use crate::launch::{HOME, environment};
+use crate::launch::environment;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, Prompt, SavedHome,
 };

@@ -3,9 +3,9 @@
 //! A line that we cannot read is evidence: it is kept whole while it is small, and as its hash and its
 //! first bytes when it is not, so that no agent can fill the journal with one line.
 
+use base::Digest;
 use protocol::{AgentUnparsed, EventBody, EventDraft};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 /// Bytes of an unreadable line that are kept whole.
 const KEPT_WHOLE: usize = 64 * 1024;
@@ -14,7 +14,11 @@ const KEPT_HEAD: usize = 4 * 1024;
 
 /// `agent.unparsed` for a line of stdout.
 pub(crate) fn unparsed(line: &[u8], error: impl Into<String>) -> EventDraft {
-    let body = AgentUnparsed { error: error.into(), location: "stdout".to_owned(), raw_hash: Some(sha256(line)) };
+    let body = AgentUnparsed {
+        error: error.into(),
+        location: "stdout".to_owned(),
+        raw_hash: Some(Digest::of(line).to_string()),
+    };
     EventDraft::agent(EventBody::AgentUnparsed(body)).with_raw(bounded_bytes(line))
 }
 
@@ -30,16 +34,7 @@ fn bounded_bytes(line: &[u8]) -> Value {
 
 fn head(bytes: &[u8]) -> Value {
     let head = String::from_utf8_lossy(&bytes[..KEPT_HEAD.min(bytes.len())]);
-    json!({ "head": head, "bytes": bytes.len(), "sha256": sha256(bytes) })
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    json!({ "head": head, "bytes": bytes.len(), "sha256": Digest::of(bytes).to_string() })
 }
 
 #[cfg(test)]

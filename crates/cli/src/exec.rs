@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::policy::{EffectivePolicy, WorkspaceMode};
+use base::DEPENDENCIES;
 use jail::Spawner;
 use protocol::ProblemCode;
 use sandbox::{
-    DEPENDENCIES, ExecResult, ExecSpec, OutputFilter, OutputSink, ProcessExit, Sandbox, SandboxBackend, SandboxError,
-    SandboxSpec, StandardStreams,
+    ExecResult, ExecSpec, OutputFilter, OutputSink, ProcessExit, Sandbox, SandboxBackend, SandboxError, SandboxSpec,
+    StandardStreams,
 };
 use serde_json::json;
 

@@ -2,8 +2,9 @@
 //!
 //! It answers on the socket of its owner: `viv sessions stop`, `attach` and the server find it there.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use base::lock;
 use server::{AuthMode, ServeError, ServerConfig, ServerListeners};
 use session::Sessions;
 use store::DataDir;
@@ -33,7 +34,7 @@ impl Reachable {
     /// Ends every session of it; whoever asked for that is answered first.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
-        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let serving = lock(&self.serving).take();
         if let Some(serving) = serving
             && let Ok(Err(error)) = serving.await
         {

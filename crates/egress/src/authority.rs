@@ -6,9 +6,10 @@
 use std::{
     collections::HashMap,
     fmt, io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use base::lock;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use policy::Host;
 use rcgen::{
@@ -91,7 +92,7 @@ impl SessionCa {
 
     /// Answers a client as `host`.
     pub(crate) fn acceptor(&self, host: &Host) -> Result<TlsAcceptor, SessionCaError> {
-        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaves = lock(&self.leaves);
         if let Some(config) = leaves.get(host) {
             return Ok(config.clone().into());
         }

@@ -21,7 +21,7 @@ use crate::{attempt::Attempt, desk::Desk, refusal::Refusal};
 use question::{Answer, Question};
 
 /// Where a name server is asked.
-const NAMES_PORT: u16 = 53;
+const DNS_PORT: u16 = 53;
 /// Questions over streams at a time; further ones wait.
 const STREAMS: usize = 16;
 /// Bytes of a question; a longer one is none.
@@ -109,7 +109,7 @@ impl Desk {
         if decision.is_allowed() {
             return Some(question.placeholder().bytes(message, Some(&question)));
         }
-        let to = (question.name.as_str(), NAMES_PORT);
+        let to = (question.name.as_str(), DNS_PORT);
         let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, "DNS");
         attempt.refuse(&Refusal::of(decision)).await;
         Some(Answer::NoSuchName.bytes(message, Some(&question)))

@@ -2,9 +2,10 @@
 
 use std::{collections::HashMap, io, sync::Mutex};
 
+use base::{Digest, lock};
 use bytes::Bytes;
 use protocol::BodyRef;
-use store::{BodyKind, Digest};
+use store::BodyKind;
 
 /// A store of bodies, addressed by the SHA-256 of their bytes.
 ///
@@ -40,9 +41,7 @@ impl MemoryBodyStore {
     pub fn get(&self, body: &BodyRef) -> Option<Vec<u8>> {
         match body {
             BodyRef::Here { text } => Some(text.clone().into_bytes()),
-            BodyRef::Named { sha256, .. } => {
-                self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(sha256).cloned()
-            }
+            BodyRef::Named { sha256, .. } => lock(&self.0).get(sha256).cloned(),
         }
     }
 }
@@ -50,7 +49,7 @@ impl MemoryBodyStore {
 impl BodyStore for MemoryBodyStore {
     fn put(&self, _: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         let sha256 = Digest::of(&bytes).to_string();
-        let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
         Ok(BodyRef::Named { sha256, bytes: bytes.len() as u64 })
     }

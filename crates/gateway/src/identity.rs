@@ -2,10 +2,11 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
+use base::lock;
 use bytes::Bytes;
 use policy::EffectivePolicy;
 use protocol::{BodyRef, SessionId, TurnId};
@@ -114,7 +115,7 @@ impl CurrentTurn {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

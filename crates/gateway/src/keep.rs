@@ -4,10 +4,11 @@
 
 use std::{fmt, io, sync::Arc};
 
+use base::Digest;
 use bytes::Bytes;
 use protocol::BodyRef;
 use regex::bytes::Regex;
-use store::{BodyKind, Digest};
+use store::BodyKind;
 
 use crate::{bodies::BodyStore, replay::NormalizerError};
 

@@ -5,12 +5,13 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
+use base::lock;
 use store::Ledger;
 
 use tokio::{
@@ -47,7 +48,7 @@ impl Lanes {
 
     /// The lane of the next connection.
     pub(crate) fn next(&self) -> io::Result<Arc<Lane>> {
-        let mut lanes = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = lock(&self.started);
         if lanes.is_empty() {
             let processors = thread::available_parallelism().map_or(1, usize::from);
             *lanes = (0..processors.min(MOST_LANES)).map(|_| Lane::start(&self.ledger)).collect::<io::Result<_>>()?;

@@ -62,7 +62,7 @@ pub use scripted::{DEMO_SCRIPT, ModelScript, ModelScriptError, ScriptedUpstream}
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, roots_in};
-pub use wire::{UpstreamTimeouts, system_roots, trust};
+pub use wire::UpstreamTimeouts;
 
 /// What the gateway of a host is made of.
 #[derive(Clone)]

@@ -12,15 +12,16 @@ mod tape;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
+use base::{Digest, lock};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use memchr::memmem;
 use protocol::SessionId;
-use store::{BodyError, DataDir, Digest, JournalError};
+use store::{BodyError, DataDir, JournalError};
 
 use crate::{
     endpoint::ModelEndpoint,
@@ -114,7 +115,7 @@ impl ReplayUpstream {
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, VecDeque<usize>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 

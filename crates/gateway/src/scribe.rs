@@ -11,12 +11,13 @@ use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
 };
 
+use base::lock;
 use protocol::EventDraft;
 use store::{Journal, JournalError, Ledger, LedgerError, LedgerOperation, LedgerReply};
 use tokio::sync::{Notify, oneshot};
@@ -151,7 +152,7 @@ impl Scribe {
     }
 
     fn put(&self, put: impl FnOnce(&mut Desk)) {
-        put(&mut self.desk.lock().unwrap_or_else(PoisonError::into_inner));
+        put(&mut lock(&self.desk));
         self.called.notify_one();
     }
 
@@ -159,7 +160,7 @@ impl Scribe {
     pub(crate) async fn work(self: Arc<Self>) {
         loop {
             self.called.notified().await;
-            let desk = std::mem::take(&mut *self.desk.lock().unwrap_or_else(PoisonError::into_inner));
+            let desk = std::mem::take(&mut *lock(&self.desk));
             let settling = desk.write(&*self.ledger);
             if !settling.is_empty() {
                 self.put(|desk| desk.settling.extend(settling));

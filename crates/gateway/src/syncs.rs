@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use base::lock;
 use protocol::SessionId;
 use store::Journal;
 
@@ -16,14 +17,14 @@ impl Syncs {
     /// Asks that `session`'s journal be written out; true: the caller is the one to do it, with
     /// [`Syncs::write_out`].
     pub(crate) fn ask(&self, session: &SessionId) -> bool {
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.0);
         !asked.contains(session) && asked.insert(session.clone())
     }
 
     /// Writes the journal out. Waits for the disk.
     pub(crate) fn write_out(&self, session: &SessionId, journal: &dyn Journal) {
         // Whoever asks from now on may have written what this one does not cover.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+        lock(&self.0).remove(session);
         if let Err(error) = journal.sync() {
             tracing::error!(%error, %session, "the record of calls may be lost in a power failure");
         }

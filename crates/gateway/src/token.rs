@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use base::{Digest, encode_hex};
+use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
@@ -30,13 +31,13 @@ impl SessionToken {
         for _ in 0..3 {
             seed.update(Uuid::new_v4().as_bytes());
         }
-        let text = format!("{prefix}{}", hex(&seed.finalize()));
+        let text = format!("{prefix}{}", encode_hex(&seed.finalize()));
         (Self::of(&text), text)
     }
 
     /// Recognises `text`, a token issued before.
     pub fn of(text: &str) -> Self {
-        Self { digest: store::Digest::of(text.as_bytes()).to_bytes() }
+        Self { digest: Digest::of(text.as_bytes()).to_bytes() }
     }
 
     /// Recognises the token with this SHA-256.
@@ -59,16 +60,6 @@ impl fmt::Debug for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionToken(…)")
     }
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod exchange;
 mod head;
 
 pub(crate) use connect::{Connector, Origin};
-pub use connect::{system_roots, trust};
 pub use exchange::UpstreamTimeouts;
 pub(crate) use exchange::{Answer, Client};
 pub(crate) use head::RequestHead;

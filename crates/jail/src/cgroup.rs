@@ -8,9 +8,11 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use base::lock;
 
 use crate::{cgroup_watch, kernel_text};
 
@@ -132,7 +134,7 @@ impl CgroupRoot {
         {
             return Err(io::Error::other(format!("no {missing} cgroup")));
         }
-        let tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tried = lock(&self.tried).take();
         let name = match tried.as_ref().and_then(|group| group.names().next()) {
             Some(name) => name.to_owned(),
             None => format!("{}-{}", self.owner, self.next.fetch_add(1, Ordering::Relaxed)),

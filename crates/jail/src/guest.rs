@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use base::{EGRESS_PORT, MODEL_PORT, WORKSPACE};
 use rustix::fs::{AtFlags, Mode, OFlags, open};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Resource};
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{During, Failure, SetupStep};
 use crate::init::{self, HouseRules, InitReport, Stay};
 use crate::mark::Mark;
-use crate::plan::{EGRESS_PORT, MODEL_PORT, ProcessLimits, WORKSPACE};
+use crate::plan::ProcessLimits;
 use crate::seccomp::Filters;
 use crate::setup::{listen, silence_standard_streams};
 use crate::{relay, sys, wire};

@@ -5,12 +5,13 @@
 
 use std::io;
 
+use base::{HOME, WORKSPACE};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope,
 };
 
-use crate::plan::{HOME, JailPlan, WORKSPACE, WorkspacePlan};
+use crate::plan::{JailPlan, WorkspacePlan};
 use crate::root::open_path;
 use crate::sys;
 

@@ -45,10 +45,7 @@ pub use host_user::HostUser;
 pub use idle::{give_back_what_the_start_needed, share_memory};
 pub use jail::{ExecEvent, GuestChannels, Jail, NewJail};
 pub use landlock_rules::landlock_version;
-pub use plan::{
-    BindMount, EGRESS_PORT, ExecPlan, HOME, INSIDE_GID, INSIDE_UID, JailPlan, MODEL_PORT, NAMES_PORT, ProcessLimits,
-    WORKSPACE, WorkspacePlan,
-};
+pub use plan::{BindMount, ExecPlan, INSIDE_GID, INSIDE_UID, JailPlan, ProcessLimits, WorkspacePlan};
 pub use probe::{FeatureProbe, probe_kernel, probe_limits};
 pub use quarters::EngineNamespaces;
 pub use seccomp::filter_bytes;

@@ -7,20 +7,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Port inside the sandbox where models are.
-pub const MODEL_PORT: u16 = 18080;
-/// Port inside the sandbox where everything else that is allowed is.
-pub const EGRESS_PORT: u16 = 18081;
-/// Port inside the sandbox where names are asked for, where they are.
-pub const NAMES_PORT: u16 = 53;
 /// The user inside; never host uid 0, whoever starts the sandbox.
 pub const INSIDE_UID: u32 = 1000;
 /// The group inside.
 pub const INSIDE_GID: u32 = 1000;
-/// Home of the user inside.
-pub const HOME: &str = "/home/agent";
-/// The workspace inside, in every backend.
-pub const WORKSPACE: &str = "/workspace";
 
 /// Everything the spawner needs to make one sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -9,8 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::{EGRESS_PORT, MODEL_PORT};
+
 use crate::guest::GuestSocket;
-use crate::plan::{EGRESS_PORT, MODEL_PORT};
 use crate::setup::listen;
 
 /// Enough for a copy; there are two such threads a connection.

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
+use base::{HOME, WORKSPACE};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -20,7 +21,7 @@ use rustix::mount::{
 use crate::error::{During, Failure, SetupStep};
 use crate::guard;
 use crate::layering::Layering;
-use crate::plan::{HOME, JailPlan, WORKSPACE, WorkspacePlan};
+use crate::plan::{JailPlan, WorkspacePlan};
 use crate::source::{Sources, clone_at, clone_tree};
 use crate::sys::{self, attr};
 

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
+use base::{DNS_PORT, EGRESS_PORT, MODEL_PORT};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Gid, Resource, Signal, Uid};
@@ -14,7 +15,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::error::{During, Failure, SetupStep};
 use crate::landlock_rules;
-use crate::plan::{EGRESS_PORT, INSIDE_GID, INSIDE_UID, JailPlan, MODEL_PORT, NAMES_PORT};
+use crate::plan::{INSIDE_GID, INSIDE_UID, JailPlan};
 use crate::root::Root;
 use crate::seccomp::Filters;
 use crate::source::Sources;
@@ -100,7 +101,7 @@ pub(crate) fn finish(prepared: Prepared, plan: &JailPlan, given: Given<'_>) -> R
     drop(sources);
     root.enter()?;
 
-    let names = plan.names.then(name_sockets).transpose().during(SetupStep::BindListeners, NAMES_PORT)?;
+    let names = plan.names.then(name_sockets).transpose().during(SetupStep::BindListeners, DNS_PORT)?;
 
     silence_standard_streams().during(SetupStep::DropCapabilities, "standard streams")?;
 
@@ -163,7 +164,7 @@ pub fn listen(port: u16) -> io::Result<TcpListener> {
 
 /// Where names are asked for: a port for which a capability is needed, which is still there.
 pub(crate) fn name_sockets() -> io::Result<(TcpListener, UdpSocket)> {
-    Ok((listen(NAMES_PORT)?, UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, NAMES_PORT))?))
+    Ok((listen(DNS_PORT)?, UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, DNS_PORT))?))
 }
 
 /// The spawner's own streams are the host's: commands inside get theirs with each request.

@@ -9,8 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use base::lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -142,9 +143,9 @@ impl Spawner {
 
     fn ask(&self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), JailError> {
         let socket = match &self.place {
-            Place::Apart(socket) => socket.lock().unwrap_or_else(PoisonError::into_inner),
+            Place::Apart(socket) => lock(&socket),
             Place::Here(workshop) => {
-                let mut workshop = workshop.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut workshop = lock(&workshop);
                 return Ok(workshop.answer(request, fds)?);
             }
         };

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use base::{HOME, WORKSPACE};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{OpenTreeFlags, UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use crate::error::{During, Failure, JailError, SetupStep};
 use crate::guard;
 use crate::host_user::HostUser;
 use crate::layering::Layering;
-use crate::plan::{HOME, JailPlan, WORKSPACE, WorkspacePlan};
+use crate::plan::{JailPlan, WorkspacePlan};
 use crate::quarters::EngineNamespaces;
 use crate::root::{attach, tmpfs};
 use crate::source::{IdMaps, Sources, clone_at};

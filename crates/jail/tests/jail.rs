@@ -146,7 +146,7 @@ fn only_loopback(spawner: &Spawner) -> Outcome {
 
 fn listeners(spawner: &Spawner) -> Outcome {
     let made = make(spawner, WorkspacePlan::Empty);
-    for (listener, port) in [(&made.models, jail::MODEL_PORT), (&made.egress, jail::EGRESS_PORT)] {
+    for (listener, port) in [(&made.models, base::MODEL_PORT), (&made.egress, base::EGRESS_PORT)] {
         let answer = |listener: TcpListener| {
             std::thread::spawn(move || {
                 let (mut socket, _) = listener.accept().expect("accept");

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use base::Digest;
 use serde::Serialize;
 
 use crate::decision::{Action, Decision};
@@ -16,7 +17,6 @@ use crate::explain::Explanation;
 use crate::key::PolicyKey;
 use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
 use crate::policy::CompiledPolicy;
-use crate::trust::hash;
 
 /// Keys that sessions of earlier versions did not have, with the value that says nothing.
 const LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none")];
@@ -321,7 +321,7 @@ impl EffectivePolicy {
             let values = self.values().into_iter().filter(says_something);
             let lines: String =
                 values.flat_map(|(key, value)| [key.to_owned(), "=".into(), value, "\n".into()]).collect();
-            format!("sha256:{}", hash(lines.as_bytes()))
+            format!("sha256:{}", Digest::of(lines.as_bytes()))
         })
     }
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use base::Digest;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 /// Files a person said yes to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub enum FileTrust {
 impl TrustedFiles {
     /// Trusts the file at the absolute `path` with exactly these bytes, and returns their hash.
     pub fn pin(&mut self, path: impl Into<PathBuf>, bytes: &[u8], now_unix_secs: u64) -> String {
-        let sha256 = hash(bytes);
+        let sha256 = Digest::of(bytes).to_string();
         self.files.insert(path.into(), FilePin { sha256: sha256.clone(), trusted_unix_secs: now_unix_secs });
         sha256
     }
@@ -60,7 +60,7 @@ impl TrustedFiles {
     /// How the file at the absolute `path` stands, given the bytes that will be used.
     pub fn check(&self, path: &Path, bytes: &[u8]) -> FileTrust {
         let Some(pin) = self.files.get(path) else { return FileTrust::Unknown };
-        let found = hash(bytes);
+        let found = Digest::of(bytes).to_string();
         if pin.sha256 == found { FileTrust::Trusted } else { FileTrust::Changed { pinned: pin.sha256.clone(), found } }
     }
 
@@ -68,16 +68,6 @@ impl TrustedFiles {
     pub fn iter(&self) -> impl Iterator<Item = (&Path, &FilePin)> {
         self.files.iter().map(|(path, pin)| (path.as_path(), pin))
     }
-}
-
-/// Hexadecimal SHA-256.
-pub(crate) fn hash(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a `String` cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

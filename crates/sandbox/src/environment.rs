@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jail::HOME;
+use base::HOME;
 
 /// The one variable of the sandbox's own that is only a word for "nobody said".
 const LANGUAGE: &str = "LANG";

@@ -42,8 +42,7 @@ pub use jailed::JailBackend;
 pub use mask::masks;
 pub use overlay::{ChangeKind, OverlayLayers, WorkspaceChange};
 pub use port::{
-    DEPENDENCIES, EGRESS_PORT, MODEL_URL, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxPort,
-    SandboxProcess, SandboxSpec,
+    MODEL_URL, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxPort, SandboxProcess, SandboxSpec,
 };
 pub use review::{
     ApplyError, ApplyReport, ChangeStat, FileStamp, HostDifference, LineCount, RefusalReason, RefusedPath, SavedChange,

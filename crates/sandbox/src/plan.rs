@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use base::DEPENDENCIES;
 use jail::{BindMount, JailPlan, ProcessLimits, WorkspacePlan};
 use policy::{DenyGlobs, DnsMode, WorkspaceMode};
 
 use crate::source::Sources;
 use crate::system::System;
-use crate::{DEPENDENCIES, SandboxError, SandboxSpec, masks};
+use crate::{SandboxError, SandboxSpec, masks};
 
 /// So many files of a bind workspace are held, each by a mount of its own.
 const MAX_GUARDED: usize = 4096;

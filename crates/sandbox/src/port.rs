@@ -15,11 +15,6 @@ use crate::{ExecSpec, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
 
 /// Where a command inside finds the model gateway, in every backend.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
-/// Where dependencies of a workspace are shown, read-only.
-pub const DEPENDENCIES: &str = "/deps";
-
-/// Where a command inside finds the egress proxy, on its own loopback.
-pub const EGRESS_PORT: u16 = jail::EGRESS_PORT;
 
 /// An answer that comes later; boxed, so that backends can be chosen at run time.
 pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;

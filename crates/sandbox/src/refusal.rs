@@ -3,7 +3,8 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-use jail::{JailError, NAMES_PORT, SetupStep};
+use base::DNS_PORT;
+use jail::{JailError, SetupStep};
 use rustix::io::Errno;
 
 use crate::SandboxError;
@@ -17,11 +18,9 @@ pub(crate) fn explain(error: JailError) -> SandboxError {
             no_namespaces(&source)
         }
         JailError::Setup { step: SetupStep::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),
-        JailError::Setup { step: SetupStep::BindListeners, subject, source } if subject == NAMES_PORT.to_string() => {
+        JailError::Setup { step: SetupStep::BindListeners, subject, source } if subject == DNS_PORT.to_string() => {
             SandboxError::Unavailable {
-                missing: format!(
-                    "`net.dns: stub` needs port {NAMES_PORT} inside, which cannot be bound here ({source})"
-                ),
+                missing: format!("`net.dns: stub` needs port {DNS_PORT} inside, which cannot be bound here ({source})"),
                 fix: "set `net.dns: none`, or run in another backend".to_owned(),
             }
         }

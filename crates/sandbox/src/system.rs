@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use jail::{BindMount, HOME, INSIDE_GID, INSIDE_UID};
+use base::HOME;
+use jail::{BindMount, INSIDE_GID, INSIDE_UID};
 
 use crate::SandboxError;
 use crate::source::Sources;

@@ -12,8 +12,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use base::{WORKSPACE, lock};
 use policy::WorkspaceMode;
 use rustix::process::Pid;
 use tokio::process::Command;
@@ -29,7 +30,6 @@ use crate::{
     SandboxProcess, SandboxSpec, WorkspaceFiles,
 };
 
-const WORKSPACE: &str = "/workspace";
 const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "env", "seccomp"];
 
 /// Makes sandboxes that are none.
@@ -241,10 +241,6 @@ fn spawn_error(program: &str, source: io::Error) -> SandboxError {
         io::ErrorKind::PermissionDenied => SandboxError::NotExecutable(program.to_owned()),
         _ => SandboxError::Exec { doing: "start", source },
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ mod remains;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jail::{ExecPlan, HostUser, Jail, Spawner, WORKSPACE};
+use base::{WORKSPACE, lock};
+use jail::{ExecPlan, HostUser, Jail, Spawner};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -241,8 +242,4 @@ impl Drop for Walled {
     fn drop(&mut self) {
         self.jail.kill();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

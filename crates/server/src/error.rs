@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base::error_chain;
 use futures_util::FutureExt;
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_TYPE, HeaderValue, VARY,
@@ -32,13 +33,13 @@ impl ApiError {
 
     /// A failure told with everything that caused it.
     pub(crate) fn caused(code: ProblemCode, error: &dyn std::error::Error) -> Self {
-        Self::new(code, chain(error))
+        Self::new(code, error_chain(error))
     }
 
     /// Something could not be kept on disk; `what` says what.
     pub(crate) fn unkept(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let full = store::is_full(error);
-        let failed = |code| Self::new(code, format!("{what}: {}", chain(error)));
+        let failed = |code| Self::new(code, format!("{what}: {}", error_chain(error)));
         if full { failed(ProblemCode::DiskFull).hint("df -h") } else { failed(ProblemCode::JournalUnavailable) }
     }
 
@@ -68,7 +69,7 @@ impl From<Box<Problem>> for ApiError {
 
 impl From<FilesError> for ApiError {
     fn from(error: FilesError) -> Self {
-        Self::new(error.code(), chain(&error))
+        Self::new(error.code(), error_chain(&error))
     }
 }
 
@@ -182,15 +183,9 @@ pub(crate) fn code_of(status: StatusCode) -> ProblemCode {
 
 /// A failure of a session in one line; of a policy, everything that is wrong with it.
 fn told(error: &SessionError) -> String {
-    let SessionError::Policy(policy) = error else { return chain(error) };
+    let SessionError::Policy(policy) = error else { return error_chain(error) };
     let findings: Vec<String> = policy.findings().iter().map(ToString::to_string).collect();
     format!("{policy}: {}", findings.join("; "))
-}
-
-/// An error and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

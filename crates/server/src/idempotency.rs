@@ -5,12 +5,13 @@
 //! that was broken off is done again, and what the first time has left on record is taken for its success ([`Named`]).
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use base::lock;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -73,7 +74,7 @@ struct Flight {
 impl InFlight {
     fn enter(&self, caller: &str, key: &str) -> Result<Flight, ApiError> {
         let name = (caller.to_owned(), key.to_owned());
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
+        if lock(&self.0).insert(name.clone()) {
             return Ok(Flight { all: self.clone(), name });
         }
         let detail = format!("the request with the key `{key}` is being done");
@@ -83,7 +84,7 @@ impl InFlight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.all.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        lock(&self.all.0).remove(&self.name);
     }
 }
 

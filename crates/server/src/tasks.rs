@@ -9,8 +9,9 @@ use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::lock;
 use jiff::Timestamp;
 use protocol::{Problem, SessionId};
 use serde::{Deserialize, Serialize};
@@ -152,7 +153,7 @@ impl Tasks {
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 }
 

@@ -51,7 +51,7 @@ impl Sessions {
             for body in bodies {
                 let kept = FileBodyStore::new(directory).get(&body.into());
                 // A body that was cleared away is missing from the bundle as it is missing here.
-                if let Ok((name, bytes)) = kept.map(|bytes| (store::Digest::of(&bytes), bytes)) {
+                if let Ok((name, bytes)) = kept.map(|bytes| (base::Digest::of(&bytes), bytes)) {
                     bundle.add(&format!("bodies/{name}"), &bytes)?;
                 }
             }

@@ -6,10 +6,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use agents::PlacedFile;
+use base::EGRESS_PORT;
 use egress::{CERTIFICATES, DnsSockets, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
-use sandbox::{EGRESS_PORT, Sandbox, SandboxError, SandboxPort};
+use sandbox::{Sandbox, SandboxError, SandboxPort};
 use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 
 use crate::SessionError;

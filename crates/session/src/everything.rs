@@ -9,9 +9,10 @@
 mod reading;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use base::lock;
 use protocol::SessionId;
 use store::{EventFeed, FeedCursor, GrownSessions};
 use tokio::sync::watch;
@@ -118,7 +119,7 @@ impl GlobalFeed {
 
     /// Finds out which sessions have grown, and by how much.
     fn catch_up(&self, look: Look) -> Result<(), SessionError> {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = lock(&self.looked);
         let told = self.shelf.growth.take();
         let look = if looked.failed || told == GrownSessions::Any {
             *looked = Looked::default();

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::lock;
 use egress::Egress;
 use gateway::{Gateway, GatewayLimits, Upstream};
 use protocol::SessionId;
@@ -65,7 +66,7 @@ impl Host {
         &self,
         open: impl FnOnce(Arc<Shelf>) -> Result<GlobalFeed, SessionError>,
     ) -> Result<Arc<GlobalFeed>, SessionError> {
-        let mut everything = self.everything.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut everything = lock(&self.everything);
         match &*everything {
             Some(everything) => Ok(everything.clone()),
             None => Ok(everything.insert(Arc::new(open(self.shelf.clone())?)).clone()),
@@ -141,6 +142,6 @@ impl Host {
     }
 
     fn all_seats(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Seat>>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seats)
     }
 }

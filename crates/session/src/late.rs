@@ -3,8 +3,9 @@
 //! The journal has them, and that is what counts. Until the list can be written they are told from here.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use base::lock;
 use protocol::SessionId;
 use store::{SessionIndex, SessionIndexError, SessionPatch, SessionRecord};
 
@@ -49,6 +50,6 @@ impl Late {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<SessionId, SessionPatch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

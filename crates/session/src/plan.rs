@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
+use base::DEPENDENCIES;
 use policy::EffectivePolicy;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
-use sandbox::{DEPENDENCIES, MODEL_URL, Sandbox, SandboxSpec};
+use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{NewSession, OwnerId, SessionRecord};

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use base::Digest;
 use protocol::{Attachment, ContentPart};
-use store::Digest;
 
 use crate::{AcceptedMessage, UserMessage};
 

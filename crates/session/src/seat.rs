@@ -1,8 +1,9 @@
 //! A session's place among those that run: how to reach its actor, and what others may see of it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
+use base::lock;
 use protocol::{Grant, SessionId, SessionInfo};
 use sandbox::Sandbox;
 use store::{FileJournal, Journal as _};
@@ -88,12 +89,12 @@ impl Seat {
 
     /// The agent has moved in.
     pub(crate) fn house(&self, sandbox: &Arc<dyn Sandbox>) {
-        *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(sandbox));
+        *lock(&self.sandbox) = Some(Arc::downgrade(sandbox));
     }
 
     /// Where the agent lives, if it does.
     pub(crate) fn sandbox(&self) -> Option<Arc<dyn Sandbox>> {
-        self.sandbox.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(Weak::upgrade)
+        lock(&self.sandbox).as_ref().and_then(Weak::upgrade)
     }
 
     /// The actor tells how it stands.
@@ -120,7 +121,7 @@ impl Seat {
 
     /// Keeps others from looking while it is held: who has read on record that something is asked finds it listed.
     pub(crate) fn hold(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shown)
     }
 
     /// Lets go of what only a turn needs.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agents::MockAgent;
+use base::{system_roots, tls_client};
 use egress::{Egress, TrustStore};
 use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, Upstream};
 use policy::EffectivePolicy;
@@ -68,8 +69,8 @@ pub struct Setup {
 /// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
 pub fn way_out(extra_roots: Vec<CertificateDer<'static>>) -> Egress {
     Egress::default().trusting(Arc::new(move || {
-        let client = Arc::new(gateway::trust(&extra_roots)?);
-        Ok(TrustStore { roots: gateway::system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
+        let client = Arc::new(tls_client(&extra_roots)?);
+        Ok(TrustStore { roots: system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
     }))
 }
 

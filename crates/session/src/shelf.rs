@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use base::lock;
 use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
@@ -124,7 +125,7 @@ impl Shelf {
     /// Takes back that a session was entered which nobody was told of. Where the disk is so full that the list cannot be
     /// written, its row stays; [`Self::was_unmade`] knows it.
     pub(crate) fn unmake(&self, id: &SessionId) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        lock(&self.open).remove(id);
         let journal = self.directory.journal(id);
         for file in [journal.with_extension("idx"), journal] {
             if let Err(error) = gone(std::fs::remove_file(file)) {
@@ -144,7 +145,7 @@ impl Shelf {
 
     /// Held by whoever takes in a session: its journal is there before its entry.
     pub(crate) fn take_in_alone(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.taking_in.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taking_in)
     }
 
     /// What to tell who wants an id that is used, or was.
@@ -188,7 +189,7 @@ impl Shelf {
         id: &SessionId,
         open_it: impl FnOnce(PathBuf) -> Result<OpenedJournal, JournalError>,
     ) -> Result<(Arc<FileJournal>, u64), SessionError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if let Some(journal) = open.get(id) {
             return Ok((journal, 0));
         }
@@ -202,7 +203,7 @@ impl Shelf {
     pub(crate) fn quarantine(&self, id: &SessionId) -> Result<PathBuf, SessionError> {
         use std::os::unix::fs::DirBuilderExt as _;
 
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        lock(&self.open).remove(id);
         let journal = self.directory.journal(id);
         let mut numbers = 0..;
         let aside =
@@ -238,7 +239,7 @@ impl Shelf {
 
     /// The journal of `id` if somebody in this process has it open.
     fn held(&self, id: &SessionId) -> Option<Arc<FileJournal>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).get(id)
+        lock(&self.open).get(id)
     }
 
     /// Raises the epoch of a session that is ours, so that the ids of its next agent are new ones.
@@ -327,7 +328,7 @@ impl Shelf {
     }
 
     fn delete_files(&self, id: &SessionId) -> Result<(), SessionError> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        lock(&self.open).remove(id);
         let directory = &self.directory;
         let journal = directory.journal(id);
         for file in [journal.with_extension("idx"), journal, directory.memory(id), directory.origin(id)] {

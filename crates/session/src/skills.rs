@@ -219,7 +219,7 @@ impl Source {
         match self.kind {
             _ if folder.is_dir() => Ok(()),
             SourceKind::Github => {
-                let tls = gateway::trust(&[]).map_err(|error| self.unfetched(&error))?;
+                let tls = base::tls_client(&[]).map_err(|error| self.unfetched(&error))?;
                 github::fetch(&address, way, tls, folder).await
             }
             _ => git::fetch(&address, self.reference.as_deref(), folder, way).await,

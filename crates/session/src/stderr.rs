@@ -1,8 +1,9 @@
 //! The first and the last lines of an agent's stderr; what is between is counted and forgotten.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::lock;
 use protocol::StderrOutput;
 use tokio::io::AsyncRead;
 
@@ -35,7 +36,7 @@ impl Stderr {
 
     /// What was kept so far; `None` when nothing was written.
     pub(crate) fn output(&self) -> Option<StderrOutput> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         if kept.total == 0 {
             return None;
         }
@@ -51,7 +52,7 @@ impl Stderr {
     }
 
     fn push(&self, line: Line) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let text = String::from_utf8_lossy(&line.bytes).into_owned();
         kept.total += 1;
         if kept.head.len() < HEAD_LINES {

@@ -4,8 +4,9 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::lock;
 use gateway::Upstream;
 use policy::EffectivePolicy;
 
@@ -47,7 +48,7 @@ impl UpstreamRegistry {
         let Some(all) = self.0.as_ref().filter(|_| known.iter().any(|known| known == name)) else {
             return Err(SessionError::UnknownUpstream { name: name.to_owned(), known: known.to_vec() });
         };
-        let mut made = all.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&all.made);
         if let Some(upstream) = made.get(name) {
             return Ok(upstream.clone());
         }

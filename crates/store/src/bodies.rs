@@ -17,12 +17,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base::{Digest, lock};
 use protocol::BodyRef;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::guard::lock;
-use crate::{DataDir, Digest, lock_file};
+use crate::{DataDir, lock_file};
 use packed::{Base, Head};
 
 /// Bodies to compare the next one with: a conversation, and one beside it.

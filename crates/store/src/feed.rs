@@ -16,9 +16,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use base::lock;
 use uuid::Uuid;
 
-use crate::guard::lock;
 use crate::{DataDir, JournalError};
 
 pub(crate) use growth::Mark;

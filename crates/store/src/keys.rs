@@ -11,10 +11,10 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex};
 
+use base::lock;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::database::{self, Synchronous};
-use crate::guard::lock;
 use crate::ledger::SCHEMA;
 use crate::{Clock, DataDir, DatabaseError, LedgerError};
 

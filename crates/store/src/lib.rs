@@ -9,10 +9,8 @@ mod bodies;
 mod clock;
 mod data_dir;
 mod database;
-mod digest;
 mod feed;
 mod full;
-mod guard;
 mod journal;
 mod json;
 mod keys;
@@ -28,7 +26,6 @@ pub use bodies::{BodyError, BodyKind, BodyWriter, FileBodyStore};
 pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
-pub use digest::{Digest, DigestError, DigestReader};
 pub use feed::{EventFeed, EventRange, FeedCursor, FeedCursorError, GrownSessions, GrowthTracker};
 pub use full::is_full;
 pub use journal::{

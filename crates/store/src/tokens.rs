@@ -7,10 +7,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use base::lock;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::database::{self, DatabaseError, Synchronous};
-use crate::guard::lock;
 use crate::sessions::SCHEMA;
 use crate::{Clock, DataDir};
 

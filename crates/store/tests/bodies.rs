@@ -6,9 +6,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use base::Digest;
 use proptest::prelude::*;
 use protocol::BodyRef;
-use store::{BodyError, BodyKind, DataDir, Digest, FileBodyStore};
+use store::{BodyError, BodyKind, DataDir, FileBodyStore};
 use tempfile::TempDir;
 
 fn bodies() -> (TempDir, DataDir, FileBodyStore) {

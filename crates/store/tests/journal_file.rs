@@ -140,7 +140,7 @@ fn a_record_after_the_end_is_damage() {
     open(&path).journal.append(ended()).unwrap();
     let end = lines(&path).pop().unwrap();
     let forged = end.replace("\"seq\":3", "\"seq\":4");
-    let prev = store::Digest::of(end.as_bytes()).to_string();
+    let prev = base::Digest::of(end.as_bytes()).to_string();
     let forged = format!("{}\"prev\":\"{prev}\"}}", &forged[..forged.find("\"prev\"").unwrap()]);
     write_lines(&path, &[before, vec![end, forged]].concat());
     let error = verify(&path).unwrap_err();

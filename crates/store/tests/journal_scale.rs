@@ -11,8 +11,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use base::Digest;
 use protocol::SessionId;
-use store::{Digest, FileJournal, Journal, JournalReader, SystemClock};
+use store::{FileJournal, Journal, JournalReader, SystemClock};
 use support::{delta, open, session};
 
 const MILLION: u64 = 1_000_000;

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use agents::Capabilities;
+use base::lock;
 use protocol::{ContentPart, Event, EventBody, EventSource, ItemKind, ItemRole};
 
 use crate::cast::Player;
@@ -18,7 +19,7 @@ static SHOWN: Mutex<BTreeMap<&'static str, Capabilities>> = Mutex::new(BTreeMap:
 
 /// Notes what an agent showed in a session.
 pub(crate) fn note(agent: &'static str, events: &[Event]) {
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shown = lock(&SHOWN);
     let can = shown.entry(agent).or_default();
     for event in events {
         see(can, event);
@@ -27,12 +28,12 @@ pub(crate) fn note(agent: &'static str, events: &[Event]) {
 
 /// Notes that a picture reached the agent's model.
 pub(crate) fn note_picture(agent: &'static str) {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(agent).or_default().images = true;
+    lock(&SHOWN).entry(agent).or_default().images = true;
 }
 
 /// Notes that the agent planned, and that nothing was changed meanwhile.
 pub(crate) fn note_plan(agent: &'static str) {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(agent).or_default().plan_mode = true;
+    lock(&SHOWN).entry(agent).or_default().plan_mode = true;
 }
 
 /// What the measured version of an agent says is understood, field by field. The mock says odd things on purpose.
@@ -59,7 +60,7 @@ pub(crate) fn is_to_be_written() -> bool {
 
 /// Compares what was shown with the table, or writes it.
 pub(crate) fn settle(players: &[Player]) -> ExitCode {
-    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown = lock(&SHOWN);
     if is_to_be_written() {
         let all = agents::all().map(agents::Agent::id);
         let table: BTreeMap<_, _> =

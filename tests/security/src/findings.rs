@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use base::lock;
 
 use crate::attack::{Attack, Group};
 
@@ -32,13 +34,13 @@ pub(crate) struct Findings(Mutex<BTreeMap<(&'static str, &'static str), Outcome>
 
 impl Findings {
     pub(crate) fn add(&self, backend: &'static str, attack: &'static str, outcome: Outcome) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((backend, attack), outcome);
+        lock(&self.0).insert((backend, attack), outcome);
     }
 
     /// Holds the document against what was found of `backends`, or writes it there. A run of a part of the suite, or
     /// without engines, has nothing to say.
     pub(crate) fn check(&self, backends: &[&'static str], attacks: &[Attack]) -> Result<(), String> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lock(&self.0);
         let attacks: Vec<_> = attacks.iter().filter(|attack| !attack.group.is_of_every_backend()).collect();
         let wanted = |backend: &&'static str| attacks.iter().all(|attack| found.contains_key(&(*backend, attack.name)));
         if backends.len() == 1 || !backends.iter().all(wanted) {

@@ -20,8 +20,12 @@ const fn layer(name: &'static str, may_know: &'static [&'static str]) -> Layer {
     Layer { name, may_know, tests_may_know: &[] }
 }
 
+/// The crate that every other crate may depend on.
+const SHARED: &str = "base";
+
 /// Lowest first.
 const LAYERS: &[Layer] = &[
+    layer("base", &[]),
     layer("protocol", &[]),
     layer("policy", &["protocol"]),
     layer("secret", &[]),
@@ -141,7 +145,7 @@ fn ours(layers: &[Layer], manifest: &Table, tests: bool) -> Vec<String> {
         // A dependency may be renamed; the package is what counts.
         value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
     });
-    names.filter(|name| layers.iter().any(|layer| layer.name == name)).collect()
+    names.filter(|name| name != SHARED && layers.iter().any(|layer| layer.name == name)).collect()
 }
 
 #[cfg(test)]

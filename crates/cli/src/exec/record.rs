@@ -4,9 +4,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ::policy::EffectivePolicy;
+use base::lock;
 use protocol::{
     EgressConnection, Event, EventBody, EventDraft, PolicyEffective, PolicySentence, SessionEndReason, SessionEnded,
     SessionId, SessionRegistered, SessionStarted, TaskCommandFinished, TerminatedBy,
@@ -72,7 +73,7 @@ impl Record {
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     fn begin(&self) -> Result<Kept, Failure> {

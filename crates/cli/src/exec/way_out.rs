@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::policy::EffectivePolicy;
+use base::EGRESS_PORT;
 use egress::{
     CERTIFICATES, DnsSockets, Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials,
     SessionCa,
 };
 use protocol::ProblemCode;
-use sandbox::{EGRESS_PORT, Sandbox, SandboxPort};
+use sandbox::{Sandbox, SandboxPort};
 
 use super::record::Record;
 use crate::config::Config;

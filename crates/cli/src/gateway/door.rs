@@ -5,10 +5,11 @@
 //! process alone writes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::gateway::{AuthenticationError, CurrentTurn, GatewayIdentity, GatewayLimits, SessionToken, Upstream};
 use ::policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
+use base::lock;
 use protocol::{ProblemCode, SessionId};
 use store::{
     DataDir, FileBodyStore, FileJournal, Journal, KeyRecord, KeyStore, LimitAmount, LimitScope, LimitWindow,
@@ -59,7 +60,7 @@ impl Door {
             AuthenticationError::Unavailable("the keys cannot be read".to_owned())
         })?;
         let key = key.ok_or(AuthenticationError::KeyInvalid)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(holder) = known.get_mut(&key.id)
             && (Arc::ptr_eq(&holder.record, &key) || holder.record == key)
         {
@@ -109,7 +110,7 @@ impl Door {
     }
 
     fn journal(&self, session: &SessionId) -> Result<Arc<dyn Journal>, Failure> {
-        let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut journals = lock(&self.journals);
         if let Some(journal) = journals.get(session) {
             return Ok(journal.clone());
         }

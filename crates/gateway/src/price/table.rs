@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::Digest;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 use super::{ModelPrice, PriceSource, PriceTable, Tier, TokenRates};
-use crate::token::hex;
 
 /// Made by `scripts/update-prices.py`; its source, date and licence are in its head.
 pub(super) const BUILT_IN: &str = include_str!("../../prices/prices.json");
@@ -39,14 +38,20 @@ pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
     let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
     let origin = PriceSource { source: table.source, taken: table.taken };
-    Ok(PriceTable { by_model, version: hex(&Sha256::digest(text)).into(), origin, named: BTreeSet::new(), vendors })
+    Ok(PriceTable {
+        by_model,
+        version: Digest::of(text.as_ref()).to_string().into(),
+        origin,
+        named: BTreeSet::new(),
+        vendors,
+    })
 }
 
 /// The version of a table in which one price was named.
 pub(super) fn next_version(version: &str, model: &str, price: &ModelPrice) -> String {
     let TokenRates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
     let rates = format!("{input} {output} {cache_read} {cache_write} {cache_write_1h} {:?}", price.max_output_tokens);
-    hex(&Sha256::digest(format!("{version}\n{model}\n{rates}")))
+    Digest::of(format!("{version}\n{model}\n{rates}").as_bytes()).to_string()
 }
 
 impl From<Row> for ModelPrice {

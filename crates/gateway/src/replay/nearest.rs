@@ -5,9 +5,9 @@
 
 use std::{collections::HashMap, fmt::Write as _, time::Duration};
 
+use base::Digest;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
-use store::Digest;
 
 use crate::endpoint::ModelEndpoint;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use base::{Digest, encode_hex};
 use protocol::Usage;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use super::{
     conversation::Conversation,
@@ -12,7 +12,6 @@ use super::{
     pattern::Captures,
     template,
 };
-use crate::token::hex;
 
 /// Characters a token stands for, where the script gives no counts.
 const CHARS_A_TOKEN: usize = 4;
@@ -51,7 +50,7 @@ impl Reply {
         captures: &Captures,
         body: &[u8],
     ) -> Self {
-        let id = hex(&Sha256::digest(body)[..12]);
+        let id = encode_hex(&Digest::of(body).to_bytes()[..12]);
         let parts: Vec<Spoken> =
             parts.iter().enumerate().map(|(index, part)| speak(part, captures, &id, index)).collect();
         let has_tool = parts.iter().any(|part| matches!(part, Spoken::Tool { .. }));

@@ -2,8 +2,8 @@
 
 use std::{io, sync::Arc};
 
+use base::tls_client;
 use http::{Uri, uri::Scheme};
-use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -54,7 +54,7 @@ impl Connector {
     pub(crate) fn new(origin: Origin, extra_roots: &[CertificateDer<'static>]) -> io::Result<Self> {
         let tls = if origin.tls {
             let name = ServerName::try_from(origin.host.clone()).map_err(io::Error::other)?;
-            Some((TlsConnector::from(Arc::new(trust(extra_roots)?)), name))
+            Some((TlsConnector::from(Arc::new(tls_client(extra_roots)?)), name))
         } else {
             None
         };
@@ -74,28 +74,6 @@ impl Connector {
             None => Ok(Box::new(stream)),
         }
     }
-}
-
-/// The certificates this system trusts.
-pub fn system_roots() -> Vec<CertificateDer<'static>> {
-    rustls_native_certs::load_native_certs().certs
-}
-
-/// A TLS client that trusts the roots of the system and `extra_roots`, and speaks HTTP/1.1.
-pub fn trust(extra_roots: &[CertificateDer<'static>]) -> io::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(system_roots());
-    for root in extra_roots {
-        roots.add(root.clone()).map_err(io::Error::other)?;
-    }
-    if roots.is_empty() {
-        return Err(io::Error::other("the system has no root certificates; install ca-certificates"));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let mut config = builder.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 #[cfg(test)]

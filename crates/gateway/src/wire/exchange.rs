@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
+use base::lock;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{FutureExt, Stream};
 use http::{HeaderMap, StatusCode};
@@ -253,7 +254,7 @@ impl Pool {
 
     /// The connection used last that is still good.
     fn take(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         let idle = idle.get_mut(&Handle::current().id())?;
         while let Some((since, mut connection)) = idle.pop() {
             if since.elapsed() < self.keep && connection.is_quiet() {
@@ -267,7 +268,7 @@ impl Pool {
         // One whose runtime is gone is of no use to anybody.
         let Ok(runtime) = Handle::try_current() else { return };
         connection.reused = true;
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         // Those of all runtimes: one that nobody calls on any more would keep its own for good. The oldest come first.
         let now = Instant::now();
         idle.retain(|_, idle| {

@@ -4,11 +4,10 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use base::WORKSPACE;
+
 use super::{Intersect, Pattern};
 use crate::value::BadValue;
-
-/// Where the workspace is, in every backend.
-const WORKSPACE: &str = "/workspace";
 
 /// Made by the sandbox itself; a host path there would be hidden, or would hide ours.
 const RESERVED: [&str; 6] = [WORKSPACE, "/deps", "/tmp", "/proc", "/sys", "/dev"];

@@ -3,8 +3,9 @@
 use std::io::Seek;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::lock;
 use jail::HostUser;
 use policy::EffectivePolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,11 +35,11 @@ impl FilesOnDisk {
 
     /// Lets go of the directory. From here on every call is answered with [`FilesError::Gone`].
     pub(crate) fn close(&self) {
-        self.root.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.root).take();
     }
 
     fn view(&self) -> Result<View, FilesError> {
-        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let root = lock(&self.root).clone();
         Ok(View { root: root.ok_or(FilesError::Gone)?, policy: Arc::clone(&self.policy) })
     }
 

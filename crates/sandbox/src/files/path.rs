@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use jail::WORKSPACE;
+use base::WORKSPACE;
 
 use super::FilesError;
 use super::error::About;

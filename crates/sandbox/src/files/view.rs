@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jail::WORKSPACE;
+use base::WORKSPACE;
 use policy::{Action, EffectivePolicy};
 use rustix::fs::{AtFlags, FileType, Mode, fchmod, fstat, mkdirat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;

@@ -9,7 +9,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use base::Digest;
+use sha2::{Digest as _, Sha256};
 
 use super::manifest::sync_directory;
 
@@ -100,7 +101,7 @@ pub(crate) fn copy(source: &mut File, target: &mut File, limit: u64) -> io::Resu
         }
     }
     target.set_len(size)?;
-    Ok(Some((size, hexadecimal(&hasher.finalize()))))
+    Ok(Some((size, Digest::finish(hasher).to_string())))
 }
 
 /// The digest of all that is left in `source`.
@@ -109,7 +110,7 @@ pub(crate) fn digest(source: &mut File) -> io::Result<String> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match source.read(&mut chunk)? {
-            0 => return Ok(hexadecimal(&hasher.finalize())),
+            0 => return Ok(Digest::finish(hasher).to_string()),
             count => hasher.update(chunk.get(..count).unwrap_or_default()),
         }
     }
@@ -141,13 +142,4 @@ fn fill(source: &mut File, chunk: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(count)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

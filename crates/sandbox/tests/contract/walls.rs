@@ -43,7 +43,7 @@ async fn a_link_that_was_planted_in_the_workspace_leads_nowhere(subject: Subject
     let link = workspace.path().join("deps");
     std::os::unix::fs::symlink(host.path(), &link).expect("link");
     let shown = |source: &std::path::Path| sandbox::SandboxSpec {
-        mounts: vec![(source.to_owned(), sandbox::DEPENDENCIES.into())],
+        mounts: vec![(source.to_owned(), base::DEPENDENCIES.into())],
         ..spec(&subject, Some(workspace.path().to_owned()))
     };
     let refused = subject.backend.create(shown(&link)).await.err().expect("it is refused").to_string();
@@ -75,7 +75,7 @@ async fn a_link_that_was_planted_where_more_is_written_leads_nowhere(subject: Su
     sandbox.destroy().await.expect("destroy");
 
     let next = |source: &std::path::Path| sandbox::SandboxSpec {
-        mounts: vec![(source.to_owned(), sandbox::DEPENDENCIES.into())],
+        mounts: vec![(source.to_owned(), base::DEPENDENCIES.into())],
         policy: writing(),
         ..spec(&subject, None)
     };

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use base::WORKSPACE;
 use jiff::Timestamp;
 use protocol::{ProblemCode, SessionId};
 use sandbox::{FileEntry, FileKind, FileStat, UnpackReport};
@@ -10,9 +11,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::error::ApiError;
-
-/// Where the workspace is, inside.
-const WORKSPACE: &str = "/workspace";
 
 /// A path that must be named.
 #[derive(Deserialize, IntoParams)]

@@ -5,9 +5,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::body::Body;
+use base::Digest;
 use http::{Method, Request};
 use serde_json::{Value, json};
-use store::{DataDir, Digest, SessionIndex, SessionOutcome, SystemClock};
+use store::{DataDir, SessionIndex, SessionOutcome, SystemClock};
 
 use crate::client::{Answer, request};
 use crate::stage::Stage;

@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 
 use agents::DialogueOutput;
+use base::error_chain;
 use protocol::{
     ErrorData, EventBody, ProblemCode, SessionEndReason, SessionEnded, StderrOutput, TerminatedBy, TurnOutcome,
 };
@@ -88,7 +89,7 @@ impl Actor {
     /// The session was entered, but its agent could not be started.
     pub(super) async fn fail_to_start(&mut self, error: &SessionError) -> Result<(), SessionError> {
         let stderr: Option<StderrOutput> = self.end_agent().await.ok().flatten().and_then(|remains| remains.stderr);
-        let message = chain(error);
+        let message = error_chain(error);
         let ended = SessionEnded {
             reason: SessionEndReason::Error,
             terminated_by: TerminatedBy::Daemon,
@@ -199,10 +200,4 @@ fn obituary(exit: ProcessExit, phase: Phase) -> String {
     };
     let when = if phase == Phase::Idle { "between two turns" } else { "in the middle of a turn" };
     format!("the agent's process {how} {when}")
-}
-
-/// An error and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

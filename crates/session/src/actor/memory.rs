@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agents::SavedHome;
+use base::HOME;
 use sandbox::{ExecSpec, Sandbox};
 
 use super::Actor;
@@ -18,7 +19,6 @@ use crate::skills;
 const CAP: usize = 64 << 20;
 /// Packing takes milliseconds. An agent that stops its own sandbox must not stop the turn from ending.
 const PATIENCE: Duration = Duration::from_secs(10);
-const HOME: &str = "/home/agent";
 /// tar's way to say that a file changed while it was read: an agent may write at any time.
 const CHANGED: i32 = 1;
 

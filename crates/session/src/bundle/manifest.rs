@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use base::Digest;
 use serde::{Deserialize, Serialize};
-use store::Digest;
 
 use crate::SessionError;
 

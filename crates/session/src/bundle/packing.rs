@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use store::{Digest, DigestReader};
+use base::{Digest, DigestReader};
 
 use super::failed;
 use super::manifest::{FILES, Manifest, NAME};

@@ -6,10 +6,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use base::{Digest, DigestReader};
 use protocol::SessionInfo;
 use sandbox::ChangeStat;
 use serde::de::DeserializeOwned;
-use store::{Digest, DigestReader, FileBodyStore};
+use store::FileBodyStore;
 
 use super::failed;
 use super::manifest::{self, FILES, Manifest};

@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use base::Digest;
 use serde::{Deserialize, Serialize};
-use store::Digest;
 
 /// More entries are not looked at.
 const ENTRIES: usize = 50_000;

@@ -1,6 +1,6 @@
 //! A body that is kept as less than its bytes: compressed, or as what is new in it.
 
-use crate::Digest;
+use base::Digest;
 
 use super::delta;
 

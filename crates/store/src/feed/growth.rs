@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use base::lock;
 use protocol::SessionId;
 use tokio::sync::Notify;
-
-use crate::guard::lock;
 
 /// So many sessions are remembered while nobody asks; then all are forgotten, and whoever asks looks at all there are.
 const MOST: usize = 1_024;

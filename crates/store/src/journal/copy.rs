@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use base::Digest;
 use protocol::SessionId;
 
 use super::JournalError;
 use super::line::{self, Place};
 use super::script::Script;
 use super::walk::{Region, Start, Walk};
-use crate::Digest;
 
 /// Writes the journal at `from` to `to` as the one of `session`: the same records with the same numbers and times, in a
 /// chain of their own.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base::lock;
 use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
@@ -14,7 +15,6 @@ use super::writer::Writer;
 use super::{FilePool, Journal, JournalError, StoredRange};
 use crate::Clock;
 use crate::feed::{GrowthTracker, Mark};
-use crate::guard::lock;
 
 /// One session's records as JSON lines.
 ///

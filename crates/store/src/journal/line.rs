@@ -3,6 +3,7 @@
 //! `{"seq":1,"time":"…","session":"…","turn":"…","type":"…","data":{…},"prev":"…"}`. What is `null`, `false`
 //! or the host's own word is left out. `prev` is the SHA-256 of the line before, without its newline.
 
+use base::Digest;
 use protocol::{Event, EventBody, EventDraft, EventSource, SessionId, TurnId};
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::JournalError;
 use super::script::Said;
 use super::stamp::event_id;
-use crate::{Digest, json};
+use crate::json;
 
 /// No line is longer, so a foreign file without newlines cannot fill the memory of a reader.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 20;

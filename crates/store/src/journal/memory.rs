@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use base::{Digest, lock};
 use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
@@ -10,8 +11,7 @@ use super::script::Script;
 use super::sheet::Sheet;
 use super::stamp::Stamp;
 use super::{Journal, JournalError, LineDefect, StoredRange};
-use crate::guard::lock;
-use crate::{Clock, Digest};
+use crate::Clock;
 
 /// Keeps the same lines as a file would, but not after the process.
 pub struct MemoryJournal {

@@ -1,5 +1,6 @@
 //! Records that are written in one go: line after line, each with the digest of the one before.
 
+use base::Digest;
 use jiff::Timestamp;
 use protocol::SessionId;
 
@@ -7,7 +8,6 @@ use super::line::{self, Place};
 use super::script::{Said, Script};
 use super::stamp::Stamp;
 use super::{JournalError, StoredRange};
-use crate::Digest;
 
 /// What is about to be written, and where the journal stands once it is.
 pub(super) struct Sheet {

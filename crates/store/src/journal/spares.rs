@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::lock;
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
-
-use crate::guard::lock;
 
 /// So many wait at most, each of them with a descriptor.
 const MOST: usize = 32;

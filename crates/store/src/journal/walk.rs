@@ -8,11 +8,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use base::Digest;
 use protocol::{Event, EventBody, SessionId};
 
 use super::line::{self, MAX_LINE_BYTES};
 use super::{JournalError, LineDefect};
-use crate::Digest;
 
 const BUFFER_BYTES: usize = 32 << 10;
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::Digest;
 use protocol::SessionId;
 
 use super::offsets::Offsets;
@@ -18,7 +19,6 @@ use super::sheet::Sheet;
 use super::stamp::Stamp;
 use super::walk::{Region, Start, Walk};
 use super::{JournalError, LineDefect};
-use crate::Digest;
 
 /// How long a lock may seem held before it is.
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);

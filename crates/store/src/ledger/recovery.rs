@@ -6,14 +6,15 @@
 
 use std::path::Path;
 
+use base::Digest;
 use rusqlite::{Connection, params};
 
 use super::LedgerError;
 use super::book::Hand;
 use super::sums::Sums;
 use super::totals::{self, Difference, Parties};
+use crate::OwnerId;
 use crate::owner::is_alive;
-use crate::{Digest, OwnerId};
 
 /// What is said of calls that are open; in the words of their index, which is not found by others.
 const OPEN: &str = "(state = 'intent' OR state = 'sent' OR state = 'streaming')";

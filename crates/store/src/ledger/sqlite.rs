@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
+use base::lock;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -19,7 +20,6 @@ use super::teller::{Teller, Untaken};
 use super::writer::{Job, Stirred, Writer};
 use super::{Ledger, LedgerError, LedgerReply};
 use crate::database::{self, Synchronous};
-use crate::guard::lock;
 use crate::{Clock, DataDir, OwnerId, ProcessOwner};
 
 /// What an answered step survives.

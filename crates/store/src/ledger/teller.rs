@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::lock;
+
 use super::backlog::Backlog;
 use super::daybook::{Daybook, Place, Turn};
 use super::entry::{Entry, HoldEntry, Line, Share};
@@ -13,7 +15,6 @@ use super::memory::{Fit, Memory, OpenCall};
 use super::port::LedgerOperation;
 use super::totals::Parties;
 use super::{Durability, LedgerError};
-use crate::guard::lock;
 use crate::{Clock, OwnerId};
 
 /// Takes the steps of one process.

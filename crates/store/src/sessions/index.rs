@@ -6,6 +6,7 @@ mod standing;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use base::lock;
 use protocol::SessionId;
 use rusqlite::{Connection, ErrorCode, Params, named_params, params};
 
@@ -13,7 +14,6 @@ use super::name::{AT_ONCE, names};
 use super::record::{NewSession, Placed, SessionListCursor, SessionPage, SessionPatch, SessionRecord};
 use super::{SessionIndexError, SessionOutcome};
 use crate::database::{self, Synchronous, WriteAheadLog};
-use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 

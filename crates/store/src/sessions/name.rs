@@ -1,6 +1,6 @@
 //! Two words for people, where an id is for programs.
 
-use crate::Digest;
+use base::Digest;
 
 const MANNERS: &[&str] = &[
     "able", "airy", "amber", "apt", "azure", "bold", "brave", "brisk", "bright", "calm", "candid", "civil", "clear",

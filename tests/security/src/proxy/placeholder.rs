@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use base::EGRESS_PORT;
 use egress::{Egress, EgressCredential};
 use libtest_mimic::Trial;
 use policy::{BaseLayer, CeilingLayer, PolicySource};
-use sandbox::{EGRESS_PORT, ExecSpec};
+use sandbox::ExecSpec;
 use secret::Secret;
 
 use crate::attack::Walls;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use jail::WORKSPACE;
+use base::WORKSPACE;
 use policy::{Action, EffectivePolicy, RuleRef};
 use rustix::fs::FileType;
 use rustix::io::Errno;

@@ -88,7 +88,7 @@ fn certified(names: &[&str]) -> (TlsAcceptor, CertificateDer<'static>) {
 
 /// What trusts the roots of the system alone.
 fn usual() -> ClientConfig {
-    gateway::trust(&[]).unwrap()
+    base::tls_client(&[]).unwrap()
 }
 
 fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
@@ -187,7 +187,7 @@ async fn over_tls(reference: &str, names: &[&str], is_trusted: bool) -> Result<S
     let way = way_over(Some(tls), BOTH_OVER_TLS, like_github_over_tls).await;
     let place = tempfile::tempdir().unwrap();
     let address = archive("https://skills.example.com/owner/name", Some(reference)).unwrap();
-    let trusted = if is_trusted { gateway::trust(&[root]).unwrap() } else { usual() };
+    let trusted = if is_trusted { base::tls_client(&[root]).unwrap() } else { usual() };
     let fetched = fetch(&address, &way, trusted, &place.path().join("0")).await;
     way.close().await;
     fetched.map(|()| std::fs::read_to_string(place.path().join("0/skills/tidy/SKILL.md")).unwrap())

@@ -2,11 +2,11 @@
 //!
 //! The journals hold what it was; the counts outlive the process that made them, and every process adds to the same.
 
+use base::lock;
 use rusqlite::{Row, params};
 
 use super::SessionIndex;
 use crate::SessionIndexError;
-use crate::guard::lock;
 
 /// How often one version of an agent was not understood, in all sessions of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

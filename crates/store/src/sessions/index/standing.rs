@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use base::lock;
 use protocol::SessionId;
 use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::SessionIndex;
-use crate::guard::lock;
 use crate::owner::is_alive;
 use crate::{OwnerId, SessionIndexError};
 

@@ -1,4 +1,4 @@
-//! SHA-256 of something, as it stands in file names and in the journal's chain.
+//! SHA-256 digests, as they are written in file names and in the hash chain of a journal.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -7,52 +7,53 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::digits_of;
+
 /// A SHA-256, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Digest([u8; 32]);
 
-/// Why a text is no SHA-256.
+/// The text is not a SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a SHA-256 is 64 lower-case hexadecimal digits")]
+#[error("not a SHA-256 digest: expected 64 lower-case hexadecimal digits")]
 pub struct DigestError;
 
 impl Digest {
-    /// What stands in the chain before the first record.
+    /// All zeros: the previous digest of the first record of a chain.
     pub const ZERO: Self = Self([0; 32]);
 
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+    /// Returns the digest that consists of `bytes`.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns the 32 bytes of the digest.
     pub fn to_bytes(self) -> [u8; 32] {
         self.0
     }
 
-    /// Its text, written into `room`.
-    pub(crate) fn digits<'a>(&self, room: &'a mut [u8; 64]) -> &'a str {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    /// Writes the 64 digits into `room` and returns them, without an allocation.
+    pub fn digits<'a>(&self, room: &'a mut [u8; 64]) -> &'a str {
         for (pair, byte) in room.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
+            pair.copy_from_slice(&digits_of(byte));
         }
         // They are all ASCII.
         std::str::from_utf8(room).unwrap_or_default()
     }
 
-    /// The digest of what `hasher` was fed.
-    pub(crate) fn finish(hasher: Sha256) -> Self {
+    /// Returns the digest of all bytes that were fed to `hasher`.
+    pub fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
     }
 }
 
-/// Takes the digest of everything that is read through it.
+/// A reader that computes the digest of every byte read through it.
 #[derive(Debug)]
 pub struct DigestReader<R> {
     source: R,
@@ -60,12 +61,12 @@ pub struct DigestReader<R> {
 }
 
 impl<R: Read> DigestReader<R> {
-    /// Nothing was read yet.
+    /// Returns a reader over `source` that has read nothing yet.
     pub fn new(source: R) -> Self {
         Self { source, hasher: Sha256::new() }
     }
 
-    /// The digest of what was read.
+    /// Returns the digest of the bytes read so far.
     pub fn finish(self) -> Digest {
         Digest::finish(self.hasher)
     }
@@ -114,14 +115,14 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// One stands in every line of a journal: it is written without a text of its own.
+/// Every journal line contains a digest, so serializing one does not allocate.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.digits(&mut [0; 64]))
     }
 }
 
-/// Lower case only: one digest has one spelling, so a changed line never passes as the same.
+/// Accepts lower case only: a digest has exactly one spelling, so an edited line never compares as equal.
 fn nibble(digit: u8) -> Result<u8, DigestError> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
@@ -137,13 +138,13 @@ mod tests {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     #[test]
-    fn a_digest_is_the_known_one_and_survives_its_text() {
+    fn digest_matches_a_known_value_and_parses_back() {
         assert_eq!(Digest::of(b"abc").to_string(), ABC);
         assert_eq!(ABC.parse::<Digest>(), Ok(Digest::of(b"abc")));
     }
 
     #[test]
-    fn another_spelling_is_refused() {
+    fn any_other_spelling_is_rejected() {
         for bad in ["", "ab", &ABC.to_uppercase(), &ABC.replace('b', "g"), &format!("{ABC}0")] {
             assert_eq!(bad.parse::<Digest>(), Err(DigestError), "`{bad}`");
         }
