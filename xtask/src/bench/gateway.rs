@@ -1,12 +1,16 @@
-//! What the gateway costs, beside a proxy that only proxies and one that does what ours does.
+//! The cost of the gateway, measured beside nginx and LiteLLM.
 //!
-//! The vendor, nginx, LiteLLM and two gateways (`durability` normal and full) stand at the same time, and every
-//! measurement goes through them in turns. Recorder and ledger are on in ours; nothing of the kind is on in the
-//! peers.
+//! The vendor stub, nginx, LiteLLM and two gateways (`durability` normal and full) run at the same time, and every
+//! measurement visits them in turns. Our gateway records and bills every call; the peers do neither.
+//!
+//! The headline is the agent-like call: a request of 76 KB, as Claude Code sends first, with a streamed answer of 200
+//! events. Small calls show the fixed cost of a call.
 
 mod drive;
 mod goals;
 mod peers;
+
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -14,29 +18,33 @@ use super::{Report, Sample};
 use crate::step::quietly;
 use crate::{venv, workspace};
 use drive::{Driver, Load, Measured};
-use peers::{Peers, Target};
+use peers::{NGINX, NORMAL, Peers, Target};
 
-/// Callers at a time, where many call.
+/// The number of callers in measurements with many callers.
 const MANY: usize = 32;
-/// A first request of Claude Code.
-const LARGE_PROMPT: usize = 76 << 10;
+/// The size of the first request of Claude Code.
+const AGENT_PROMPT_BYTES: usize = 76 << 10;
 
-/// Everything that was measured, in the order in which the goals name it.
+/// All measurements, in the order in which the goals use them.
 struct Findings {
-    one: Measured,
+    call: Measured,
     stream: Measured,
-    large: Measured,
-    many: Measured,
+    large_prompt: Measured,
+    agent_call: Measured,
+    many_calls: Measured,
     many_streams: Measured,
-    /// Peak memory of the gateway, in KiB, after all of the above.
+    many_agent_calls: Measured,
+    /// Processor time of one agent-like call with many callers: our gateway, then nginx.
+    agent_processor_time: (Duration, Duration),
+    /// Peak memory of the gateway in KiB, after all measurements above.
     peak_kib: u64,
-    /// Memory of the gateway after the first tenth of 100,000 calls, and after all of them.
+    /// Memory of the gateway after 10,000 and after 100,000 calls.
     resident_kib: (u64, u64),
-    /// Calls a second beside nobody, and beside readers that do not read.
-    beside: (f64, f64),
+    /// Calls a second without idle readers, and beside them.
+    beside_idle_readers: (f64, f64),
 }
 
-/// Measures all of it in one run.
+/// Runs all measurements.
 pub(super) fn run() -> Result<Report> {
     venv::LITELLM.install()?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
@@ -50,24 +58,51 @@ pub(super) fn run() -> Result<Report> {
 
 fn measure(driver: &Driver, peers: &Peers) -> Result<Findings> {
     let all = peers.targets();
-    let quick: Vec<&Target> = all.iter().copied().filter(|target| target.name != peers::LITELLM).collect();
-    let one = driver.drive("one caller", &all, Load { rounds: 8, millis: 400, ..Load::default() })?;
-    let stream = driver.drive("one stream", &all, Load { stream: true, rounds: 8, millis: 400, ..Load::default() })?;
-    let large = Load { prompt_bytes: LARGE_PROMPT, rounds: 5, millis: 400, ..Load::default() };
-    let large = driver.drive("a large prompt", &all, large)?;
+    let without_litellm: Vec<&Target> = all.iter().copied().filter(|target| target.name != peers::LITELLM).collect();
+    let one = Load { rounds: 8, millis: 400, ..Load::default() };
     let many = Load { callers: MANY, rounds: 5, millis: 1_500, ..Load::default() };
-    let many = driver.drive("many callers", &all, many)?;
-    let many_streams = Load { stream: true, callers: MANY, rounds: 5, millis: 1_500, ..Load::default() };
-    let many_streams = driver.drive("many streams", &quick, many_streams)?;
+    let agent = |load: Load| Load { stream: true, prompt_bytes: AGENT_PROMPT_BYTES, ..load };
+
+    let call = driver.drive("one caller", &all, one)?;
+    let stream = driver.drive("one stream", &all, Load { stream: true, ..one })?;
+    let large_prompt = driver.drive("one large prompt", &all, Load { prompt_bytes: AGENT_PROMPT_BYTES, ..one })?;
+    let agent_call = driver.drive("one agent-like call", &all, agent(one))?;
+    let many_calls = driver.drive("many callers", &all, many)?;
+    let many_streams = driver.drive("many streams", &without_litellm, Load { stream: true, ..many })?;
+    let before = peers.processor_times()?;
+    let many_agent_calls = driver.drive("many agent-like calls", &without_litellm, agent(many))?;
+    let after = peers.processor_times()?;
+    let agent_processor_time = (
+        per_call(after.0.saturating_sub(before.0), &many_agent_calls, NORMAL)?,
+        per_call(after.1.saturating_sub(before.1), &many_agent_calls, NGINX)?,
+    );
     let peak_kib = peers.gateway_kib("VmHWM")?;
-    // Before anybody asks for answers of megabytes, which are kept whole until they are recorded.
-    let resident_kib = endure(driver, peers)?;
-    let beside = beside(driver, peers)?;
-    Ok(Findings { one, stream, large, many, many_streams, peak_kib, resident_kib, beside })
+    // Measured before the endless answers below, which the gateway keeps in memory until they are recorded.
+    let resident_kib = memory_over_many_calls(driver, peers)?;
+    let beside_idle_readers = beside_idle_readers(driver, peers)?;
+    Ok(Findings {
+        call,
+        stream,
+        large_prompt,
+        agent_call,
+        many_calls,
+        many_streams,
+        many_agent_calls,
+        agent_processor_time,
+        peak_kib,
+        resident_kib,
+        beside_idle_readers,
+    })
 }
 
-/// Calls a second with and without readers that do not read, in turns.
-fn beside(driver: &Driver, peers: &Peers) -> Result<(f64, f64)> {
+/// Returns the processor time of one call to `target`, of `total` for all of them.
+fn per_call(total: Duration, measured: &Measured, target: &str) -> Result<Duration> {
+    let calls = u32::try_from(measured.whole(target)?.len()).context("too many calls to count")?;
+    Ok(total / calls.max(1))
+}
+
+/// Returns calls a second without and with clients that read nothing, measured in turns.
+fn beside_idle_readers(driver: &Driver, peers: &Peers) -> Result<(f64, f64)> {
     let load = Load { callers: 8, rounds: 1, millis: 1_000, ..Load::default() };
     let (mut alone, mut together) = (Vec::new(), Vec::new());
     for _ in 0..5 {
@@ -79,8 +114,8 @@ fn beside(driver: &Driver, peers: &Peers) -> Result<(f64, f64)> {
     Ok((drive::median(alone)?, drive::median(together)?))
 }
 
-/// 100,000 calls; the gateway's memory after the first tenth and at the end.
-fn endure(driver: &Driver, peers: &Peers) -> Result<(u64, u64)> {
+/// Returns the gateway's memory after 10,000 and after 100,000 calls.
+fn memory_over_many_calls(driver: &Driver, peers: &Peers) -> Result<(u64, u64)> {
     let calls = |calls| Load { callers: MANY, rounds: 1, millis: 600_000, calls: Some(calls), ..Load::default() };
     driver.drive("10,000 calls", &[peers.normal()], calls(10_000))?;
     let early = peers.gateway_kib("VmRSS")?;
@@ -88,13 +123,15 @@ fn endure(driver: &Driver, peers: &Peers) -> Result<(u64, u64)> {
     Ok((early, peers.gateway_kib("VmRSS")?))
 }
 
-/// Times of one caller, the vendor itself first.
+/// Returns the times of one caller, the vendor itself first.
 fn samples(findings: &Findings) -> Result<Vec<Sample>> {
     let groups = [
-        ("a call", &findings.one, false),
+        ("a call", &findings.call, false),
         ("first byte of a stream", &findings.stream, true),
         ("a stream of 200 events", &findings.stream, false),
-        ("a call of 76 KB", &findings.large, false),
+        ("a call of 76 KB", &findings.large_prompt, false),
+        ("first byte of an agent-like call", &findings.agent_call, true),
+        ("an agent-like call", &findings.agent_call, false),
     ];
     let mut samples = Vec::new();
     for (what, measured, first) in groups {

@@ -1,4 +1,4 @@
-//! A server that runs for as long as the bench.
+//! A server process that runs as long as a bench needs it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The slowest of them takes half a minute to start.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LEAVE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(50);
+/// LiteLLM takes half a minute to start.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A server; dropped, it is told to end, and ended if it does not.
+/// A running server. Dropping it sends SIGTERM, then SIGKILL after a timeout.
 pub(crate) struct Service {
     child: Child,
     line: String,
 }
 
 impl Service {
-    /// Starts a server whose first line is awaited; its standard input stays open as long as it may run.
+    /// Starts a server and waits for its first line of output. Its standard input stays open until it is dropped.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let shown = format!("{command:?}");
         let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
         let mut service = Self { child, line: String::new() };
-        let stdout = service.child.stdout.take().context("it has no output")?;
+        let stdout = service.child.stdout.take().context("the server has no standard output")?;
         BufReader::new(stdout).read_line(&mut service.line)?;
-        ensure!(!service.line.is_empty(), "{shown} said nothing");
+        ensure!(!service.line.is_empty(), "{shown} printed nothing");
         Ok(service)
     }
 
-    /// Starts a server that says nothing; it is there when it takes connections.
+    /// Starts a server that prints nothing, and waits until `address` accepts connections.
     pub(crate) fn start_at(command: &mut Command, address: &str) -> Result<Self> {
         let shown = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -42,53 +42,105 @@ impl Service {
             if let Some(status) = service.child.try_wait()? {
                 bail!("{shown} ended: {status}");
             }
-            ensure!(started.elapsed() < PATIENCE, "{shown} does not take connections");
-            std::thread::sleep(PAUSE);
+            ensure!(started.elapsed() < START_TIMEOUT, "{shown} accepts no connections");
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(service)
     }
 
+    /// Returns the first line that the server printed.
     pub(crate) fn first_line(&self) -> Result<String> {
-        ensure!(!self.line.is_empty(), "it said nothing");
+        ensure!(!self.line.is_empty(), "the server printed nothing");
         Ok(self.line.trim().to_owned())
     }
 
-    /// Where it listens, when its first line says so in JSON.
+    /// Returns the address in the field `listening` of the first line, which must be JSON.
     pub(crate) fn listening(&self) -> Result<String> {
-        let said: serde_json::Value = serde_json::from_str(&self.line).context("its first line is no JSON")?;
-        let url = said["listening"].as_str().context("it does not say where it listens")?;
+        let line: serde_json::Value = serde_json::from_str(&self.line).context("the first line of the server is not JSON")?;
+        let url = line["listening"].as_str().context("the first line of the server has no field `listening`")?;
         Ok(url.trim_start_matches("http://").to_owned())
     }
 
+    /// Returns the process id of the server.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What the kernel says of its memory, under this name.
+    /// Returns a memory figure of /proc/PID/status in KiB, such as `VmRSS`.
     pub(crate) fn kib(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        kib.with_context(|| format!("the kernel tells no {field}"))
+        kib.with_context(|| format!("/proc/PID/status has no {field}"))
+    }
+
+    /// Returns the processor time that the server and its child processes have used.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let mut ticks = 0;
+        for process in ProcessStat::all()? {
+            if process.id == self.id() || process.parent == self.id() {
+                ticks += process.ticks;
+            }
+        }
+        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+    }
+}
+
+/// The fields of /proc/PID/stat that a bench uses.
+struct ProcessStat {
+    id: u32,
+    parent: u32,
+    /// User and system time.
+    ticks: u64,
+}
+
+impl ProcessStat {
+    /// Returns one entry for each process of this machine.
+    fn all() -> Result<Vec<Self>> {
+        let entries = std::fs::read_dir("/proc").context("cannot list /proc")?;
+        // A process may end while the list is read.
+        let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+        Ok(texts.filter_map(|text| Self::parse(&text)).collect())
+    }
+
+    /// Parses one line. The program name, field 2, is in parentheses and may contain spaces.
+    fn parse(text: &str) -> Option<Self> {
+        let id = text.split(' ').next()?.parse().ok()?;
+        let (_, rest) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self { id, parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // A server with children of its own takes them along only when it is asked to leave.
+        // On SIGTERM a server also stops its child processes, on SIGKILL it cannot.
         let _ = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
-        let asked = Instant::now();
-        while asked.elapsed() < LEAVE && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(PAUSE);
+        let stopping = Instant::now();
+        while stopping.elapsed() < STOP_TIMEOUT && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An address that was free a moment ago, for servers that cannot choose one themselves.
+/// Returns a loopback address that was free a moment ago, for servers that cannot choose a port themselves.
 pub(crate) fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
     Ok(listener.local_addr()?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_stat_is_parsed_behind_a_name_with_spaces() {
+        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 1 0 0";
+        let stat = ProcessStat::parse(line).unwrap();
+        assert_eq!((stat.id, stat.parent, stat.ticks), (42, 7, 42));
+    }
 }

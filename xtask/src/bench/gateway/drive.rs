@@ -1,4 +1,4 @@
-//! The load generator of the repository, asked to measure one thing.
+//! Runs the load generator (`bench/load`) for one measurement.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Target;
 
-/// What is asked of each target, and how long.
+/// The load for each target, and its duration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) stream: bool,
@@ -18,7 +18,7 @@ pub(super) struct Load {
     pub(super) callers: usize,
     pub(super) idle_readers: usize,
     pub(super) rounds: usize,
-    /// Of one round of one target.
+    /// Duration of one round of one target.
     pub(super) millis: u64,
     pub(super) calls: Option<usize>,
 }
@@ -39,7 +39,7 @@ impl Driver {
         Self { program }
     }
 
-    /// Measures every target in turns.
+    /// Measures every target in turns, and returns the measurements of all.
     pub(super) fn drive(&self, what: &str, targets: &[&Target], load: Load) -> Result<Measured> {
         println!("  {what}");
         let targets: Vec<Value> = targets
@@ -58,28 +58,28 @@ impl Driver {
         let mut command = Command::new(&self.program);
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start the load generator")?;
-        child.stdin.take().context("it has no input")?.write_all(plan.to_string().as_bytes())?;
+        child.stdin.take().context("the load generator has no standard input")?.write_all(plan.to_string().as_bytes())?;
         let output = child.wait_with_output().context("cannot wait for the load generator")?;
         ensure!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(Measured(serde_json::from_slice(&output.stdout).context("its report is no JSON")?))
+        Ok(Measured(serde_json::from_slice(&output.stdout).context("the report of the load generator is not JSON")?))
     }
 }
 
-/// What was measured of each target.
+/// The measurements of each target.
 pub(super) struct Measured(Value);
 
 impl Measured {
-    /// Times until the end of the answer.
+    /// Returns the times to the end of the answer.
     pub(super) fn whole(&self, target: &str) -> Result<Vec<Duration>> {
         self.times(target, "whole_micros")
     }
 
-    /// Times until the first byte of the answer.
+    /// Returns the times to the first byte of the answer.
     pub(super) fn first(&self, target: &str) -> Result<Vec<Duration>> {
         self.times(target, "first_micros")
     }
 
-    /// Calls a second in the median round.
+    /// Returns the calls a second of the median round.
     pub(super) fn rate(&self, target: &str) -> Result<f64> {
         let rates = self.0[target]["rates"].as_array().with_context(|| format!("`{target}` was not measured"))?;
         median(rates.iter().filter_map(Value::as_f64).collect())
@@ -91,7 +91,7 @@ impl Measured {
     }
 }
 
-/// The one in the middle.
+/// Returns the median; fails for an empty list.
 pub(super) fn median(mut numbers: Vec<f64>) -> Result<f64> {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().context("nothing was measured")
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_measured_is_found_by_its_target() {
+    fn measurements_are_found_by_target() {
         let measured =
             Measured(json!({"nginx": {"rates": [3.0, 1.0, 2.0], "whole_micros": [5, 6], "first_micros": []}}));
         assert!((measured.rate("nginx").unwrap() - 2.0).abs() < f64::EPSILON);

@@ -1,4 +1,4 @@
-//! Everything that answers in the bench: the vendor, the peers before it, and our gateway before it.
+//! The servers of the gateway bench: the vendor stub, and the proxies in front of it.
 
 mod litellm;
 mod nginx;
@@ -6,6 +6,7 @@ mod viv;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -16,26 +17,27 @@ pub(super) const NGINX: &str = "nginx";
 pub(super) const NORMAL: &str = "viv, normal";
 pub(super) const FULL: &str = "viv, full";
 pub(super) const LITELLM: &str = "LiteLLM";
-/// In the order in which they are shown.
+/// All targets, in the order of the report.
 pub(super) const NAMES: [&str; 5] = [VENDOR, NGINX, NORMAL, FULL, LITELLM];
 
-/// Something that answers Messages calls.
+/// A server that answers calls of the Messages API.
 pub(super) struct Target {
     pub(super) name: &'static str,
     pub(super) address: String,
     pub(super) token: String,
 }
 
-/// All of them, running; dropped, they end and leave nothing.
+/// All servers of the bench. Dropping it stops them and removes their files.
 pub(super) struct Peers {
     targets: [Target; 5],
     gateway: Service,
-    _others: [Service; 4],
+    nginx: Service,
+    _others: [Service; 3],
     _folder: Folder,
 }
 
 impl Peers {
-    /// Starts all of them.
+    /// Starts all servers.
     pub(super) fn start(viv: &Path, load: &Path) -> Result<Self> {
         let folder = Folder::make(&["nginx", "normal", "full", "litellm"])?;
         let vendor = Service::start(Command::new(load).arg("vendor"))?;
@@ -54,22 +56,29 @@ impl Peers {
                 Target { name: LITELLM, address: litellm_address, token: litellm::KEY.to_owned() },
             ],
             gateway,
-            _others: [full_gateway, litellm, nginx, vendor],
+            nginx,
+            _others: [full_gateway, litellm, vendor],
             _folder: folder,
         })
     }
 
+    /// Returns every target, the vendor first.
     pub(super) fn targets(&self) -> Vec<&Target> {
         self.targets.iter().collect()
     }
 
-    /// The gateway that survives a crash of its process.
+    /// Returns the gateway with `durability = "normal"`.
     pub(super) fn normal(&self) -> &Target {
         &self.targets[2]
     }
 
-    /// What the kernel says of that gateway's memory.
+    /// Returns a memory figure of that gateway in KiB; see [`Service::kib`].
     pub(super) fn gateway_kib(&self, field: &str) -> Result<u64> {
         self.gateway.kib(field)
+    }
+
+    /// Returns the processor time used so far by that gateway and by nginx.
+    pub(super) fn processor_times(&self) -> Result<(Duration, Duration)> {
+        Ok((self.gateway.processor_time()?, self.nginx.processor_time()?))
     }
 }
