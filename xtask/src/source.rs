@@ -27,6 +27,23 @@ pub(crate) fn code(text: &str) -> String {
     String::from_utf8(kept).unwrap_or_default()
 }
 
+/// Returns the comments of `text`.
+pub(crate) fn comments(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let (mut comments, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let Some((inside, next)) = literal(bytes, at) else {
+            at += 1;
+            continue;
+        };
+        if bytes[at] == b'/' {
+            comments.push(inside);
+        }
+        at = next;
+    }
+    comments
+}
+
 /// The part to blank of a comment or literal that begins at `at`, and where reading goes on.
 fn literal(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     let rest = &bytes[at..];

@@ -1,18 +1,19 @@
-//! The rules of the repository that no compiler checks.
+//! Rules of the repository that the compiler does not check.
 //!
-//! A rule is a pure function from the tree to findings, and its file says what it guards. Each finding
-//! names a file, a line and how to mend it. `cargo test -p xtask` runs them too.
+//! A rule is a pure function from the tree to findings. Each finding names a file, a line, the problem and its remedy.
+//! `cargo test -p xtask` checks the rules too.
 //!
-//! Not here: what needs a built `viv` (`viv`, `transcript`).
+//! Not here: checks that need a built `viv` (`viv`, `transcript`).
 
 mod codes;
 mod documents;
 mod headers;
 mod layers;
+mod machine_paths;
 mod modules;
-mod places;
+mod reserved;
 mod sizes;
-mod wall;
+mod vocabulary;
 
 use std::fmt;
 
@@ -21,51 +22,50 @@ use anyhow::{Result, bail};
 use crate::tree::Tree;
 use crate::workspace;
 
-/// Something that breaks a rule.
+/// One place that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) file: String,
     pub(crate) line: usize,
-    pub(crate) what: String,
-    pub(crate) mend: String,
+    pub(crate) problem: String,
+    pub(crate) remedy: String,
 }
 
 impl Finding {
-    /// A finding at a place.
-    pub(crate) fn new(file: &str, line: usize, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, what: what.into(), mend: mend.into() }
+    /// Returns a finding at `file:line`.
+    pub(crate) fn new(file: &str, line: usize, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, problem: problem.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}\n    mend: {}", self.file, self.line, self.what, self.mend)
+        write!(f, "{}:{}: {}\n    remedy: {}", self.file, self.line, self.problem, self.remedy)
     }
 }
 
-/// One rule, in a file of its own.
+/// A rule with its name. Each rule has its own file.
 struct Rule {
     name: &'static str,
     check: fn(&Tree) -> Vec<Finding>,
 }
 
-/// What must hold.
+/// All rules.
 const RULES: &[Rule] = &[
     Rule { name: "layers", check: layers::check },
     Rule { name: "modules", check: modules::check },
     Rule { name: "headers", check: headers::check },
     Rule { name: "documents", check: documents::check },
-    Rule { name: "wall", check: wall::check },
-    Rule { name: "places", check: places::check },
+    Rule { name: "reserved", check: reserved::check },
+    Rule { name: "machine paths", check: machine_paths::check },
+    Rule { name: "sizes", check: sizes::check },
+    Rule { name: "vocabulary", check: vocabulary::check },
     Rule { name: "codes", check: codes::check },
 ];
 
-/// Checks every rule; what is only worth a second look is told and fails nothing.
+/// Checks every rule, and fails with all findings.
 pub(crate) fn run() -> Result<()> {
     let tree = Tree::read(workspace::root())?;
-    for finding in sizes::check(&tree) {
-        println!("warning: {finding}");
-    }
     let broken = broken(&tree);
     if broken.is_empty() {
         println!("tidy: {} rules hold for {} files", RULES.len(), tree.files().count());
@@ -74,16 +74,16 @@ pub(crate) fn run() -> Result<()> {
     bail!("{}", report(&broken));
 }
 
-/// Every finding, with the name of its rule.
+/// Returns every finding with the name of its rule.
 fn broken(tree: &Tree) -> Vec<(&'static str, Finding)> {
     let all = RULES.iter().flat_map(|rule| (rule.check)(tree).into_iter().map(move |finding| (rule.name, finding)));
     all.collect()
 }
 
-/// Findings as text, with a last line that counts them.
+/// Returns the findings as text, with a count in the last line.
 fn report(broken: &[(&'static str, Finding)]) -> String {
     let lines = broken.iter().map(|(rule, finding)| format!("[{rule}] {finding}\n"));
-    format!("the repository is not tidy\n{}{} to mend", lines.collect::<String>(), broken.len())
+    format!("the repository breaks its rules\n{}{} findings", lines.collect::<String>(), broken.len())
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_repository_is_tidy() {
+    fn repository_keeps_its_rules() {
         let broken = broken(&Tree::read(workspace::root()).unwrap());
         assert!(broken.is_empty(), "{}", report(&broken));
     }

@@ -56,7 +56,8 @@ impl Service {
 
     /// Returns the address in the field `listening` of the first line, which must be JSON.
     pub(crate) fn listening(&self) -> Result<String> {
-        let line: serde_json::Value = serde_json::from_str(&self.line).context("the first line of the server is not JSON")?;
+        let line: serde_json::Value =
+            serde_json::from_str(&self.line).context("the first line of the server is not JSON")?;
         let url = line["listening"].as_str().context("the first line of the server has no field `listening`")?;
         Ok(url.trim_start_matches("http://").to_owned())
     }

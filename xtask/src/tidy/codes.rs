@@ -106,7 +106,7 @@ mod tests {
     fn errors_but(replaced: ProblemCode, with: &str) -> Vec<String> {
         let text: String =
             ProblemCode::ALL.iter().map(|code| if *code == replaced { with.into() } else { section(*code) }).collect();
-        check_errors(&text).into_iter().map(|finding| finding.what).collect()
+        check_errors(&text).into_iter().map(|finding| finding.problem).collect()
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             *rows.entry(exit).or_default() += &["`", code.as_str(), "` "].concat();
         }
         let table: Vec<_> = rows.iter().map(|(exit, codes)| format!("| {exit} | meaning | {codes} |")).collect();
-        let found: Vec<_> = check_exits(&table.join("\n")).into_iter().map(|finding| finding.what).collect();
+        let found: Vec<_> = check_exits(&table.join("\n")).into_iter().map(|finding| finding.problem).collect();
         assert_eq!(found, ["`timeout` is not in the row of 124", "`timeout` does not lead to 1"]);
     }
 }

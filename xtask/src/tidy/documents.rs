@@ -121,7 +121,8 @@ mod tests {
             ("crates/jail/src/sys.rs", ""),
             ("crates/cli/Cargo.toml", "[package]\nname = \"cli\"\n[[bin]]\nname = \"viv\""),
         ]);
-        let found: Vec<_> = check_document(&tree, "docs/x.md", text).into_iter().map(|finding| finding.what).collect();
+        let found: Vec<_> =
+            check_document(&tree, "docs/x.md", text).into_iter().map(|finding| finding.problem).collect();
         assert_eq!(found, expected);
     }
 

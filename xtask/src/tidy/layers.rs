@@ -163,7 +163,7 @@ mod tests {
     fn check(low: &str, high: &str, expected: &[&str]) {
         let (low, high, kit) = (manifest("low", low), manifest("high", high), manifest("kit", ""));
         let tree = Tree::of(&[("a/Cargo.toml", &low), ("b/Cargo.toml", &high), ("c/Cargo.toml", &kit)]);
-        let found: Vec<_> = check_against(TABLE, &tree).into_iter().map(|finding| finding.what).collect();
+        let found: Vec<_> = check_against(TABLE, &tree).into_iter().map(|finding| finding.problem).collect();
         assert_eq!(found, expected);
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn a_crate_without_a_row_and_a_row_without_a_crate_are_found() {
         let tree = Tree::of(&[("x/Cargo.toml", "[package]\nname = \"new\"")]);
         let found: Vec<_> =
-            check_against(&[layer("old", &[])], &tree).into_iter().map(|finding| finding.what).collect();
+            check_against(&[layer("old", &[])], &tree).into_iter().map(|finding| finding.problem).collect();
         assert_eq!(found, ["crate `new` is in no layer", "there is no crate `old`"]);
     }
 

@@ -58,7 +58,11 @@ impl Driver {
         let mut command = Command::new(&self.program);
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start the load generator")?;
-        child.stdin.take().context("the load generator has no standard input")?.write_all(plan.to_string().as_bytes())?;
+        child
+            .stdin
+            .take()
+            .context("the load generator has no standard input")?
+            .write_all(plan.to_string().as_bytes())?;
         let output = child.wait_with_output().context("cannot wait for the load generator")?;
         ensure!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(Measured(serde_json::from_slice(&output.stdout).context("the report of the load generator is not JSON")?))
