@@ -1,10 +1,10 @@
-//! The commands of `cargo xtask`, as a table that also answers what exists.
+//! The table of `cargo xtask` commands.
 
 use anyhow::{Result, bail};
 
 use crate::{bench, checks, fuzz, install, load, tidy};
 
-/// One command of `cargo xtask`.
+/// A command of `cargo xtask`.
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     usage: &'static str,
@@ -12,12 +12,12 @@ pub(crate) struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-/// Every command there is; documents may name no other.
+/// All commands. Documents may name no others.
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         usage: "test [--fast|--agents]",
-        about: "every check, after installing what they need",
+        about: "install what the checks need, and run every check",
         run: test,
     },
     Command { name: "tidy", usage: "tidy", about: "the rules of the repository", run: tidy },
@@ -26,7 +26,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         name: "fuzz",
         usage: "fuzz [TARGET] [--runs=N] [--steady]",
-        about: "a million inputs for everything that reads what others wrote",
+        about: "fuzz every parser of foreign input with a million inputs",
         run: fuzz::run,
     },
     Command {
@@ -35,10 +35,10 @@ pub(crate) const COMMANDS: &[Command] = &[
         about: "64 clients against a real `viv serve`, for ten minutes",
         run: load::run,
     },
-    Command { name: "install", usage: "install", about: "what `test` needs on this machine", run: install },
+    Command { name: "install", usage: "install", about: "install what `test` needs on this machine", run: install },
 ];
 
-/// Runs what was typed.
+/// Runs the command that `arguments` name.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         print!("{}", help());
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     match COMMANDS.iter().find(|command| command.name == name) {
         Some(command) => (command.run)(rest),
-        None => bail!("there is no `cargo xtask {name}`\n\n{}", help()),
+        None => bail!("unknown command `cargo xtask {name}`\n\n{}", help()),
     }
 }
 
@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_command_is_refused_and_the_known_ones_are_shown() {
+    fn unknown_command_is_refused_with_the_list_of_commands() {
         let error = run(&["tset".to_owned()]).unwrap_err().to_string();
-        assert!(error.starts_with("there is no `cargo xtask tset`"), "{error}");
+        assert!(error.starts_with("unknown command `cargo xtask tset`"), "{error}");
         assert!(error.contains("cargo xtask test [--fast|--agents]"), "{error}");
     }
 
     #[test]
-    fn a_flag_that_does_not_exist_is_refused_before_anything_runs() {
+    fn unknown_flag_is_refused() {
         assert!(test(&["--quick".to_owned()]).is_err());
         assert!(tidy(&["--fix".to_owned()]).is_err());
     }

@@ -1,6 +1,6 @@
-//! gVisor for the tests: the package of this release where it is new enough, else that of the next one.
+//! Installs gVisor for the tests: the package of this Debian release if it is new enough, else of the next release.
 //!
-//! It is one static program without dependencies. Older ones refuse calls that `ls` of today makes.
+//! gVisor is one static program without dependencies. Older versions refuse system calls that current `ls` makes.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::{identity, workspace};
 
-/// The day of the first that will do.
+/// The date of the oldest version that works.
 const OLDEST: u32 = 20_230_601;
-/// A release whose package is older, and the one that has it.
+/// A release with an older package, and the release that has a newer one.
 const RELEASES: (&str, &str) = ("bookworm", "trixie");
 
-/// Installs it where what is there is too old. What is downloaded is kept in `cache`.
+/// Installs gVisor unless a new enough version is present. Keeps the download in `cache`.
 pub(crate) fn install(cache: &Path) -> Result<()> {
-    let told = workspace::output(Command::new("runsc").arg("--version"))?;
-    if day(&told).is_some_and(|day| day >= OLDEST) {
+    let version = workspace::output(Command::new("runsc").arg("--version"))?;
+    if day(&version).is_some_and(|day| day >= OLDEST) {
         return Ok(());
     }
     let package = match find_package(cache) {
@@ -27,7 +27,7 @@ pub(crate) fn install(cache: &Path) -> Result<()> {
     workspace::output(identity::as_root("dpkg").arg("--install").arg(package)).map(drop)
 }
 
-/// The day in a version such as `0.0~20240729.0` or `release-20240729.0`.
+/// Returns the date in a version such as `0.0~20240729.0` or `release-20240729.0`.
 fn day(version: &str) -> Option<u32> {
     let digits = version.split(|letter: char| !letter.is_ascii_digit());
     digits.filter(|part| part.len() == 8).find_map(|part| part.parse().ok())
@@ -40,11 +40,12 @@ fn find_package(cache: &Path) -> Option<std::path::PathBuf> {
         .find(|path| path.file_name().and_then(|name| day(&name.to_string_lossy())).is_some_and(|day| day >= OLDEST))
 }
 
-/// Asks the machine's own sources for the next release, on lists of its own: nothing else will come from there.
+/// Downloads the package of the next release from the machine's own sources, with separate package lists, so that no
+/// other package comes from that release.
 fn download(cache: &Path) -> Result<std::path::PathBuf> {
     let (parts, lists) = (cache.join("sources"), cache.join("lists"));
     for folder in [&parts, &lists.join("partial")] {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let mut found = 0;
     for name in ["sources.list", "sources.list.d/debian.sources"] {
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_day_of_a_version_is_found_in_either_form() {
+    fn date_is_found_in_both_version_formats() {
         assert_eq!(day("runsc version 0.0~20221219.0\nspec: 1.0.2-dev"), Some(20_221_219));
         assert_eq!(day("runsc version release-20240729.0"), Some(20_240_729));
         assert_eq!(day("runsc_0.0~20240729.0-4+b7_amd64.deb"), Some(20_240_729));

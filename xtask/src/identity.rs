@@ -1,5 +1,6 @@
-//! Who runs the tests. What guards a machine must hold for root and for an ordinary user, so some crates'
-//! tests run as both: once as whoever called us, once as the other.
+//! Runs some tests as root and as an ordinary user, because sandboxes must hold for both.
+//!
+//! The tests run once as the calling user and once as the other kind of user.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -11,70 +12,70 @@ use serde_json::Value;
 use crate::step::quietly;
 use crate::workspace;
 
-/// The crates whose tests run as root and as an ordinary user; behind a slash, the only program of them that does.
+/// Crates whose tests run as both users; after a slash, the only test program that does.
 pub(crate) const BOTH: &[&str] = &["jail", "sandbox", "security", "cli/engine"];
 
-/// Tells the tests of `cli` where `viv` is, when it is not where it was built.
+/// The variable that tells the tests of `cli` where `viv` is, when it is not in the build directory.
 const VIV: &str = "VIV_TEST_VIV";
 
-/// The ordinary user; made when root tests, and removed again if we made it.
+/// The ordinary user. Created when root runs the tests, and removed afterwards.
 const USER: &str = "viv-test";
 
-/// Whether we are root.
+/// Returns whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     workspace::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// A command that runs as root: itself, or through sudo.
+/// Returns a command that runs `program` as root, through sudo if necessary.
 pub(crate) fn as_root(program: &str) -> Command {
     if is_root() {
         return Command::new(program);
     }
     let mut command = Command::new("sudo");
-    // sudo forgets the environment, and apt-get must not ask.
+    // sudo clears the environment, and apt-get must not ask questions.
     command.args(["--preserve-env=DEBIAN_FRONTEND", program]);
     command
 }
 
-/// Runs the tests of `crates` as the other kind of user; a word on what was done.
+/// Runs the tests of `crates` as the other kind of user, and returns a summary.
 pub(crate) fn run_tests_as_other(crates: &[&str]) -> Result<String> {
     if crates.is_empty() {
         return Ok("no crate asks for it".to_owned());
     }
-    let place = Place::new()?;
+    let folder = SharedFolder::new()?;
     let messages = built_tests(crates)?;
-    let programs = place.copy(&test_programs(&messages, crates))?;
-    place.copy(&[built_viv(&messages).context("cargo built no `viv`")?])?;
+    let programs = folder.copy(&test_programs(&messages, crates))?;
+    folder.copy(&[built_viv(&messages).context("cargo built no `viv`")?])?;
     if !is_root() {
-        let outcome = run_all(&programs, &place, |program| {
+        let outcome = run_all(&programs, &folder, |program| {
             let mut command = Command::new("sudo");
-            command.arg("env").arg(format!("HOME={}", place.home().display()));
-            command.arg(format!("{VIV}={}", place.viv().display())).arg(program);
+            command.arg("env").arg(format!("HOME={}", folder.home().display()));
+            command.arg(format!("{VIV}={}", folder.viv().display())).arg(program);
             command
         });
-        // What root left there, we could not remove.
-        let emptied = workspace::output(as_root("rm").arg("-rf").arg(place.home())).map(drop);
+        // An ordinary user cannot remove files that root created.
+        let emptied = workspace::output(as_root("rm").arg("-rf").arg(folder.home())).map(drop);
         outcome.and(emptied)?;
         return Ok(format!("{} programs as root", programs.len()));
     }
     let user = User::ensure()?;
-    let outcome = chown_to(&user, &place).and_then(|()| run_all(&programs, &place, |program| user.command(program)));
-    // The user goes in any case; what the tests said comes first.
+    let outcome = chown_to(&user, &folder).and_then(|()| run_all(&programs, &folder, |program| user.command(program)));
+    // Remove the user in any case; report a test failure first.
     let removed = user.remove();
     outcome.and(removed)?;
     Ok(format!("{} programs as `{USER}`", programs.len()))
 }
 
-fn run_all(programs: &[PathBuf], place: &Place, command: impl Fn(&Path) -> Command) -> Result<()> {
+fn run_all(programs: &[PathBuf], folder: &SharedFolder, command: impl Fn(&Path) -> Command) -> Result<()> {
     for program in programs {
-        quietly(command(program).current_dir(place.home()).env("HOME", place.home()).env(VIV, place.viv()))?;
+        quietly(command(program).current_dir(folder.home()).env("HOME", folder.home()).env(VIV, folder.viv()))?;
     }
     Ok(())
 }
 
-/// Builds the test programs of `crates`; what cargo says of them.
+/// Builds the test programs of `crates`, and returns cargo's messages.
 fn built_tests(crates: &[&str]) -> Result<String> {
-    // All of the workspace, as the step before did: building a part of it would choose other features anew.
+    // The whole workspace, as in the step before: building a part would select other features and rebuild.
     let mut cargo =
         workspace::cargo(&["test", "--locked", "--workspace", "--no-run", "--quiet", "--message-format=json"]);
     let messages = workspace::output(&mut cargo)?;
@@ -86,7 +87,7 @@ fn built_tests(crates: &[&str]) -> Result<String> {
     Ok(messages)
 }
 
-/// The test programs of `crates` among cargo's messages, one JSON document a line.
+/// Returns the test programs of `crates` in cargo's messages, which are one JSON document a line.
 fn test_programs(messages: &str, crates: &[&str]) -> Vec<PathBuf> {
     let is_wanted = |message: &Value| {
         let (folder, target) = (folder_of(message), message["target"]["name"].as_str().unwrap_or_default());
@@ -96,7 +97,7 @@ fn test_programs(messages: &str, crates: &[&str]) -> Vec<PathBuf> {
     tests.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect()
 }
 
-/// The program `viv`, which is built for the tests of its crate.
+/// Returns the path of `viv`, which cargo builds for the tests of its crate.
 fn built_viv(messages: &str) -> Option<PathBuf> {
     let is_viv = |message: &Value| message["profile"]["test"] == false && message["target"]["name"] == "viv";
     read(messages).filter(is_viv).find_map(|message| message["executable"].as_str().map(PathBuf::from))
@@ -106,22 +107,22 @@ fn read(messages: &str) -> impl Iterator<Item = Value> {
     messages.lines().filter_map(|line| serde_json::from_str(line).ok())
 }
 
-/// The folder of the crate a message is about; with us it has the crate's name.
+/// Returns the folder name of the crate in a message, which equals the crate's name.
 fn folder_of(message: &Value) -> &str {
     let manifest = message["manifest_path"].as_str().unwrap_or_default();
     manifest.rsplit('/').nth(1).unwrap_or_default()
 }
 
-/// A folder that every user can enter, with a home in it; the checkout may be in nobody else's reach.
-struct Place(PathBuf);
+/// A folder that every user can enter, with a home directory. Other users may not be able to read the checkout.
+struct SharedFolder(PathBuf);
 
-impl Place {
+impl SharedFolder {
     fn new() -> Result<Self> {
-        let place = Self(std::env::temp_dir().join(format!("{USER}-{}", std::process::id())));
-        std::fs::create_dir(&place.0).with_context(|| format!("cannot make {}", place.0.display()))?;
-        std::fs::set_permissions(&place.0, PermissionsExt::from_mode(0o755))?;
-        std::fs::create_dir(place.home())?;
-        Ok(place)
+        let folder = Self(std::env::temp_dir().join(format!("{USER}-{}", std::process::id())));
+        std::fs::create_dir(&folder.0).with_context(|| format!("cannot create {}", folder.0.display()))?;
+        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o755))?;
+        std::fs::create_dir(folder.home())?;
+        Ok(folder)
     }
 
     fn home(&self) -> PathBuf {
@@ -143,7 +144,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SharedFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("warning: cannot remove {}: {error}", self.0.display());
@@ -151,7 +152,7 @@ impl Drop for Place {
     }
 }
 
-/// The ordinary user on this machine.
+/// The ordinary user of this machine.
 struct User {
     id: u32,
     group: u32,
@@ -165,7 +166,7 @@ impl User {
             return known;
         }
         let mut useradd = Command::new("useradd");
-        // No user of the system: those are given no further users, which an engine of theirs needs.
+        // Not a system user: system users get no subordinate ids, which a container engine needs.
         useradd.args(["--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]);
         workspace::output(&mut useradd)?;
         Self::find(true)
@@ -174,7 +175,7 @@ impl User {
     fn find(made: bool) -> Result<Self> {
         let number = |flag| -> Result<u32> {
             let text = workspace::output(Command::new("id").args([flag, USER]))?;
-            text.trim().parse().with_context(|| format!("`id` says `{text}`"))
+            text.trim().parse().with_context(|| format!("`id` printed `{text}`"))
         };
         Ok(Self { id: number("-u")?, group: number("-g")?, made })
     }
@@ -195,8 +196,8 @@ impl User {
     }
 }
 
-fn chown_to(user: &User, place: &Place) -> Result<()> {
-    chown(place.home(), Some(user.id), Some(user.group)).context("cannot give the home to the ordinary user")
+fn chown_to(user: &User, folder: &SharedFolder) -> Result<()> {
+    chown(folder.home(), Some(user.id), Some(user.group)).context("cannot give the home to the ordinary user")
 }
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_test_programs_of_the_crates_are_run() {
+    fn only_test_programs_of_listed_crates_run() {
         let message = |folder: &str, test: bool, executable: Option<&str>| {
             let manifest = format!("/x/crates/{folder}/Cargo.toml");
             let target = executable.and_then(|path| path.rsplit('/').next()?.split('-').next());
@@ -231,18 +232,18 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_builds_and_makes_nothing() {
+    fn empty_list_does_nothing() {
         assert_eq!(run_tests_as_other(&[]).unwrap(), "no crate asks for it");
     }
 
     #[test]
-    fn the_place_is_open_to_others_and_goes_away() {
-        let place = Place::new().unwrap();
-        let path = place.0.clone();
-        let copies = place.copy(&[PathBuf::from("/bin/true")]).unwrap();
+    fn folder_is_readable_by_others_and_is_removed() {
+        let folder = SharedFolder::new().unwrap();
+        let path = folder.0.clone();
+        let copies = folder.copy(&[PathBuf::from("/bin/true")]).unwrap();
         let mode = std::fs::metadata(&copies[0]).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
-        drop(place);
+        drop(folder);
         assert!(!path.exists());
     }
 }

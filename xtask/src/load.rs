@@ -1,9 +1,7 @@
-//! Sixty-four clients against a real `viv serve`: sessions in sandboxes are made, talked to, read and ended, and no
-//! answer is anything but what is due.
+//! A load test: 64 clients create, use, read and end sandboxed sessions on a real `viv serve`, and check every answer.
 //!
-//! Memory and descriptors of the server are looked at every second: what it holds at the end must be what it held
-//! when everything had happened once. When the clients are gone no process of a session is left, and when the server
-//! is gone nothing is.
+//! Memory and descriptors of the server are sampled every second. At the end they must be back to the values after
+//! warm-up, no session process may be left, and after the server has stopped no process at all.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +19,17 @@ use crate::workspace::{self, cargo};
 
 const CLIENTS: u64 = 64;
 const MINUTES: u64 = 10;
-/// How long the run of `cargo xtask test` is.
+/// Duration of the short run in `cargo xtask test`.
 const BRIEF_SECONDS: u64 = 20;
-/// What the server may hold at the end over what it held when it was warm. Lists of ended sessions are on disk.
+/// How much memory and how many descriptors the server may gain after warm-up.
 const MORE_MEMORY_PERCENT: u64 = 20;
 const MORE_MEMORY_KIB: u64 = 8 << 10;
 const MORE_DESCRIPTORS: usize = 16;
-/// A sandbox that was told to end is gone within this time.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time within which a stopped sandbox must be gone.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Carries out `cargo xtask load [--minutes=N] [--debug]`: a release build whose figures are kept, or with `--debug` the
-/// programs that the tests have, whose figures say little.
+/// Runs `cargo xtask load [--minutes=N] [--debug]`: a release build, whose figures are saved, or with `--debug` the
+/// build of the tests.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let (mut minutes, mut profile) = (MINUTES, "release");
     for argument in arguments {
@@ -49,46 +47,46 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     let built = workspace::target_directory()?.join(profile);
     steps.step("load", || {
-        let held = hold(&built.join("viv"), &built.join("sessions-load"), minutes * 60)?;
+        let report = run_clients(&built.join("viv"), &built.join("sessions-load"), minutes * 60)?;
         if profile == "release" {
-            bench::keep("load", &held.table(minutes * 60))?;
+            bench::save("load", &report.table(minutes * 60))?;
         }
-        Ok(held.note())
+        Ok(report.note())
     })?;
     steps.finish();
     Ok(())
 }
 
-/// The short run that `cargo xtask test` has, with programs as the tests have them.
+/// Runs the short load test of `cargo xtask test`.
 pub(crate) fn brief(viv: &Path) -> Result<String> {
     quietly(&mut cargo(&["build", "--locked", "-p", "sessions-load"]))?;
     let load = workspace::target_directory()?.join("debug/sessions-load");
-    Ok(hold(viv, &load, BRIEF_SECONDS)?.note())
+    Ok(run_clients(viv, &load, BRIEF_SECONDS)?.note())
 }
 
-/// What was seen of a server that held.
-struct Held {
+/// The measurements of a successful run.
+struct LoadReport {
     counts: Value,
-    warm: Look,
-    last: Look,
+    warm: ServerSample,
+    last: ServerSample,
     most_descriptors: usize,
 }
 
-/// One look at the server.
+/// One sample of the server.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct ServerSample {
     kib: u64,
     descriptors: usize,
 }
 
-impl Look {
+impl ServerSample {
     fn at(server: u32) -> Result<Self> {
-        let kib = family::proportional_kib(server).context("the server is gone")?;
+        let kib = family::proportional_kib(server).context("the server has ended")?;
         Ok(Self { kib, descriptors: family::descriptors(server)? })
     }
 }
 
-impl Held {
+impl LoadReport {
     fn note(&self) -> String {
         let count = |what: &str| self.counts[what].as_u64().unwrap_or_default();
         let Self { warm, last, .. } = self;
@@ -126,30 +124,30 @@ impl Held {
     }
 }
 
-/// Lets the clients at a server for some seconds, and holds it to everything.
-fn hold(viv: &Path, program: &Path, seconds: u64) -> Result<Held> {
+/// Runs the clients for some seconds, and checks the server.
+fn run_clients(viv: &Path, program: &Path, seconds: u64) -> Result<LoadReport> {
     let (folder, load) = (Folder::make(&[])?, Load::new(program.to_owned()));
     let (server, address) = serve(viv, &folder.fresh("data")?)?;
-    // Everything happens once before the first look: threads, caches and connections of the server are there then.
+    // Warm-up before the first sample: it creates the server's threads, caches and connections.
     let idle = family::family(server.id()).len();
     let warm_up = (seconds / 10).max(3).to_string();
     load.ask(&["crowd", &address, &CLIENTS.to_string(), &warm_up])?;
     settle(server.id(), idle)?;
-    let warm = Look::at(server.id())?;
+    let warm = ServerSample::at(server.id())?;
     let (counts, most_descriptors) =
         watched(server.id(), || load.ask(&["crowd", &address, &CLIENTS.to_string(), &seconds.to_string()]))?;
     settle(server.id(), idle)?;
-    let last = Look::at(server.id())?;
+    let last = ServerSample::at(server.id())?;
     let all = family::family(server.id());
     drop(server);
     let left: Vec<u32> = all.into_iter().filter(|id| is_alive(*id)).collect();
     ensure!(left.is_empty(), "the server left {left:?}");
-    let held = Held { counts, warm, last, most_descriptors };
-    held.check()?;
-    Ok(held)
+    let report = LoadReport { counts, warm, last, most_descriptors };
+    report.check()?;
+    Ok(report)
 }
 
-impl Held {
+impl LoadReport {
     fn check(&self) -> Result<()> {
         let Self { warm, last, .. } = self;
         let most = warm.kib + (warm.kib * MORE_MEMORY_PERCENT / 100).max(MORE_MEMORY_KIB);
@@ -160,7 +158,7 @@ impl Held {
     }
 }
 
-/// Does `work` and looks at the server meanwhile; the most descriptors it had.
+/// Runs `work` and samples the server meanwhile; returns the highest number of descriptors.
 fn watched<T>(server: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, usize)> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -179,7 +177,7 @@ fn watched<T>(server: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, usize
     })
 }
 
-/// Waits until the server has no more processes than when nobody had called it.
+/// Waits until the server has no more processes than before the first call.
 fn settle(server: u32, idle: usize) -> Result<()> {
     let started = Instant::now();
     loop {
@@ -187,7 +185,7 @@ fn settle(server: u32, idle: usize) -> Result<()> {
         if now <= idle {
             return Ok(());
         }
-        ensure!(started.elapsed() < PATIENCE, "{} processes of ended sessions are left", now - idle);
+        ensure!(started.elapsed() < STOP_TIMEOUT, "{} processes of ended sessions are left", now - idle);
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -201,20 +199,20 @@ fn is_alive(id: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn held(kib: u64, descriptors: usize) -> Held {
-        let warm = Look { kib: 20_000, descriptors: 30 };
-        Held { counts: Value::Null, warm, last: Look { kib, descriptors }, most_descriptors: 0 }
+    fn report(kib: u64, descriptors: usize) -> LoadReport {
+        let warm = ServerSample { kib: 20_000, descriptors: 30 };
+        LoadReport { counts: Value::Null, warm, last: ServerSample { kib, descriptors }, most_descriptors: 0 }
     }
 
     #[test]
-    fn what_grows_does_not_hold() {
-        assert!(held(22_000, 31).check().is_ok());
-        assert!(held(40_000, 31).check().is_err());
-        assert!(held(22_000, 94).check().is_err());
+    fn growth_is_reported() {
+        assert!(report(22_000, 31).check().is_ok());
+        assert!(report(40_000, 31).check().is_err());
+        assert!(report(22_000, 94).check().is_err());
     }
 
     #[test]
-    fn minutes_are_a_number() {
+    fn minutes_must_be_a_number() {
         for bad in ["--minutes=", "--minutes=0", "--minutes=x", "--fast"] {
             assert!(run(&[bad.to_owned()]).is_err(), "{bad}");
         }

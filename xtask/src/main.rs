@@ -1,8 +1,6 @@
-//! What developers run: `cargo xtask test`, `tidy`, `bench`, `install`.
+//! Tasks for developers: `cargo xtask test`, `tidy`, `bench`, `install`.
 //!
-//! Few dependencies, on purpose: this is compiled before anything else on a fresh machine.
-//!
-//! Not here: anything the product needs to run.
+//! This crate has few dependencies, because it is compiled first on a fresh machine.
 
 mod bench;
 mod checks;

@@ -1,27 +1,27 @@
-//! The parts of a Markdown document that can be wrong about the repository.
+//! Parses the parts of Markdown documents that checks look at: code, links, headings and fenced blocks.
 
-/// A part of a document, with the line it stands on.
+/// A part of a document with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Part<'a> {
     pub(crate) line: usize,
     pub(crate) kind: Kind<'a>,
 }
 
-/// What a part is.
+/// The kind and content of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
-    /// Between backticks.
+    /// Inline code.
     Code(&'a str),
     /// The target of a link.
     Link(&'a str),
     /// A heading, with its level.
     Heading(usize, &'a str),
-    /// A fenced block: the words after the fence and the lines below it. It stands where its first line does.
+    /// A fenced block: the text after the fence, and the lines of the block. Its line is that of the first line in it.
     Fence(&'a str, Vec<&'a str>),
 }
 
 impl<'a> Part<'a> {
-    /// The code in this part, line by line, each with the line it stands on.
+    /// Returns the lines of code in this part with their line numbers.
     pub(crate) fn code(&self) -> Vec<(usize, &'a str)> {
         match &self.kind {
             Kind::Code(code) => vec![(self.line, code)],
@@ -31,7 +31,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Takes a document apart, in order.
+/// Returns the parts of a document in order.
 pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut lines = (1..).zip(text.lines());
@@ -50,7 +50,7 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The anchor a heading gets: lower case, blanks as dashes, no other marks.
+/// Returns the anchor of a heading: lower case, dashes for blanks, no punctuation.
 pub(crate) fn anchor(heading: &str) -> String {
     let letters = heading.trim().to_lowercase();
     let kept = letters.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_gives_its_code_and_its_links() {
+    fn line_yields_code_and_links() {
         assert_eq!(
             kinds("see `a b` and [`x`](docs/x.md), [y](#z)"),
             [Kind::Code("a b"), Kind::Code("x"), Kind::Link("docs/x.md"), Kind::Link("#z")]
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_keeps_its_words_and_its_lines() {
+    fn fence_yields_its_info_and_lines() {
         assert_eq!(
             kinds("```console exit=5\n$ viv `x`\nok\n```\n# T"),
             [Kind::Fence("console exit=5", vec!["$ viv `x`", "ok"]), Kind::Heading(1, "T")]
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn code_knows_its_line() {
+    fn code_has_its_line_number() {
         let text = "`a`\n```sh\nb\nc\n```\n`d`";
         let code: Vec<_> = parts(text).iter().flat_map(Part::code).collect();
         assert_eq!(code, [(1, "a"), (3, "b"), (4, "c"), (6, "d")]);
     }
 
     #[test]
-    fn anchors_are_those_a_reader_can_follow() {
+    fn anchors_match_rendered_headings() {
         assert_eq!(anchor("Where state lives"), "where-state-lives");
         assert_eq!(anchor("`session_not_found`"), "session_not_found");
     }

@@ -1,8 +1,8 @@
-//! The session API of a real `viv serve`, called as its own document says.
+//! Checks the session API of a real `viv serve` against its OpenAPI document.
 //!
-//! A tester makes requests of the document, good ones and bad ones, and holds every answer against it. Then a client that
-//! is generated from the API that clients were written for drives a session. The server has a data directory of its own,
-//! and is gone afterwards.
+//! A tester derives valid and invalid requests from the document, and compares every answer with it. Then a client that
+//! is generated from the reference contract drives a session. The server has its own data directory, and stops at the
+//! end.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use anyhow::{Context, Result, bail};
 
 use crate::{step, venv, workspace};
 
-/// Requests for each operation; more find more, and take longer.
+/// Requests for each operation.
 const EXAMPLES: &str = "8";
-/// The same requests every time: a run that fails can be looked at.
+/// A fixed seed, so that a failed run can be repeated.
 const SEED: &str = "1";
-/// Streams do not end, so that no answer can be held against anything; tests of the server follow them. An
-/// installation fetches from npm.
-const LEFT_OUT: &str = "/sse$|/stream$|/install$";
-/// A schema cannot say which agents there are, or which cursors were given out.
-const UNKNOWABLE: &str = "positive_data_acceptance";
+/// Excluded paths: streams do not end (tests of the server cover them), and an installation downloads from npm.
+const EXCLUDED_PATHS: &str = "/sse$|/stream$|/install$";
+/// Excluded check: a schema cannot say which agents exist or which cursors are valid.
+const EXCLUDED_CHECKS: &str = "positive_data_acceptance";
 const CONTRACT: &str = "crates/server/tests/contract";
 
-/// Calls every route of `viv`; a word on how often.
+/// Calls every route of `viv`, and returns a summary.
 pub(crate) fn check(viv: &Path) -> Result<String> {
-    let said = step::quietly(&mut Server::start(viv, "all")?.tester()?)?;
-    // A client that was generated from the contract may refuse what is not in it.
+    let output = step::quietly(&mut Server::start(viv, "all")?.tester()?)?;
+    // A client generated from the contract may refuse events that the contract does not have.
     Server::start(viv, "contract")?.drive()?;
-    let cases = said.lines().find_map(|line| line.trim().split_once(" generated,").map(|(count, _)| count.to_owned()));
+    let cases =
+        output.lines().find_map(|line| line.trim().split_once(" generated,").map(|(count, _)| count.to_owned()));
     Ok(cases.map(|count| format!("{count} cases")).unwrap_or_default())
 }
 
-/// A server on a port nobody else has.
+/// A `viv serve` on a free port.
 struct Server {
     child: Child,
     address: String,
@@ -40,22 +40,29 @@ struct Server {
 }
 
 impl Server {
-    /// What calls every operation of the document.
+    /// Returns the command that calls every operation of the document.
     fn tester(&self) -> Result<Command> {
         let token = std::fs::read_to_string(self.folder.join("data/api.token")).context("the server has no token")?;
-        // By its module: the script of that name knows only the folder it was made in.
+        // As a module: the script's first line names the folder in which it was built.
         let mut tester = Command::new(venv::API.folder()?.join("bin/python"));
         tester
             .args(["-m", "schemathesis.cli", "run"])
             .arg(format!("{}/openapi.json", self.address))
             .current_dir(&self.folder);
         tester.args(["--max-examples", EXAMPLES, "--seed", SEED, "--workers", "1", "--no-color"]);
-        tester.args(["--exclude-path-regex", LEFT_OUT, "--exclude-checks", UNKNOWABLE, "--request-timeout", "30"]);
+        tester.args([
+            "--exclude-path-regex",
+            EXCLUDED_PATHS,
+            "--exclude-checks",
+            EXCLUDED_CHECKS,
+            "--request-timeout",
+            "30",
+        ]);
         tester.arg("--header").arg(format!("Authorization: Bearer {}", token.trim()));
         Ok(tester)
     }
 
-    /// Makes a client of the contract, and lets it drive a session.
+    /// Generates a client from the contract, and drives a session with it.
     fn drive(&self) -> Result<()> {
         let (programs, contract) = (venv::API.folder()?.join("bin"), workspace::root().join(CONTRACT));
         let path = std::env::join_paths(
@@ -83,10 +90,10 @@ impl Server {
 }
 
 impl Server {
-    /// Starts a server that serves the events of that vocabulary.
+    /// Starts a server with the event set `events` as its default.
     fn start(viv: &Path, events: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("viv-session-api-{}-{events}", std::process::id()));
-        std::fs::create_dir_all(&folder).context("cannot make a folder for the server")?;
+        std::fs::create_dir_all(&folder).context("cannot create a folder for the server")?;
         let mut command = Command::new(viv);
         command.args(["--json", "serve", "--listen=127.0.0.1:0"]).arg(format!("--events={events}"));
         command.arg("--data-dir").arg(folder.join("data"));
@@ -95,8 +102,10 @@ impl Server {
         let mut server = Self { child, address: String::new(), folder };
         let line = BufReader::new(stdout).lines().next();
         let Some(Ok(line)) = line else { bail!("viv serve did not start") };
-        let told: serde_json::Value = serde_json::from_str(&line).context("viv serve printed no JSON")?;
-        let address = told["listening"].as_str().context("viv serve does not say where it listens")?;
+        let first_line: serde_json::Value =
+            serde_json::from_str(&line).context("the first line of viv serve is not JSON")?;
+        let address =
+            first_line["listening"].as_str().context("the first line of viv serve has no field `listening`")?;
         address.clone_into(&mut server.address);
         Ok(server)
     }
@@ -104,7 +113,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its sandboxes end with it; what is left of its folder would only be untidy.
+        // The sandboxes end with the server; a leftover folder does no harm.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);

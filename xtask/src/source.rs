@@ -1,13 +1,13 @@
-//! Rust source with everything that is not code blanked out.
+//! Rust source with comments and literals blanked out.
 //!
-//! A rule that looks for `unsafe` must not stumble over a comment or a string that says so. Offsets and
-//! lines stay those of the original text, so a rule can go back and read a literal.
+//! A rule that searches for `unsafe` must ignore comments and strings. Offsets and lines stay the same as in the original
+//! text, so that a rule can go back and read a literal.
 //!
-//! Not here: a parser. Words and braces are all that the rules need.
+//! Not here: a parser. The rules need only words and braces.
 
 use std::ops::Range;
 
-/// Blanks comments and the inside of literals, byte for byte.
+/// Returns `text` with comments and the content of literals replaced by blanks.
 pub(crate) fn code(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut kept = bytes.to_vec();
@@ -44,7 +44,7 @@ pub(crate) fn comments(text: &str) -> Vec<Range<usize>> {
     comments
 }
 
-/// The part to blank of a comment or literal that begins at `at`, and where reading goes on.
+/// Returns the part to blank of the comment or literal that begins at `at`, and the offset behind it.
 fn literal(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     let rest = &bytes[at..];
     let end = bytes.len();
@@ -91,7 +91,7 @@ fn block_comment_end(bytes: &[u8], at: usize) -> usize {
     next
 }
 
-/// How many hashes the raw string at `at` has; `None` when there is none.
+/// Returns the number of hashes of the raw string at `at`; `None` when no raw string begins there.
 fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|index| bytes[index]);
     let two_before = at.checked_sub(2).map(|index| bytes[index]);
@@ -103,7 +103,7 @@ fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
     (bytes.get(at + 1 + hashes) == Some(&b'"')).then_some(hashes)
 }
 
-/// A quote opens a character when another closes it right after; else it is a lifetime.
+/// Returns whether the quote opens a character literal. Otherwise it begins a lifetime.
 fn is_character(rest: &[u8]) -> bool {
     match rest.get(1) {
         Some(b'\\') => true,
@@ -131,7 +131,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Where `word` stands in `code` with no letter, digit or underscore on either side of it.
+/// Returns the offsets of `word` in `code` as a whole word.
 pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
         let bytes = code.as_bytes();
@@ -142,12 +142,12 @@ pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = us
     })
 }
 
-/// The line a byte is on, from 1.
+/// Returns the line of a byte, counted from 1.
 pub(crate) fn line(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// The block that opens at or after `at`, braces included; `None` when a `;` comes first.
+/// Returns the block that opens at or after `at`, with its braces; `None` when a `;` comes first.
 pub(crate) fn block(code: &str, at: usize) -> Option<Range<usize>> {
     let bytes = code.as_bytes();
     let mut nested = 0_usize;
@@ -180,7 +180,7 @@ pub(crate) fn block(code: &str, at: usize) -> Option<Range<usize>> {
     Some(open..bytes.len())
 }
 
-/// The parts that are compiled for tests only.
+/// Returns the blocks that are compiled only for tests.
 pub(crate) fn test_blocks(code: &str) -> Vec<Range<usize>> {
     const MARK: &str = "#[cfg(test)]";
     code.match_indices(MARK).filter_map(|(at, _)| block(code, at + MARK.len())).collect()
@@ -207,23 +207,23 @@ mod tests {
     }
 
     #[test]
-    fn a_lifetime_is_no_character() {
+    fn lifetime_is_not_a_character() {
         check("&'a str; '\"'; '\\''; 'é'", "&'a str; ' '; '  '; '  '");
     }
 
     #[test]
-    fn an_identifier_that_ends_in_r_opens_no_raw_string() {
+    fn identifier_that_ends_in_r_does_not_open_a_raw_string() {
         check(r#"for"x"; r#type"#, r#"for" "; r#type"#);
     }
 
     #[test]
-    fn words_stand_alone() {
+    fn only_whole_words_match() {
         assert_eq!(words("unsafe unsafe_code dbg!(x)", "unsafe").collect::<Vec<_>>(), [0]);
         assert_eq!(words("xdbg!(a) dbg!(b)", "dbg!").collect::<Vec<_>>(), [9]);
     }
 
     #[test]
-    fn a_block_ends_with_its_own_brace() {
+    fn block_ends_with_its_closing_brace() {
         let text = "fn f(a: [u8; 4]) { if a { } } fn g();";
         assert_eq!(&text[block(text, 0).unwrap()], "{ if a { } }");
         assert_eq!(block(text, 29), None);

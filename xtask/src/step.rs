@@ -1,4 +1,4 @@
-//! Named steps with their wall time; the first that fails ends the run and shows all it said.
+//! Named steps with their duration. The first step that fails ends the run and shows its whole output.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Write as _};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// A run of steps.
+/// A sequence of steps.
 pub(crate) struct Steps {
     started: Instant,
     done: usize,
@@ -19,7 +19,7 @@ impl Steps {
         Self { started: Instant::now(), done: 0 }
     }
 
-    /// Runs one step. What it returns is a word on what was done, shown beside the time.
+    /// Runs one step. Its result is a summary that is shown with the duration.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<String>) -> Result<()> {
         let started = Instant::now();
         println!("▸ {name}");
@@ -43,32 +43,32 @@ impl Steps {
         self.step(name, || quietly(&mut command).map(|_| String::new()))
     }
 
-    /// Says how it went; only reached when every step was good.
+    /// Prints the total after the last step.
     pub(crate) fn finish(self) {
         println!("✔ all {} steps passed · {}", self.done, seconds(self.started.elapsed()));
     }
 }
 
-/// Runs a command and keeps what it says. On a terminal its last line is shown meanwhile; all of it is in
-/// the error when it fails.
+/// Runs a command, and returns its output. A terminal shows the last line meanwhile; the error of a failed command
+/// contains the whole output.
 pub(crate) fn quietly(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
-    let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+    let (reader, writer) = std::io::pipe().context("cannot create a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
-    // Our own copies of the writing end must go, or the reading end would never see the end.
+    // Close our copies of the writing end, or the reader would never see the end of the output.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let said = follow(BufReader::new(reader))?;
+    let output = follow(BufReader::new(reader))?;
     let status = child.wait().with_context(|| format!("cannot wait for {shown}"))?;
     if !status.success() {
-        bail!("{shown}: {status}\n{}", said.trim_end());
+        bail!("{shown}: {status}\n{}", output.trim_end());
     }
-    Ok(said)
+    Ok(output)
 }
 
 fn follow(mut reader: impl BufRead) -> Result<String> {
     let terminal = std::io::stdout().is_terminal();
-    let (mut said, mut line) = (String::new(), Vec::new());
+    let (mut output, mut line) = (String::new(), Vec::new());
     while reader.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line);
         if terminal {
@@ -76,16 +76,16 @@ fn follow(mut reader: impl BufRead) -> Result<String> {
             print!("\r\x1b[K  {brief}");
             std::io::stdout().flush()?;
         }
-        said.push_str(&text);
+        output.push_str(&text);
         line.clear();
     }
     if terminal {
         print!("\r\x1b[K");
     }
-    Ok(said)
+    Ok(output)
 }
 
-/// A time as people read it: `0.4 s`, `12 s`, `3 min 05 s`.
+/// Returns a duration as text: `0.4 s`, `12 s`, `3 min 05 s`.
 pub(crate) fn seconds(time: Duration) -> String {
     let mut text = String::new();
     let whole = time.as_secs();
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_shows_all_it_said() {
+    fn failed_command_shows_its_output() {
         let error = quietly(&mut shell("echo one; echo two >&2; exit 3")).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("one\ntwo"), "{error}");
     }
 
     #[test]
-    fn a_failed_step_ends_the_run_with_its_name() {
+    fn failed_step_is_named() {
         let mut steps = Steps::start();
         steps.command("good", shell("true")).unwrap();
         let error = format!("{:#}", steps.command("bad", shell("echo why; false")).unwrap_err());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_short() {
         assert_eq!(seconds(Duration::from_millis(420)), "0.4 s");
         assert_eq!(seconds(Duration::from_secs(42)), "42 s");
         assert_eq!(seconds(Duration::from_secs(185)), "3 min 05 s");

@@ -1,9 +1,9 @@
-//! The console blocks of documents are run, so that what a reader pastes works.
+//! Runs the console blocks of documents, so that pasted commands work.
 //!
-//! A line that begins with `$ ` is run by a shell, with the built `viv` first in PATH, in an empty folder
-//! and with an empty data directory that all blocks of one document share. It must end with 0, the last
-//! one of a block with the code that the fence names (`console exit=5`). Lines below it are held against
-//! what it printed: `…` stands for anything in a line, and alone for any number of lines.
+//! A line that begins with `$ ` is run by a shell, with the built `viv` first in PATH. All blocks of one document share
+//! an empty folder and an empty data directory. A command must exit with 0; the last one of a block with the code that
+//! the fence names (`console exit=5`). The lines below a command are compared with its output: `…` matches anything in
+//! a line, and alone any number of lines.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::markdown::{self, Kind};
 use crate::tree::Tree;
 use crate::workspace;
 
-/// How long one command may take.
+/// The timeout of one command.
 const LIMIT_SECS: &str = "120";
 
-/// One command of a document and what should come of it.
+/// A command of a document with its expected output and exit code.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     line: usize,
@@ -27,7 +27,7 @@ struct Call {
     expected: Vec<String>,
 }
 
-/// Runs the blocks of every document; a word on how many commands there were.
+/// Runs the blocks of every document, and returns a summary.
 pub(crate) fn run_documents(viv: &Path) -> Result<String> {
     let tree = Tree::read(workspace::root())?;
     let mut count = 0;
@@ -45,7 +45,7 @@ pub(crate) fn run_documents(viv: &Path) -> Result<String> {
     Ok(format!("{count} commands"))
 }
 
-/// The commands of one document, in order.
+/// Returns the commands of one document in order.
 fn calls(path: &str, text: &str) -> Result<Vec<Call>> {
     let mut calls = Vec::new();
     for part in markdown::parts(text) {
@@ -58,7 +58,7 @@ fn calls(path: &str, text: &str) -> Result<Vec<Call>> {
     Ok(calls)
 }
 
-/// The commands of one block; the exit code that its fence names is that of the last.
+/// Returns the commands of one block. The exit code of the fence belongs to the last command.
 fn calls_of_block(first_line: usize, info: &str, lines: &[&str]) -> Result<Vec<Call>> {
     let mut calls: Vec<Call> = Vec::new();
     for (line, content) in (first_line..).zip(lines) {
@@ -77,7 +77,7 @@ fn calls_of_block(first_line: usize, info: &str, lines: &[&str]) -> Result<Vec<C
     Ok(calls)
 }
 
-/// The exit code a fence names; 0 when it names none.
+/// Returns the exit code that a fence names; 0 by default.
 fn exit_of(info: &str) -> Result<i32> {
     match info.split_whitespace().skip(1).collect::<Vec<_>>().as_slice() {
         [] => Ok(0),
@@ -86,7 +86,7 @@ fn exit_of(info: &str) -> Result<i32> {
     }
 }
 
-/// An empty folder for one document.
+/// The working folder for one document.
 struct Place(PathBuf);
 
 impl Place {
@@ -98,11 +98,11 @@ impl Place {
     }
 
     fn run(&self, viv: &Path, call: &Call) -> Result<()> {
-        // A file and no pipe: what the command leaves running must not keep us waiting.
+        // A file instead of a pipe: a background process of the command would keep a pipe open.
         let path = self.0.join("output");
-        let output = File::create(&path).context("cannot keep what it says")?;
+        let output = File::create(&path).context("cannot create the output file")?;
         let status = self.shell(viv, &call.command)?.stdout(output.try_clone()?).stderr(output).status()?;
-        let said = std::fs::read_to_string(&path).context("cannot read what it said")?;
+        let said = std::fs::read_to_string(&path).context("cannot read the output")?;
         if status.code() != Some(call.exit) {
             bail!("ended with {status}, not with {}\n{said}", call.exit);
         }
@@ -134,7 +134,7 @@ impl Drop for Place {
     }
 }
 
-/// Whether `said` is what `expected` allows; nothing expected allows all.
+/// Returns whether `output` matches `expected`. An empty expectation matches everything.
 fn matches(expected: &[String], said: &str) -> bool {
     let said: Vec<&str> = said.trim_end().lines().map(str::trim_end).collect();
     let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
@@ -170,20 +170,20 @@ mod tests {
     use super::*;
 
     fn run(text: &str) -> Result<()> {
-        // Each test has a thread of its own, and so a folder of its own.
+        // Each test has its own thread, and therefore its own folder.
         let place = Place::new(&format!("{:?}", std::thread::current().id()))?;
         calls("t.md", text)?.iter().try_for_each(|call| place.run(Path::new("/nowhere/viv"), call))
     }
 
     #[test]
-    fn a_block_is_run_and_its_output_compared() {
+    fn output_of_a_block_is_compared() {
         run("```console\n$ echo one; echo two\none\ntwo\n$ printf 'a\\nb\\nc\\n'\n…\nc\n```").unwrap();
         let error = run("```console\n$ echo two\none\n```").unwrap_err().to_string();
         assert!(error.contains("printed\ntwo"), "{error}");
     }
 
     #[test]
-    fn an_exit_code_must_be_the_one_that_is_named() {
+    fn exit_code_must_match() {
         run("```console exit=5\n$ true\n$ exit 5\n```").unwrap();
         assert!(run("```console\n$ exit 5\n```").is_err());
         assert!(run("```console exit=5\n$ exit 5\n$ exit 5\n```").is_err());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_document_share_a_folder_that_is_empty_at_first() {
+    fn blocks_of_a_document_share_a_folder() {
         run(
             "```console\n$ ls\n$ touch a; test -n \"$VIV_DATA_DIR\"\n```\n```sh\nexit 1\n```\n```console\n$ ls\na\n```",
         )
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_stand_for_a_part_of_a_line_or_for_lines() {
+    fn wildcards_match_parts_of_lines_and_whole_lines() {
         assert!(line_matches("done in … s · … calls", "done in 0.6 s · 3 calls"));
         assert!(!line_matches("done in … s · … calls", "done in 0.6 s · 3 call"));
         assert!(lines_match(&["…", "end"], &["a", "b", "end"]) && !lines_match(&["…", "end"], &["a", "b"]));

@@ -1,4 +1,4 @@
-//! Programs in Python that tests and benches run: pinned, each set in a folder of the user's cache.
+//! Python programs for tests and benches: pinned, one virtual environment a set, in the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,24 +7,24 @@ use anyhow::{Context, Result, bail};
 
 use crate::{install, step, workspace};
 
-/// A set of packages with a folder of its own.
+/// A set of Python packages in one virtual environment.
 pub(crate) struct Environment {
-    /// What is wanted, one pinned package a line.
+    /// The requested packages, one pinned package a line.
     requirements: &'static str,
-    /// What those want in turn, pinned too.
+    /// Their dependencies, pinned too.
     constraints: &'static str,
-    /// What it is, for people.
+    /// The name that people see.
     what: &'static str,
 }
 
-/// The vendors' SDKs, which tests of the gateway run.
+/// The vendors' SDKs, for tests of the gateway.
 const SDKS: Environment = Environment {
     requirements: "crates/gateway/tests/clients/requirements.txt",
     constraints: "crates/gateway/tests/clients/constraints.txt",
     what: "the vendors' SDKs for Python",
 };
 
-/// What calls the session API as its document says, and what makes clients of such documents.
+/// A tester and a client generator for OpenAPI documents.
 pub(crate) const API: Environment = Environment {
     requirements: "crates/server/tests/contract/requirements.txt",
     constraints: "crates/server/tests/contract/constraints.txt",
@@ -38,11 +38,11 @@ pub(crate) const LITELLM: Environment = Environment {
     what: "LiteLLM's proxy",
 };
 
-/// Where Debian splits Python up.
+/// Debian packages of Python.
 const PYTHON: &[install::Package] =
     &[install::Package { name: "python3-venv", reason: "makes the folders that programs in Python are installed in" }];
 
-/// Installs every set unless it is there.
+/// Installs every set that is missing.
 pub(crate) fn install() -> Result<()> {
     SDKS.install()?;
     LITELLM.install()?;
@@ -50,7 +50,7 @@ pub(crate) fn install() -> Result<()> {
 }
 
 impl Environment {
-    /// Installs it unless it is there.
+    /// Installs the set unless it is present.
     pub(crate) fn install(&self) -> Result<()> {
         let folder = self.folder()?;
         if folder.join("bin/python").exists() {
@@ -59,19 +59,19 @@ impl Environment {
         if step::quietly(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_err() {
             install::run(PYTHON)?;
         }
-        // Made beside its place and moved there when it is whole, so that half of it is never found.
+        // Built in a temporary folder and moved when complete, so that an incomplete set is never used.
         let mut unfinished = folder.clone().into_os_string();
         unfinished.push(format!(".{}.unfinished", std::process::id()));
         let unfinished = PathBuf::from(unfinished);
         let made = self.make(&unfinished).and_then(|()| move_in(&unfinished, &folder));
         if made.is_err() {
-            // What failed is told; what is left of it would only be untidy.
+            // The failure is reported below; a leftover folder does no harm.
             let _ = std::fs::remove_dir_all(&unfinished);
         }
         made
     }
 
-    /// Where the packages are; tests name it the same way.
+    /// Returns the folder of the set. Tests compute the same name.
     pub(crate) fn folder(&self) -> Result<PathBuf> {
         let path = workspace::root().join(self.requirements);
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -97,7 +97,7 @@ fn name(requirements: &str) -> String {
 fn move_in(unfinished: &Path, folder: &Path) -> Result<()> {
     match std::fs::rename(unfinished, folder) {
         Ok(()) => Ok(()),
-        // Another run was faster; what it made is the same.
+        // Another run has installed the same set in the meantime.
         Err(_) if folder.join("bin/python").exists() => Ok(std::fs::remove_dir_all(unfinished)?),
         Err(error) => bail!("cannot move the packages to {}: {error}", folder.display()),
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_named_by_what_is_in_it() {
+    fn folder_name_depends_on_the_content() {
         assert_eq!(name("anthropic==1.2\nopenai==3.4\n"), "anthropic-1.2-openai-3.4");
     }
 

@@ -1,4 +1,4 @@
-//! The commands of `viv` that documents name, asked of the built program itself.
+//! Checks that the `viv` commands in documents exist, by asking the built program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::tidy::Finding;
 use crate::tree::Tree;
 use crate::workspace;
 
-/// Holds every `viv …` of every document against the program's own help; a word on how many there were.
+/// Compares every `viv …` in documents with the program's help, and returns a summary.
 pub(crate) fn check_documents(viv: &Path) -> Result<String> {
     let tree = Tree::read(workspace::root())?;
     let mut helps = Helps { viv, known: BTreeMap::new() };
@@ -30,20 +30,20 @@ pub(crate) fn check_documents(viv: &Path) -> Result<String> {
     bail!("{}", findings.iter().map(Finding::to_string).collect::<Vec<_>>().join("\n"));
 }
 
-/// What the program says about each command, asked once.
+/// The help of each command, cached.
 struct Helps<'a> {
     viv: &'a Path,
     known: BTreeMap<Vec<String>, Option<String>>,
 }
 
 impl Helps<'_> {
-    /// What is wrong with one mention.
+    /// Returns the problems of one mention.
     fn wrong(&mut self, mention: &Mention) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for path in mention.paths() {
             let shown = path.join(" ");
             let Some(help) = self.of(path)? else {
-                wrong.push(format!("there is no `viv {shown}`"));
+                wrong.push(format!("unknown command `viv {shown}`"));
                 continue;
             };
             let unknown = mention.flags.iter().filter(|flag| !has_flag(&help, flag));
@@ -52,7 +52,7 @@ impl Helps<'_> {
         Ok(wrong)
     }
 
-    /// The help of a command; `None` when there is no such command.
+    /// Returns the help of a command; `None` for an unknown command.
     fn of(&mut self, path: Vec<String>) -> Result<Option<String>> {
         if let Some(help) = self.known.get(&path) {
             return Ok(help.clone());
@@ -65,7 +65,7 @@ impl Helps<'_> {
     }
 }
 
-/// `viv` with words after it, as a document has it.
+/// A `viv` command line in a document.
 #[derive(Debug, PartialEq, Eq)]
 struct Mention {
     /// The commands: at most two words, each with its alternatives (`ls|show`).
@@ -74,7 +74,7 @@ struct Mention {
 }
 
 impl Mention {
-    /// Reads `viv …`; `None` when it is something else.
+    /// Parses `viv …`; `None` for other text.
     fn read(text: &str) -> Option<Self> {
         let text = text.trim_start_matches("$ ").replace('\\', "");
         let rest = text.strip_prefix("viv ")?;
@@ -91,7 +91,7 @@ impl Mention {
         Some(Self { words, flags })
     }
 
-    /// Every command that is meant, alternatives spelled out.
+    /// Returns every command, with alternatives expanded.
     fn paths(&self) -> Vec<Vec<String>> {
         self.words.iter().fold(vec![Vec::new()], |paths, alternatives| {
             let longer = paths.iter().flat_map(|path| {
@@ -102,20 +102,20 @@ impl Mention {
     }
 }
 
-/// Whether a word is a command and no placeholder, value or quoted text.
+/// Returns whether a word is a command, not a placeholder, value or quoted text.
 fn is_command(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_lowercase())
         && word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-' || letter == '|')
 }
 
-/// Every mention in a document, with its line.
+/// Returns every mention in a document with its line.
 fn mentions(text: &str) -> Vec<(usize, Mention)> {
     let parts = markdown::parts(text);
     let code = parts.iter().flat_map(markdown::Part::code);
     code.filter_map(|(line, code)| Some((line, Mention::read(code)?))).collect()
 }
 
-/// Whether the help lists a flag, and not only a longer one that begins the same.
+/// Returns whether the help lists exactly this flag.
 fn has_flag(help: &str, flag: &str) -> bool {
     help.match_indices(flag).any(|(at, _)| {
         let after = help[at + flag.len()..].chars().next();
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that answers `--help` as a parser of nested commands does.
+    /// A script that answers `--help` like a parser of nested commands.
     const PROGRAM: &str = r#"#!/bin/sh
 case "$*" in
   --help) echo "--data-dir <DIR>" ;;
@@ -152,15 +152,15 @@ esac
     }
 
     #[test]
-    fn commands_that_are_there_are_no_finding() {
+    fn known_commands_pass() {
         check("`viv run mock \"say hello\" --json`, `viv sessions ls|show SESSION`, `viv --data-dir DIR`, `viv`", &[]);
         check("```console\n$ viv sessions ls | wc -l\n```", &[]);
     }
 
     #[test]
-    fn commands_and_flags_that_are_not_there_are_found() {
-        check("`viv rnu`", &["there is no `viv rnu`"]);
-        check("`viv sessions ls\\|purge`", &["there is no `viv sessions purge`"]);
+    fn unknown_commands_and_flags_are_found() {
+        check("`viv rnu`", &["unknown command `viv rnu`"]);
+        check("`viv sessions ls\\|purge`", &["unknown command `viv sessions purge`"]);
         check("`viv sessions ls --json`", &["`viv sessions ls` has no `--json`"]);
     }
 }

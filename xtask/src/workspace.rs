@@ -1,4 +1,4 @@
-//! Where the checkout is, and how to call cargo in it.
+//! The checkout, and cargo calls in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The checkout this xtask was built from.
+/// Returns the root of the checkout.
 pub(crate) fn root() -> &'static Path {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest)
 }
 
-/// A cargo call in the checkout: the same cargo that started us, but not told so. Some build scripts look at what cargo
-/// says of the package that is running, and everything would be built anew after a call by hand.
+/// Returns a cargo command in the checkout. The variables that cargo sets for this process are removed: some build
+/// scripts depend on them, so that a call by hand would rebuild everything.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
@@ -25,7 +25,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts what it builds.
+/// Returns the target directory of the checkout.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     let text = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
     let metadata: Value = serde_json::from_str(&text).context("cannot read `cargo metadata`")?;
@@ -33,7 +33,7 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
     Ok(PathBuf::from(directory))
 }
 
-/// What a command prints; an error when it fails.
+/// Runs a command, and returns its standard output; fails when the command fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;

@@ -1,8 +1,7 @@
-//! What it costs to run Claude Code in the jail and through the gateway, beside Claude Code alone.
+//! The cost of running Claude Code in the jail and through the gateway, compared with Claude Code alone.
 //!
-//! Both ask the same vendor the same thing, in turns, and both begin with an empty home: in a sandbox there is no
-//! other. Ours is all of `viv run`, from the start of the program to its end, with the record, the ledger and the
-//! changes of the workspace.
+//! Both send the same prompt to the same vendor stub, in turns, and both start with an empty home directory. The time
+//! of `viv run` is the time of the whole program, including journal, ledger and workspace changes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,10 +15,10 @@ use crate::{install, workspace};
 
 const ROUNDS: usize = 10;
 const PROMPT: &str = "Say a few words.";
-/// The last word of the vendor's stream: it shows that an answer arrived, and whole.
+/// The last word of the vendor's stream. It shows that the whole answer arrived.
 const LAST_WORD: &str = "word 194";
 
-/// Times both.
+/// Runs the bench.
 pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "load"]))?;
@@ -27,7 +26,7 @@ pub(super) fn run() -> Result<Report> {
     let viv = release.join("viv");
     install::install_agents(&viv, &["claude"])?;
     let stage = Stage::set(&viv, &release.join("load"))?;
-    // The first start of each reads its program from the disk.
+    // The first start of each program reads it from the disk.
     stage.bare()?;
     stage.jailed(&viv)?;
     let mut bare = || stage.bare();
@@ -38,7 +37,7 @@ pub(super) fn run() -> Result<Report> {
 }
 
 fn goal(samples: &[Sample]) -> Result<Goal> {
-    let [bare, jailed] = samples else { anyhow::bail!("two things were to be measured") };
+    let [bare, jailed] = samples else { anyhow::bail!("expected two samples") };
     let over = jailed.median().as_secs_f64() / bare.median().as_secs_f64() - 1.0;
     Ok(Goal {
         what: "Claude Code in the jail, through the gateway",
@@ -48,7 +47,7 @@ fn goal(samples: &[Sample]) -> Result<Goal> {
     })
 }
 
-/// The vendor, and what both find.
+/// The vendor stub and the files that both runs use.
 struct Stage {
     folder: Folder,
     vendor: Service,
@@ -62,18 +61,18 @@ impl Stage {
         settings::write(&folder.path().join("data"), "normal", &vendor.first_line()?)?;
         let installed = install::agents_folder()?;
         let link = folder.path().join("data/agents");
-        std::os::unix::fs::symlink(installed.join("agents"), link).context("cannot show the installed agents")?;
+        std::os::unix::fs::symlink(installed.join("agents"), link).context("cannot link the installed agents")?;
         let path =
             workspace::output(Command::new(viv).arg("--data-dir").arg(&installed).args(["agents", "path", "claude"]))?;
         let claude = PathBuf::from(path.trim());
-        ensure!(claude.is_file(), "`{}` is not there", claude.display());
+        ensure!(claude.is_file(), "`{}` does not exist", claude.display());
         Ok(Self { folder, vendor, claude })
     }
 
-    /// Claude Code alone, asked as `viv` asks it.
+    /// Runs Claude Code alone, with the arguments that `viv` uses.
     fn bare(&self) -> Result<()> {
         let home = self.folder.path().join("home");
-        std::fs::create_dir(&home).context("cannot make a home")?;
+        std::fs::create_dir(&home).context("cannot create a home directory")?;
         let mut command = Command::new(&self.claude);
         command.args(["-p", PROMPT, "--model", MODEL, "--output-format", "stream-json", "--verbose"]);
         command.args(["--include-partial-messages", "--strict-mcp-config", "--permission-mode", "default"]);
@@ -82,11 +81,11 @@ impl Stage {
         command.env("ANTHROPIC_AUTH_TOKEN", "none").env("ANTHROPIC_MODEL", MODEL);
         command.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1").env("DISABLE_AUTOUPDATER", "1");
         let answered = self.finish(command);
-        std::fs::remove_dir_all(&home).context("cannot remove a home")?;
+        std::fs::remove_dir_all(&home).context("cannot remove the home directory")?;
         answered
     }
 
-    /// The same in a sandbox, through the gateway.
+    /// Runs Claude Code in a sandbox, through the gateway.
     fn jailed(&self, viv: &Path) -> Result<()> {
         let mut command = Command::new(viv);
         command.arg("--data-dir").arg(self.folder.path().join("data"));
@@ -97,8 +96,12 @@ impl Stage {
     fn finish(&self, mut command: Command) -> Result<()> {
         command.current_dir(self.folder.path().join("workspace")).stdin(Stdio::null());
         let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-        let (said, people) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success() && said.contains(LAST_WORD), "{command:?}: {}\n{said}{people}", output.status);
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success() && stdout.contains(LAST_WORD),
+            "{command:?}: {}\n{stdout}{stderr}",
+            output.status
+        );
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! What the egress proxy costs, beside the two forward proxies of Debian and beside no proxy at all.
+//! The cost of the egress proxy, compared with two forward proxies of Debian and with no proxy.
 //!
-//! All of them stand at the same time before one host, and every measurement goes through them in turns. Ours reads
-//! the ClientHello and records each tunnel; the others are configured to log nothing and to allow everything.
+//! All proxies run at the same time in front of one host, and every measurement visits them in turns. Our proxy reads
+//! the ClientHello and records each tunnel; the others log nothing and allow everything.
 
 mod peers;
 
@@ -17,12 +17,12 @@ use crate::step::quietly;
 use crate::workspace;
 use peers::{NONE, Peers, SQUID, TINYPROXY, VIV};
 
-/// Tunnels at a time, where there are many.
+/// The number of tunnels in measurements with many tunnels.
 const MANY: usize = 500;
-/// Bytes through one tunnel.
+/// The bytes sent through one tunnel.
 const BULK: u64 = 256 << 20;
 
-/// Measures all of it in one run.
+/// Runs all measurements.
 pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "load"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "egress", "--example", "bench_proxy"]))?;
@@ -47,25 +47,25 @@ pub(super) fn run() -> Result<Report> {
     Ok(Report { samples: findings.samples()?, goals: findings.goals()? })
 }
 
-/// The load generator of the repository, asked to measure one thing.
+/// Runs the load generator (`bench/load`) for one measurement, and returns its report.
 fn drive(load: &std::path::Path, plan: &Value) -> Result<Value> {
-    // Every tunnel is a descriptor.
+    // Each tunnel needs a file descriptor.
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 4096; exec \"$0\" tunnel"]).arg(load);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start the load generator")?;
-    child.stdin.take().context("it has no input")?.write_all(plan.to_string().as_bytes())?;
+    child.stdin.take().context("the load generator has no standard input")?.write_all(plan.to_string().as_bytes())?;
     let output = child.wait_with_output().context("cannot wait for the load generator")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).context("its report is no JSON")
+    serde_json::from_slice(&output.stdout).context("the report of the load generator is not JSON")
 }
 
-/// Everything that was measured.
+/// All measurements.
 struct Findings {
     setup: Value,
     bulk: Value,
     many: [Value; 2],
-    /// Memory of our proxy after the first time many tunnels were open, and after the tenth.
+    /// Memory of our proxy after the first and after the tenth burst of many tunnels.
     resident_kib: (u64, u64),
 }
 
@@ -119,7 +119,7 @@ impl Findings {
         ])
     }
 
-    /// Our median, as a multiple of the faster peer's.
+    /// Returns our median as a multiple of the faster peer's median.
     fn ratio(&self, kind: &str) -> Result<f64> {
         let median = |name: &str| -> Result<f64> { Ok(self.sample(kind, name)?.median().as_secs_f64()) };
         Ok(median(VIV)? / median(TINYPROXY)?.min(median(SQUID)?))

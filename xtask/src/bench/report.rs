@@ -1,4 +1,4 @@
-//! What a bench found: times beside each other, and goals with what was reached.
+//! The report of a bench: samples with their ratios, and goals with the measured values.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 
 use super::Sample;
 
-/// What a bench found.
+/// The samples and goals of one bench.
 pub(crate) struct Report {
-    /// The first sample is the one the others are compared with.
+    /// Ratios are relative to the first sample.
     pub(crate) samples: Vec<Sample>,
     pub(crate) goals: Vec<Goal>,
 }
 
-/// Something that was to be reached.
+/// A goal with its measured value.
 pub(crate) struct Goal {
     pub(crate) what: &'static str,
     pub(crate) wanted: &'static str,
@@ -29,7 +29,7 @@ impl From<Vec<Sample>> for Report {
 }
 
 impl Report {
-    /// The samples as a table, each with its ratio to the first; the goals as another.
+    /// Returns a table of samples with their ratios, and a table of goals.
     pub(crate) fn table(&self) -> Result<String> {
         let base = self.samples.first().context("the bench measured nothing")?;
         let mut text = String::from("| what | n | median | p90 | ratio |\n| --- | ---: | ---: | ---: | ---: |\n");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_was_missed_is_told() {
+    fn missed_goal_is_shown() {
         let goal = |holds| Goal { what: "speed", wanted: "≥ 2", measured: "1".to_owned(), holds };
         let sample = Sample::new("x", vec![Duration::from_millis(1)]).unwrap();
         let text = Report { samples: vec![sample], goals: vec![goal(true), goal(false)] }.table().unwrap();

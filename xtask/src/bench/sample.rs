@@ -1,24 +1,24 @@
-//! Many measurements of one thing.
+//! Many measurements of one operation.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// Times of one thing, in order of length.
+/// The times of one operation, shortest first.
 pub(crate) struct Sample {
     name: String,
     times: Vec<Duration>,
 }
 
 impl Sample {
-    /// A sample of what was measured; it must hold something.
+    /// Returns a sample of `times`; fails when there are none.
     pub(crate) fn new(name: &str, mut times: Vec<Duration>) -> Result<Self> {
-        ensure!(!times.is_empty(), "nothing was measured of `{name}`");
+        ensure!(!times.is_empty(), "`{name}` has no measurements");
         times.sort_unstable();
         Ok(Self { name: name.to_owned(), times })
     }
 
-    /// Measures several things in turns, so that a noisy moment hits all of them.
+    /// Measures several operations in turns, so that noise on the machine affects all of them alike.
     pub(crate) fn in_turns(rounds: usize, things: &mut [(&str, &mut dyn FnMut() -> Result<()>)]) -> Result<Vec<Self>> {
         let mut times = vec![Vec::with_capacity(rounds); things.len()];
         for _ in 0..rounds {
@@ -43,7 +43,7 @@ impl Sample {
         self.percentile(50)
     }
 
-    /// The time that `percent` of the measurements do not exceed.
+    /// Returns the time that `percent` of the measurements do not exceed.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.times.len() * percent).div_ceil(100).max(1);
         self.times[rank.min(self.times.len()) - 1]

@@ -1,7 +1,7 @@
-//! What a sandbox costs, beside what others take for a comparable one.
+//! The cost of a sandbox, compared with bubblewrap, unshare and plain processes.
 //!
-//! From a running host: time to execve, whole life, a further command, all beside fork+exec in the same
-//! process. From the shell: `viv exec` beside bubblewrap and unshare.
+//! From a running host process: time to execve, whole life and a further command, compared with fork+exec. From the
+//! shell: `viv exec`, compared with bubblewrap and unshare.
 
 mod bubblewrap;
 
@@ -25,7 +25,7 @@ const FURTHER: &str = "host: further command";
 const BUBBLEWRAP: &str = "shell: bubblewrap, with limits and our filter";
 const VIV: &str = "shell: viv exec";
 
-/// Measures all of it in one run.
+/// Runs all measurements.
 pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "sandbox", "--example", "start_cost"]))?;
@@ -33,7 +33,8 @@ pub(super) fn run() -> Result<Report> {
     let target = workspace::target_directory()?.join("release");
     let mut samples = from_a_host(&target.join("examples/start_cost"))?;
     let folder = Folder::make(&["data"])?;
-    // As it is installed: copied. What a linker writes lies in memory page by page and is slower to start.
+    // A copy, as an installation makes it. The linker's own output lies in single pages of the page cache and starts
+    // more slowly.
     let viv = folder.path().join("viv");
     std::fs::copy(target.join("viv"), &viv).context("cannot copy viv")?;
     let data = folder.path().join("data").display().to_string();
@@ -108,7 +109,7 @@ fn start(mut command: Command) -> Result<()> {
 
 fn from_a_host(program: &std::path::Path) -> Result<Vec<Sample>> {
     let text = workspace::output(&mut Command::new(program))?;
-    let report: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).context("the report is no JSON")?;
+    let report: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).context("the report is not JSON")?;
     let left = report.get("left_behind").and_then(serde_json::Value::as_i64);
     ensure!(left == Some(0), "1,100 sandboxes left {left:?} mounts and control groups behind");
     let number = |key: &str| report.get(key).and_then(serde_json::Value::as_u64).unwrap_or_default();

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::family;
+
 /// LiteLLM takes half a minute to start.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,40 +79,7 @@ impl Service {
 
     /// Returns the processor time that the server and its child processes have used.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let mut ticks = 0;
-        for process in ProcessStat::all()? {
-            if process.id == self.id() || process.parent == self.id() {
-                ticks += process.ticks;
-            }
-        }
-        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
-    }
-}
-
-/// The fields of /proc/PID/stat that a bench uses.
-struct ProcessStat {
-    id: u32,
-    parent: u32,
-    /// User and system time.
-    ticks: u64,
-}
-
-impl ProcessStat {
-    /// Returns one entry for each process of this machine.
-    fn all() -> Result<Vec<Self>> {
-        let entries = std::fs::read_dir("/proc").context("cannot list /proc")?;
-        // A process may end while the list is read.
-        let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-        Ok(texts.filter_map(|text| Self::parse(&text)).collect())
-    }
-
-    /// Parses one line. The program name, field 2, is in parentheses and may contain spaces.
-    fn parse(text: &str) -> Option<Self> {
-        let id = text.split(' ').next()?.parse().ok()?;
-        let (_, rest) = text.rsplit_once(") ")?;
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Self { id, parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
+        family::processor_time(self.id())
     }
 }
 
@@ -132,16 +101,4 @@ impl Drop for Service {
 pub(crate) fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
     Ok(listener.local_addr()?.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn process_stat_is_parsed_behind_a_name_with_spaces() {
-        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 1 0 0";
-        let stat = ProcessStat::parse(line).unwrap();
-        assert_eq!((stat.id, stat.parent, stat.ticks), (42, 7, 42));
-    }
 }

@@ -1,9 +1,8 @@
-//! What a session costs: to start the server, to make one, to talk to it, to keep it, to read it.
+//! The cost of sessions: starting the server, creating a session, sending messages, idle memory, reading events.
 //!
-//! Where the agent is said to live in process, it is a task of the server (`bench/sessions`): the session API, the
-//! journal and the index are those of `viv serve`, only the sandbox is not there. The peer is the server of the npm
-//! package `sandbox-agent`; its API has neither sessions nor a mock agent any more, so that it is compared in what
-//! it still does: starting, and waiting.
+//! "Agent in process" means that the mock agent is a task of the server (`bench/sessions`): API, journal and index are
+//! those of `viv serve`, without a sandbox. The peer is the server of the npm package `sandbox-agent`. Its API no longer
+//! has sessions or a mock agent, so only start time and idle memory are compared.
 
 mod goals;
 mod load;
@@ -25,28 +24,28 @@ pub(crate) use start::serve;
 const SESSIONS: u64 = 10_000;
 const EVENTS: u64 = 1_000_000;
 
-/// Everything that was measured, in the order in which the goals name it.
+/// All measurements, in the order in which the goals use them.
 struct Findings {
     cold: Vec<Sample>,
-    /// Memory of the waiting servers in KiB: ours and all it started, and the peer.
+    /// Memory of idle servers in KiB: ours with its child processes, and the peer.
     idle_kib: (u64, u64),
     create: Sample,
     create_in_sandbox: Sample,
     first_event: Sample,
-    /// Memory and descriptors of the server with 10,000 sessions, over what it had without.
+    /// Additional memory and descriptors of the server with 10,000 sessions.
     session_bytes: u64,
     session_descriptors: usize,
     list: Sample,
     page: Sample,
-    /// Nanoseconds an append, at a thousand records and at a million.
+    /// Nanoseconds for one append, at a thousand records and at a million.
     append_nanos: (u64, u64),
-    /// Readers, events each of them saw, and how long it took.
+    /// Number of readers, events that each one saw, and the duration.
     readers: (u64, u64, u64),
-    /// Events in all, and by how many milliseconds the slowest session was late.
+    /// Total events, and the delay of the slowest session in milliseconds.
     steady: (u64, u64),
 }
 
-/// Measures all of it in one run.
+/// Runs all measurements.
 pub(super) fn run() -> Result<Report> {
     let peer = peer::install()?;
     for arguments in [["--bin", "viv"], ["-p", "sessions-load"]] {
@@ -94,11 +93,11 @@ fn measure(viv: &Path, load: &Load, peer: &Path) -> Result<Findings> {
     })
 }
 
-/// 10,000 sessions of one server: how long each took, what they hold, and how long a page of their list takes.
+/// Creates 10,000 sessions on one server, and measures creation, memory and a page of the list.
 fn many_sessions(load: &Load, folder: &Folder) -> Result<(Sample, u64, usize, Sample)> {
     let (server, address) = load.serve(&folder.fresh("many")?)?;
     let kib = || family::memory_kib(server.id());
-    // A first call makes what the server makes once.
+    // The first call makes the server initialise lazily.
     load.ask(&["list", &address, "100"])?;
     let (memory, descriptors) = (kib()?, family::descriptors(server.id())?);
     let create = load.micros(&["create", &address, &SESSIONS.to_string()])?;
@@ -109,7 +108,7 @@ fn many_sessions(load: &Load, folder: &Folder) -> Result<(Sample, u64, usize, Sa
     Ok((create, bytes, descriptors, Sample::new("100 of 10,000 sessions", list)?))
 }
 
-/// The quickest thousand of the first and of the last fifty thousand: what others do on the machine is no part of it.
+/// Returns the fastest thousand of the first and of the last fifty thousand appends, to exclude noise.
 fn append(load: &Load, folder: &Folder) -> Result<(u64, u64)> {
     let measured = load.ask(&["append", &folder.fresh("append")?.to_string_lossy(), &EVENTS.to_string()])?;
     let nanos: Vec<u64> =

@@ -1,10 +1,10 @@
-//! What `viv` is told in a bench: one vendor, and what its model costs.
+//! The `viv.toml` of benches: one vendor and the price of its model.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The model that has a price; the vendor of the benches answers as it.
+/// The model that the vendor stub answers as.
 pub(crate) const MODEL: &str = "bench";
 
 /// Writes `viv.toml` into a data directory.

@@ -1,4 +1,4 @@
-//! How long `viv` takes before it does anything: paid by every command a person types.
+//! The start-up time of `viv`, which every command pays.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::workspace;
 
 const ROUNDS: usize = 200;
 
-/// Times `viv --version` beside a program that does nothing.
+/// Times `viv --version` and a program that does nothing.
 pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     let viv = workspace::target_directory()?.join("release/viv");

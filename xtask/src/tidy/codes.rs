@@ -1,4 +1,4 @@
-//! Every failure code is explained, with the numbers it really has, and none is explained that is not there.
+//! docs/errors.md and docs/exit-codes.md list exactly the problem codes of `protocol`, with their numbers.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::tree::Tree;
 const ERRORS: &str = "docs/errors.md";
 const EXITS: &str = "docs/exit-codes.md";
 
-/// Holds the two lists against the codes of `protocol`.
+/// Compares both documents with the codes of `protocol`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let (errors, exits) = (tree.text(ERRORS).unwrap_or_default(), tree.text(EXITS).unwrap_or_default());
     [check_errors(errors), check_exits(exits)].concat()
 }
 
-/// A heading a code, below it the numbers, `Cause:` and `Remedy:`.
+/// Checks docs/errors.md: a heading for each code, below it the numbers, `Cause:` and `Remedy:`.
 fn check_errors(text: &str) -> Vec<Finding> {
     let sections = sections(text);
     let mut findings = Vec::new();
@@ -43,17 +43,12 @@ fn check_errors(text: &str) -> Vec<Finding> {
     }
     let extra = sections.iter().filter(|(name, _)| !ProblemCode::ALL.iter().any(|code| code.as_str() == **name));
     findings.extend(extra.map(|(name, (line, _))| {
-        Finding::new(
-            ERRORS,
-            *line,
-            format!("there is no code `{name}`"),
-            "delete the section, or spell it as in protocol",
-        )
+        Finding::new(ERRORS, *line, format!("unknown code `{name}`"), "delete the section, or correct its name")
     }));
     findings
 }
 
-/// A table row an exit code, with the codes that lead to it.
+/// Checks docs/exit-codes.md: a table row for each exit code, with the problem codes that lead to it.
 fn check_exits(text: &str) -> Vec<Finding> {
     let rows: BTreeMap<u8, (usize, Vec<&str>)> = (text.lines().enumerate())
         .filter_map(|(index, line)| {
@@ -66,8 +61,8 @@ fn check_exits(text: &str) -> Vec<Finding> {
     for code in ProblemCode::ALL {
         let (name, exit) = (code.as_str(), code.exit());
         if !rows.get(&exit).is_some_and(|(_, named)| named.contains(&name)) {
-            let mend = format!("name it in the row of {exit}");
-            findings.push(Finding::new(EXITS, 1, format!("`{name}` is not in the row of {exit}"), mend));
+            let remedy = format!("add the code to the row of {exit}");
+            findings.push(Finding::new(EXITS, 1, format!("`{name}` is not in the row of {exit}"), remedy));
         }
     }
     for (exit, (line, named)) in &rows {
@@ -75,7 +70,7 @@ fn check_exits(text: &str) -> Vec<Finding> {
             .iter()
             .filter(|name| !ProblemCode::ALL.iter().any(|code| code.as_str() == **name && code.exit() == *exit));
         findings.extend(wrong.map(|name| {
-            Finding::new(EXITS, *line, format!("`{name}` does not lead to {exit}"), "take it out of the row")
+            Finding::new(EXITS, *line, format!("`{name}` does not lead to {exit}"), "remove the code from the row")
         }));
     }
     findings
@@ -118,7 +113,7 @@ mod tests {
             ["`timeout` lacks `HTTP 504, exit code 124.`", "`timeout` lacks `Cause: `"]
         );
         let extra = format!("{}## made_up\n", section(ProblemCode::Timeout));
-        assert_eq!(errors_but(ProblemCode::Timeout, &extra), ["there is no code `made_up`"]);
+        assert_eq!(errors_but(ProblemCode::Timeout, &extra), ["unknown code `made_up`"]);
     }
 
     #[test]

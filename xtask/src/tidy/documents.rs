@@ -1,4 +1,4 @@
-//! What a document names is there: files, links and their anchors, `cargo xtask` commands, programs.
+//! Files, links, anchors, `cargo xtask` commands and programs that documents name exist.
 
 use toml::{Table, Value};
 
@@ -7,10 +7,10 @@ use crate::markdown::{self, Kind};
 use crate::tree::{Tree, folder, has_extension, join};
 use crate::{bench, command};
 
-/// Folders of the repository; a path that begins with one of them is a path in it.
+/// Folders of the repository. A path that begins with one of them must exist.
 const FOLDERS: &[&str] = &[".cargo", ".ci", "bench", "crates", "docs", "fuzz", "sdk", "tasks", "tests", "web", "xtask"];
 
-/// Holds every document against the tree.
+/// Checks every document.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.documents().flat_map(|(path, text)| check_document(tree, path, text)).collect()
 }
@@ -23,16 +23,17 @@ fn check_document(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
             Kind::Link(target) => missing_target(tree, path, text, target),
             Kind::Heading(..) | Kind::Fence(..) => None,
         };
-        let named = named.into_iter().map(|what| (part.line, what));
+        let named = named.into_iter().map(|problem| (part.line, problem));
         let code = part.code().into_iter();
-        let commands = code.flat_map(|(line, code)| wrong_cargo(tree, code).into_iter().map(move |what| (line, what)));
-        let mend = "name what is there, or make it";
-        findings.extend(named.chain(commands).map(|(line, what)| Finding::new(path, line, what, mend)));
+        let commands =
+            code.flat_map(|(line, code)| wrong_cargo(tree, code).into_iter().map(move |problem| (line, problem)));
+        let remedy = "correct the name";
+        findings.extend(named.chain(commands).map(|(line, problem)| Finding::new(path, line, problem, remedy)));
     }
     findings
 }
 
-/// Says so when code between backticks is a path in the repository that is not there.
+/// Returns a problem when inline code is a path that does not exist in the repository.
 fn missing_path(tree: &Tree, document: &str, code: &str) -> Option<String> {
     if code.is_empty() || code.contains(|letter: char| letter.is_whitespace() || "*<>{}$…\"'()|=~@".contains(letter))
     {
@@ -60,7 +61,7 @@ fn missing_target(tree: &Tree, document: &str, text: &str, target: &str) -> Opti
     let (file, wanted) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
     let path = if file.is_empty() { Some(document.to_owned()) } else { join(folder(document), file) };
     let Some(path) = path.filter(|path| tree.has(path)) else {
-        return Some(format!("the link `{target}` leads nowhere"));
+        return Some(format!("the link `{target}` has no target"));
     };
     let text = if path == document { text } else { tree.text(&path).unwrap_or_default() };
     let has_anchor = |wanted: &str| {
@@ -72,7 +73,7 @@ fn missing_target(tree: &Tree, document: &str, text: &str, target: &str) -> Opti
     wanted.filter(|wanted| !has_anchor(wanted)).map(|wanted| format!("`{path}` has no heading for `#{wanted}`"))
 }
 
-/// The words after `cargo` that name something we do not have.
+/// Returns problems with the words after `cargo`.
 fn wrong_cargo(tree: &Tree, line: &str) -> Vec<String> {
     let words: Vec<&str> = line.trim_start_matches("$ ").split_whitespace().collect();
     let mut wrong = Vec::new();
@@ -82,26 +83,26 @@ fn wrong_cargo(tree: &Tree, line: &str) -> Vec<String> {
             && is_name(name)
         {
             if !command::COMMANDS.iter().any(|command| command.name == *name) {
-                wrong.push(format!("there is no `cargo xtask {name}`"));
+                wrong.push(format!("unknown command `cargo xtask {name}`"));
             }
             let bench = more.first().filter(|bench| *name == "bench" && is_name(bench));
             let unknown = bench.filter(|bench| !bench::BENCHES.iter().any(|known| known.name == **bench));
-            wrong.extend(unknown.map(|bench| format!("there is no `cargo xtask bench {bench}`")));
+            wrong.extend(unknown.map(|bench| format!("unknown bench `cargo xtask bench {bench}`")));
         }
         let program = rest.iter().position(|word| *word == "--bin").and_then(|at| rest.get(at + 1));
         let unknown = program.filter(|name| is_name(name) && !programs(tree).iter().any(|program| program == *name));
-        wrong.extend(unknown.map(|name| format!("there is no program `{name}`")));
+        wrong.extend(unknown.map(|name| format!("unknown program `{name}`")));
     }
     wrong
 }
 
-/// Whether a word is a name and no placeholder.
+/// Returns whether a word is a name, not a placeholder.
 fn is_name(word: &str) -> bool {
     word.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
         && !word.starts_with('-')
 }
 
-/// The programs our manifests make.
+/// Returns the programs that our manifests define.
 fn programs(tree: &Tree) -> Vec<String> {
     let manifests = tree.packages().filter_map(|(_, _, text)| text.parse::<Table>().ok());
     let bins =
@@ -127,34 +128,34 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_there_are_no_finding() {
+    fn existing_paths_pass() {
         check("`crates/jail`, `crates/jail/src/sys.rs:12`, `jail/src/sys.rs`, `sys.rs`, `README.md`, `a.md`", &[]);
         check("`trajectory/<session>.jsonl`, `/v1/sessions`, `sandbox.policy.yaml`, `crates/*/src`, `v1/x`", &[]);
     }
 
     #[test]
-    fn paths_that_are_not_there_are_found() {
+    fn missing_paths_are_found() {
         check("`crates/none`", &["`crates/none` does not exist"]);
         check("`web/app.ts` `gone.rs`", &["`web/app.ts` does not exist", "`gone.rs` does not exist"]);
         check("`b.md`", &["`b.md` does not exist"]);
     }
 
     #[test]
-    fn links_lead_somewhere() {
+    fn broken_links_are_found() {
         check("[a](a.md) [r](../README.md#where-it-lives) [w](https://example.com/x)", &[]);
-        check("[b](b.md)", &["the link `b.md` leads nowhere"]);
+        check("[b](b.md)", &["the link `b.md` has no target"]);
         check("[r](../README.md#no)", &["`README.md` has no heading for `#no`"]);
-        check("[out](../../x.md)", &["the link `../../x.md` leads nowhere"]);
+        check("[out](../../x.md)", &["the link `../../x.md` has no target"]);
     }
 
     #[test]
-    fn commands_are_those_we_have() {
+    fn unknown_commands_are_found() {
         check(
             "```sh\ncargo xtask test --fast\ncargo run --release --bin viv -- demo\n```\n`cargo xtask bench NAME`",
             &[],
         );
-        check("`cargo xtask tets`", &["there is no `cargo xtask tets`"]);
-        check("`cargo xtask bench none`", &["there is no `cargo xtask bench none`"]);
-        check("```sh\n$ cargo run --bin vvi\n```", &["there is no program `vvi`"]);
+        check("`cargo xtask tets`", &["unknown command `cargo xtask tets`"]);
+        check("`cargo xtask bench none`", &["unknown bench `cargo xtask bench none`"]);
+        check("```sh\n$ cargo run --bin vvi\n```", &["unknown program `vvi`"]);
     }
 }

@@ -1,14 +1,13 @@
-//! No file tells on which machine it was written: no one's paths, no one's package registry.
+//! No file contains a path of a developer's machine or the host of a package registry.
 
 use super::Finding;
 use crate::tree::Tree;
 use crate::workspace;
 
-/// Users' homes that are names in a sandbox or in an example, not on a machine.
+/// Home directories that are examples or exist only in a sandbox.
 const EXAMPLE_HOMES: &[&str] = &["agent", "sandbox", "user", "viv", "you"];
 
-/// Where packages come from is the business of the machine's own configuration. Held label by label: this file
-/// keeps its own rule.
+/// Hosts of package registries, split into labels so that this file keeps its own rule.
 const REGISTRIES: &[&[&str]] = &[
     &["crates", "io"],
     &["npmjs", "org"],
@@ -21,11 +20,11 @@ const REGISTRIES: &[&[&str]] = &[
     &["proxy", "golang", "org"],
 ];
 
-/// Folders so common that being checked out in one tells nothing about the machine.
+/// Common folders that do not identify a machine.
 const COMMON: &[&str] = &["", "/", "/build", "/home", "/mnt", "/opt", "/repo", "/root", "/src", "/srv", "/tmp"];
 const COMMON_BELOW: &[&str] = &["/usr", "/var", "/workspace"];
 
-/// The lock file names its registry by design, and the tests here are examples of paths.
+/// The lock file names its registry by design; this file contains examples.
 const EXEMPT: &[&str] = &["Cargo.lock", "xtask/src/tidy/machine_paths.rs"];
 
 /// Finds machine paths and registries in every file.
@@ -50,39 +49,40 @@ fn check_against(folders: &[String], tree: &Tree) -> Vec<Finding> {
         .filter(|(path, _)| !EXEMPT.contains(path))
         .flat_map(|(path, text)| text.lines().enumerate().map(move |(index, content)| (path, index + 1, content)));
     let found = lines.flat_map(|(path, line, content)| {
-        told(folders, content).into_iter().map(move |(what, mend)| Finding::new(path, line, what, mend))
+        problems(folders, content).into_iter().map(move |(problem, remedy)| Finding::new(path, line, problem, remedy))
     });
     found.collect()
 }
 
-/// What one line tells.
-fn told(folders: &[String], content: &str) -> Vec<(String, &'static str)> {
-    let mut told = Vec::new();
+/// Returns the problems of one line.
+fn problems(folders: &[String], content: &str) -> Vec<(String, &'static str)> {
+    let mut problems = Vec::new();
     for folder in folders {
         if content.contains(&format!("{folder}/")) {
-            told.push((
+            problems.push((
                 format!("names `{folder}`, a folder of this machine"),
                 "use a path from the root of the repository",
             ));
         }
     }
     if content.match_indices("/root/").any(|(at, _)| starts_a_path(content, at)) {
-        told.push(("names a file of root's home".to_owned(), "use a temporary folder or an example path"));
+        problems.push(("names a file of root's home".to_owned(), "use a temporary folder or an example path"));
     }
     for (at, prefix) in content.match_indices("/home/").filter(|(at, _)| starts_a_path(content, *at)) {
         let rest = &content[at + prefix.len()..];
         let name = rest.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').next().unwrap_or("");
         if !name.is_empty() && !EXAMPLE_HOMES.contains(&name) {
-            told.push((format!("names the home of `{name}`"), "use `/home/you` in an example"));
+            problems.push((format!("names the home of `{name}`"), "use `/home/you` in an example"));
         }
     }
     for host in REGISTRIES.iter().map(|labels| labels.join(".")).filter(|host| content.contains(host)) {
-        told.push((format!("names the package registry `{host}`"), "name the package, and let the machine find it"));
+        problems
+            .push((format!("names the package registry `{host}`"), "name the package, and let the machine find it"));
     }
-    told
+    problems
 }
 
-/// Whether the slash at `at` begins an absolute path, and is not in the middle of another one.
+/// Returns whether the slash at `at` begins an absolute path.
 fn starts_a_path(content: &str, at: usize) -> bool {
     let before = content[..at].chars().next_back();
     before.is_none_or(|letter| !letter.is_alphanumeric() && !matches!(letter, '_' | '-' | '.' | '}' | '>'))
@@ -99,19 +99,19 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_machine_are_found() {
+    fn machine_paths_are_found() {
         check("see /data/ann/viv/x", &["names `/data/ann`, a folder of this machine"]);
         check("cp /root/.netrc .", &["names a file of root's home"]);
         check("HOME=/home/ann/x", &["names the home of `ann`"]);
     }
 
     #[test]
-    fn examples_and_parts_of_other_paths_are_not() {
+    fn examples_and_parts_of_other_paths_pass() {
         check("/data/anna/x, /home/you/x, /home/<name>, $state/root/etc, upper/home/x", &[]);
     }
 
     #[test]
-    fn registries_are_found_but_in_the_lock_file() {
+    fn registries_are_found_except_in_the_lock_file() {
         let host = REGISTRIES[0].join(".");
         check(&format!("curl https://{host}/simple"), &[&format!("names the package registry `{host}`")]);
         let named = format!("registry+https://{host}/x");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkout_in_a_common_folder_says_nothing() {
+    fn common_folder_of_a_checkout_passes() {
         assert!(is_common("/tmp") && is_common("/usr/src") && is_common("/workspace"));
         assert!(!is_common("/data/ann"));
     }

@@ -1,4 +1,4 @@
-//! No Rust file that nothing reaches: code that is not compiled is not code.
+//! Every Rust file is compiled: a `mod` line or a manifest reaches it.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::Finding;
 use crate::source;
 use crate::tree::{Tree, folder, has_extension, join};
 
-/// Follows every `mod` from what cargo compiles and finds the files that are left.
+/// Follows every `mod` from the crate roots, and finds the files that no `mod` reaches.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut reached = BTreeSet::new();
     let mut waiting: Vec<(String, bool)> = roots(tree).into_iter().map(|root| (root, true)).collect();
@@ -20,13 +20,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     let left = tree.rust().filter(|(path, _)| !reached.contains(*path));
-    left.map(|(path, _)| {
-        Finding::new(path, 1, "no `mod` reaches this file", "declare it where it belongs, or delete it")
-    })
-    .collect()
+    left.map(|(path, _)| Finding::new(path, 1, "no `mod` reaches this file", "declare the module, or delete the file"))
+        .collect()
 }
 
-/// The files cargo compiles by itself.
+/// Returns the crate roots, which cargo compiles without a `mod` line.
 fn roots(tree: &Tree) -> BTreeSet<String> {
     let mut roots = BTreeSet::new();
     for (package, _, text) in tree.packages() {
@@ -45,7 +43,7 @@ fn roots(tree: &Tree) -> BTreeSet<String> {
     roots
 }
 
-/// The paths a manifest gives to its targets.
+/// Returns the paths that a manifest gives to its targets.
 fn named_in_manifest(text: &str) -> Vec<String> {
     let Ok(manifest) = text.parse::<Table>() else { return Vec::new() };
     let build = manifest.get("package").and_then(|package| package.get("build"));
@@ -58,7 +56,7 @@ fn named_in_manifest(text: &str) -> Vec<String> {
     paths.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The files that the `mod` and `include!` lines of one file name, whether they exist or not.
+/// Returns the files that the `mod` and `include!` lines of one file name, existing or not.
 fn children(tree: &Tree, path: &str, text: &str, is_root: bool) -> Vec<String> {
     let code = source::code(text);
     let owns_folder = is_root || path.ends_with("/mod.rs");
@@ -85,7 +83,7 @@ fn children(tree: &Tree, path: &str, text: &str, is_root: bool) -> Vec<String> {
     found
 }
 
-/// The value of `#[path = "…"]` when it is the attribute right before the end of `code`.
+/// Returns the value of a `#[path = "…"]` attribute at the end of `code`.
 fn path_attribute<'a>(code: &str, text: &'a str) -> Option<&'a str> {
     let before = code.trim_end().trim_end_matches("pub").trim_end().trim_end_matches("pub(crate)").trim_end();
     let open = before.rfind("#[")?;
@@ -94,7 +92,7 @@ fn path_attribute<'a>(code: &str, text: &'a str) -> Option<&'a str> {
     is_path.then(|| text[open..before.len()].split('"').nth(1)).flatten()
 }
 
-/// The names of the inline modules around a place, outermost first.
+/// Returns the names of the inline modules around an offset, outermost first.
 fn enclosing(code: &str, place: usize) -> Vec<&str> {
     let around = source::words(code, "mod").filter_map(|at| {
         let rest = &code[at + 3..];
@@ -118,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_no_mod_names_is_found() {
+    fn unreached_file_is_found() {
         let lib = "// mod ghost;\nmod a;\nconst S: &str = \"mod ghost;\";";
         check_files(&[("k/src/lib.rs", lib), ("k/src/a.rs", ""), ("k/src/ghost.rs", "")], &["k/src/ghost.rs"]);
     }
 
     #[test]
-    fn a_child_of_an_unreached_file_is_found_too() {
+    fn child_of_an_unreached_file_is_found() {
         check_files(
             &[("k/src/lib.rs", ""), ("k/src/a.rs", "mod b;"), ("k/src/a/b.rs", "")],
             &["k/src/a.rs", "k/src/a/b.rs"],
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_name_a_file_is_followed() {
+    fn every_form_of_mod_is_followed() {
         let lib = "mod a;\npub mod c { pub(crate) mod d; }\n#[path = \"odd/name.rs\"]\nmod e;\ninclude!(\"part.rs\");";
         check_files(
             &[
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_below_tests_is_no_test_by_itself() {
+    fn folder_below_tests_is_not_a_test_root() {
         check_files(&[("k/tests/kit/mod.rs", "")], &["k/tests/kit/mod.rs"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that stands between the tunnels and their host in the bench.
+//! The proxies of the egress bench.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ pub(super) const TINYPROXY: &str = "tinyproxy";
 pub(super) const SQUID: &str = "squid";
 pub(super) const VIV: &str = "viv";
 
-/// All of them, running; dropped, they end and leave nothing.
+/// All servers of the bench. Dropping it stops them and removes their files.
 pub(super) struct Peers {
     targets: Vec<Value>,
     viv: Service,
@@ -22,15 +22,15 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Starts all of them.
+    /// Starts all servers.
     pub(super) fn start(load: &Path, bench_proxy: &Path) -> Result<Self> {
         let folder = Folder::make(&["egress"])?;
-        let place = folder.path().join("egress");
+        let directory = folder.path().join("egress");
         let host = Service::start(limited(load).arg("host"))?;
         let address = host.first_line()?;
-        let (tinyproxy, tinyproxy_address) = tinyproxy(&place)?;
-        let (squid, squid_address) = squid(&place)?;
-        let viv = Service::start(limited(bench_proxy).arg(&address).arg(place.join("journal.jsonl")))?;
+        let (tinyproxy, tinyproxy_address) = tinyproxy(&directory)?;
+        let (squid, squid_address) = squid(&directory)?;
+        let viv = Service::start(limited(bench_proxy).arg(&address).arg(directory.join("journal.jsonl")))?;
         let target =
             |name: &str, at: &str, connect: Option<&str>| json!({"name": name, "address": at, "connect": connect});
         let targets = vec![
@@ -46,20 +46,20 @@ impl Peers {
         &self.targets
     }
 
-    /// What the kernel says of our proxy's memory.
+    /// Returns a memory figure of our proxy in KiB; see [`Service::kib`].
     pub(super) fn viv_kib(&self) -> Result<u64> {
         self.viv.kib("VmRSS")
     }
 }
 
-/// A program with room for the descriptors of all tunnels.
+/// Returns a command with a descriptor limit that is high enough for all tunnels.
 fn limited(program: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 4096; exec \"$0\" \"$@\""]).arg(program);
     command
 }
 
-/// tinyproxy as one would run it for programs on the same machine.
+/// Starts tinyproxy with a configuration for programs on the same machine.
 fn tinyproxy(folder: &Path) -> Result<(Service, String)> {
     let address = free_address()?;
     let port = address.rsplit(':').next().unwrap_or_default();
@@ -71,7 +71,7 @@ fn tinyproxy(folder: &Path) -> Result<(Service, String)> {
     Ok((Service::start_at(command.arg("-d").arg("-c").arg(&path), &address)?, address))
 }
 
-/// squid that caches and logs nothing.
+/// Starts squid without cache and logs.
 fn squid(folder: &Path) -> Result<(Service, String)> {
     let address = free_address()?;
     let config = format!(

@@ -1,9 +1,9 @@
-//! Bubblewrap, set up like `viv exec` as far as it goes.
+//! Bubblewrap, configured like `viv exec` as far as possible.
 //!
-//! By itself it sets no limits and no system call filter. Where a sandbox is to hold an agent there are both, so a
-//! second set-up gets our filter and is put into control groups of its own, with the least that takes: the groups are
-//! made and removed by this process, and a shell joins them and becomes bubblewrap. Landlock, what is covered in /proc,
-//! listeners and a look from outside before the first command are still only in `viv exec`.
+//! Bubblewrap alone sets neither limits nor a system call filter. The second configuration therefore adds our filter and
+//! its own control groups, at the lowest possible cost: this process creates and removes the groups, and a shell joins
+//! them and becomes bubblewrap. Landlock, the masked files in /proc, the listeners and the verification from outside are
+//! only in `viv exec`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// What bubblewrap is asked for: the namespaces, mounts and drops that `viv exec` has too.
+/// Arguments for the namespaces, mounts and dropped privileges that `viv exec` has too.
 const BUBBLEWRAP: &[&str] = &[
     "--unshare-all",
     "--die-with-parent",
@@ -56,14 +56,14 @@ const BUBBLEWRAP: &[&str] = &[
     "/bin/true",
 ];
 
-/// Bubblewrap alone.
+/// Returns the command for bubblewrap without limits and filter.
 pub(super) fn alone() -> Command {
     let mut command = Command::new("bwrap");
     command.args(BUBBLEWRAP);
     command
 }
 
-/// The limits of one run, as files to be written.
+/// The limits of one run: control group files and their values.
 const LIMITS: [(&str, &[(&str, &str)]); 3] = [
     ("memory", &[("memory.limit_in_bytes", "2147483648"), ("memory.memsw.limit_in_bytes", "2147483648")]),
     ("pids", &[("pids.max", "256")]),
@@ -72,10 +72,10 @@ const LIMITS: [(&str, &[(&str, &str)]); 3] = [
 const UNIFIED: &[(&str, &str)] =
     &[("memory.max", "2147483648"), ("memory.swap.max", "0"), ("pids.max", "256"), ("cpu.max", "200000 100000")];
 
-/// How long what runs in a group may take to end.
+/// How long the processes of a group may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Control groups with limits for one run; dropped, they are gone.
+/// Control groups with limits for one run. Dropping it removes the groups.
 struct Groups(Vec<PathBuf>);
 
 impl Groups {
@@ -102,7 +102,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// What is written to by who joins; in version 1 the one that waits for nothing.
+    /// Returns the files that a joining process writes to. Version 1 has a file that does not block: `tasks`.
     fn entrance(&self) -> &'static str {
         if self.0.len() == 1 { "cgroup.procs" } else { "tasks" }
     }
@@ -111,8 +111,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for directory in &self.0 {
-            // Bubblewrap may be gone before what it had started. One that stays is told by the next run, which cannot
-            // make it.
+            // Bubblewrap may end before its child processes. If a group stays, the next run fails to create it.
             let begun = Instant::now();
             while let Err(error) = fs::remove_dir(directory)
                 && error.kind() == ErrorKind::ResourceBusy
@@ -124,7 +123,7 @@ impl Drop for Groups {
     }
 }
 
-/// Runs bubblewrap in control groups of its own, from their making to their end, and under the filter in a file.
+/// Creates control groups, runs bubblewrap in them with the filter in the file `filter`, and removes the groups.
 pub(super) fn comparable(filter: &Path, start: impl FnOnce(Command) -> Result<()>) -> Result<()> {
     const SCRIPT: &str = r#"for group in $GROUPS_TO_JOIN; do echo 0 > "$group/$JOIN_BY"; done
         exec bwrap --seccomp 9 "$@" 9< "$FILTER""#;

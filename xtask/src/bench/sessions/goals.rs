@@ -1,4 +1,4 @@
-//! What was to be reached, beside what was.
+//! The goals of the sessions bench and the measured values.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{EVENTS, Findings, SESSIONS};
 use crate::bench::report::milliseconds;
 use crate::bench::{Goal, Sample};
 
-/// Every goal of the session API's speed.
+/// Returns every goal with its measured value.
 pub(super) fn of(findings: &Findings) -> Vec<Goal> {
     let mut goals = times(findings);
     goals.extend(sizes(findings));
@@ -62,7 +62,7 @@ fn sizes(findings: &Findings) -> Vec<Goal> {
             what: "descriptors of 10,000 idle sessions",
             wanted: "none",
             measured: findings.session_descriptors.to_string(),
-            // The database may open a file of its own meanwhile.
+            // The database may open another file in the meantime.
             holds: (findings.session_descriptors as u64) < SESSIONS / 1_000,
         },
     ]

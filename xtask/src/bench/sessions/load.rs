@@ -1,4 +1,4 @@
-//! The clients of the bench, and the server whose agents live in its process.
+//! The clients of the sessions bench, and the server with in-process agents.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,21 +20,21 @@ impl Load {
         Self { program }
     }
 
-    /// Starts the server whose agents live in its process.
+    /// Starts the server with in-process agents.
     pub(super) fn serve(&self, folder: &Path) -> Result<(Service, String)> {
         let service = Service::start(Command::new(&self.program).arg("serve").arg(folder))?;
         let address = service.listening()?;
         Ok((service, address))
     }
 
-    /// Lets the clients do what `words` say; what they measured.
+    /// Runs the clients with the arguments `words`, and returns their report.
     pub(crate) fn ask(&self, words: &[&str]) -> Result<Value> {
         println!("  {}", words.join(" "));
-        let said = workspace::output(Command::new(&self.program).args(words))?;
-        serde_json::from_str(&said).context("the clients' report is no JSON")
+        let report = workspace::output(Command::new(&self.program).args(words))?;
+        serde_json::from_str(&report).context("the report of the clients is not JSON")
     }
 
-    /// The same, where times are measured.
+    /// Runs the clients, and returns the times in their report.
     pub(super) fn micros(&self, words: &[&str]) -> Result<Vec<Duration>> {
         let measured = self.ask(words)?;
         let times = measured["micros"].as_array().context("no times were measured")?;

@@ -1,4 +1,4 @@
-//! Starting a server, and what it holds while it waits.
+//! Start time and idle memory of servers.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ use crate::family;
 
 const ROUNDS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks whether it answers: short beside what is measured.
+/// The interval between two health checks; short compared with the measured time.
 const PAUSE: Duration = Duration::from_micros(500);
-/// A server that has just started still makes things for later.
+/// Time for a new server to finish its background initialisation.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// From the start of the program to its first good answer, on a data directory that was used before.
+/// Measures the time from program start to the first good answer, on a data directory that was used before.
 pub(super) fn cold(viv: &Path, theirs: &Path, folder: &Folder) -> Result<Vec<Sample>> {
     let (ours_at, theirs_at) = (folder.fresh("ours")?, folder.fresh("theirs")?);
     let mut peer = || healthy(|address| peer::command(theirs, &theirs_at, address)).map(drop);
@@ -31,7 +31,7 @@ pub(super) fn cold(viv: &Path, theirs: &Path, folder: &Folder) -> Result<Vec<Sam
     Sample::in_turns(ROUNDS, &mut [(&name, &mut peer), ("cold start: viv serve", &mut ours)])
 }
 
-/// Memory of servers that wait, in KiB: ours with all it started, and the peer.
+/// Returns the memory of idle servers in KiB: ours with its child processes, and the peer.
 pub(super) fn idle(viv: &Path, theirs: &Path, folder: &Folder) -> Result<(u64, u64)> {
     let (ours_at, theirs_at) = (folder.fresh("ours")?, folder.fresh("theirs")?);
     let ours = healthy(|address| Ok(command(viv, &ours_at, address)))?;
@@ -40,7 +40,7 @@ pub(super) fn idle(viv: &Path, theirs: &Path, folder: &Folder) -> Result<(u64, u
     Ok((family::memory_kib(ours.0.id())?, family::memory_kib(peer.0.id())?))
 }
 
-/// `viv serve` for clients that show no token.
+/// Returns the command for `viv serve` without tokens.
 pub(crate) fn serve(viv: &Path, folder: &Path) -> Result<(Service, String)> {
     let service = Service::start(&mut command(viv, folder, "127.0.0.1:0"))?;
     let address = service.listening()?;
@@ -54,18 +54,18 @@ fn command(viv: &Path, folder: &Path, address: &str) -> Command {
     command
 }
 
-/// A server that is ended when it is dropped.
+/// A server process that is killed when it is dropped.
 struct Started(Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Its sandboxes end with it.
+        // The sandboxes of the server end with it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts a server at an address that is free, and waits for its first good answer.
+/// Starts a server at a free address, and waits for its first good answer.
 fn healthy(command: impl FnOnce(&str) -> Result<Command>) -> Result<Started> {
     let address = free_address()?;
     let mut command = command(&address)?;

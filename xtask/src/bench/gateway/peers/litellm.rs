@@ -1,4 +1,4 @@
-//! LiteLLM's proxy with one worker, no database and no callbacks: the least it can do.
+//! The LiteLLM proxy with one worker, without database and callbacks: its fastest configuration.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use super::{Service, free_address};
 use crate::venv;
 
-/// It does not start without one.
+/// The master key, without which LiteLLM does not start.
 pub(super) const KEY: &str = "sk-of-the-bench-0123456789abcdef";
 
 pub(super) fn start(folder: &Path, vendor: &str) -> Result<(Service, String)> {
     let address = free_address()?;
-    let (_, port) = address.rsplit_once(':').context("an address has a port")?;
+    let (_, port) = address.rsplit_once(':').context("the address has no port")?;
     let path = folder.join("config.yaml");
     std::fs::write(&path, config(vendor)).context("cannot write LiteLLM's configuration")?;
     let python = venv::LITELLM.folder()?.join("bin/python");

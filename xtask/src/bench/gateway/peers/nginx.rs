@@ -1,4 +1,4 @@
-//! nginx as one would run it before a vendor: connections kept, nothing buffered, nothing logged.
+//! nginx, tuned for a vendor behind it: keep-alive connections, no buffering, no log.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Our gateway, alone, with a key that has a budget.
+//! `viv gateway serve` with one key that has a budget.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,6 +32,6 @@ pub(super) fn start(
 }
 
 fn text(json: &str, field: &str) -> Result<String> {
-    let value: Value = serde_json::from_str(json).with_context(|| format!("`{json}` is no JSON"))?;
+    let value: Value = serde_json::from_str(json).with_context(|| format!("`{json}` is not JSON"))?;
     value[field].as_str().map(str::to_owned).with_context(|| format!("`{json}` has no `{field}`"))
 }
