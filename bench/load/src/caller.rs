@@ -1,4 +1,4 @@
-//! One connection that calls and calls.
+//! One connection that sends calls in a loop.
 
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,22 @@ use crate::plan::Target;
 use crate::serial::Serial;
 use crate::vendor::{ENDLESS, MODEL};
 
-/// Nothing that is measured takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of one read.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 << 10;
 
-/// What is asked for.
+/// The shape of a request.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Shape {
     stream: bool,
-    /// Bytes of the prompt.
+    /// Size of the prompt in bytes.
     prompt_bytes: usize,
     #[serde(skip)]
     endless: bool,
 }
 
 impl Shape {
-    /// A stream that is larger than what connections hold.
+    /// Returns a request for a stream that is larger than all socket buffers.
     pub(crate) fn endless() -> Self {
         Self { stream: true, prompt_bytes: 0, endless: true }
     }
@@ -34,7 +34,7 @@ impl Shape {
     fn request(self, target: &Target) -> Vec<u8> {
         let Self { stream, prompt_bytes, endless } = self;
         let prompt = if endless { ENDLESS.to_owned() } else { "word ".repeat(prompt_bytes.div_ceil(5)) };
-        let prompt = format!("{prompt}{}", Serial::PLACE);
+        let prompt = format!("{prompt}{}", Serial::PLACEHOLDER);
         let body = format!(
             r#"{{"model":"{MODEL}","max_tokens":100,"stream":{stream},"messages":[{{"role":"user","content":"{prompt}"}}]}}"#
         );
@@ -48,14 +48,14 @@ impl Shape {
     }
 }
 
-/// How long one call took.
+/// The times of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) first: Duration,
     pub(crate) whole: Duration,
 }
 
-/// A connection to a target, and what it asks.
+/// A connection to a target with its request.
 pub(crate) struct Caller {
     stream: TcpStream,
     request: Vec<u8>,
@@ -68,11 +68,11 @@ impl Caller {
         let stream = TcpStream::connect(&target.address).await.map_err(|error| format!("cannot connect: {error}"))?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let request = shape.request(target);
-        let serial = Serial::find(&request).ok_or("the request has no place for its number")?;
+        let serial = Serial::find(&request).ok_or("the request has no serial number")?;
         Ok(Self { stream, request, serial, answer: Vec::with_capacity(READ_BYTES) })
     }
 
-    /// Calls until `deadline`, at most `most` times.
+    /// Sends calls until `deadline`, at most `most`.
     pub(crate) async fn call_until(mut self, deadline: Instant, most: usize) -> Result<Vec<Call>, String> {
         let mut calls = Vec::new();
         while calls.len() < most && Instant::now() < deadline {
@@ -81,10 +81,10 @@ impl Caller {
         Ok(calls)
     }
 
-    /// Asks, and reads the answer to its end.
+    /// Sends the request, and reads the whole answer.
     pub(crate) async fn call(&mut self) -> Result<Call, String> {
         let started = Instant::now();
-        self.ask().await?;
+        self.send_request().await?;
         let head = self.read_head().await?;
         let first = started.elapsed();
         loop {
@@ -95,19 +95,19 @@ impl Caller {
         }
     }
 
-    /// Asks, and reads only the beginning of the answer.
+    /// Sends the request, and reads only the beginning of the answer.
     pub(crate) async fn begin(&mut self) -> Result<(), String> {
-        self.ask().await?;
+        self.send_request().await?;
         self.read_head().await.map(drop)
     }
 
-    async fn ask(&mut self) -> Result<(), String> {
+    async fn send_request(&mut self) -> Result<(), String> {
         self.answer.clear();
         self.serial.write(&mut self.request);
-        self.stream.write_all(&self.request).await.map_err(|error| format!("cannot ask: {error}"))
+        self.stream.write_all(&self.request).await.map_err(|error| format!("cannot send: {error}"))
     }
 
-    /// Where the body begins, once its first byte is here.
+    /// Reads the head and the first byte of the body; returns the offset of the body.
     async fn read_head(&mut self) -> Result<usize, String> {
         loop {
             self.read().await?;
@@ -123,15 +123,15 @@ impl Caller {
 
     async fn read(&mut self) -> Result<(), String> {
         self.answer.reserve(READ_BYTES);
-        let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.answer)).await;
-        match read.map_err(|_| "nothing came for a minute")? {
-            Ok(0) => Err("the connection ended in mid-answer".to_owned()),
+        let read = tokio::time::timeout(READ_TIMEOUT, self.stream.read_buf(&mut self.answer)).await;
+        match read.map_err(|_| "no data for a minute")? {
+            Ok(0) => Err("the connection closed before the end of the answer".to_owned()),
             Ok(_) => Ok(()),
             Err(error) => Err(format!("cannot read: {error}")),
         }
     }
 
-    /// Whether all of the answer is here; a stream that was cut is an error.
+    /// Returns whether the whole answer has arrived; fails for a truncated stream.
     fn is_whole(&self, head: usize) -> Result<bool, String> {
         let (head, body) = self.answer.split_at(head);
         if let Some(length) = content_length(head) {
@@ -140,8 +140,8 @@ impl Caller {
         if !body.ends_with(b"0\r\n\r\n") {
             return Ok(false);
         }
-        let told = memmem::rfind(body, b"stop_reason").is_some();
-        if told { Ok(true) } else { Err("the answer has no end".to_owned()) }
+        let complete = memmem::rfind(body, b"stop_reason").is_some();
+        if complete { Ok(true) } else { Err("the answer is truncated".to_owned()) }
     }
 }
 

@@ -1,10 +1,10 @@
-//! Load for the benches of the gateway and of the egress proxy: a vendor that answers at once and callers that ask
-//! again as soon as they were answered; a host that sends what it is asked for, and tunnels to it.
+//! Load generator for the benches of the gateway and of the egress proxy.
 //!
-//! `load vendor` and `load host` print their address and answer until standard input ends. `load drive` and `load
-//! tunnel` read a plan from standard input, carry it out and print what they measured. All speak as little HTTP as they
-//! must, so that what is measured is what stands between them.
-#![expect(clippy::print_stdout, reason = "the bench reads what this prints")]
+//! `load vendor` (a model vendor that answers at once) and `load host` (a host that sends bytes on request) print their
+//! address and serve until standard input ends. `load drive` (callers) and `load tunnel` (tunnels) read a plan from
+//! standard input, run it, and print the measurements. All of them use as little HTTP as possible, so that the proxy in
+//! the middle dominates the time.
+#![expect(clippy::print_stdout, reason = "the bench reads standard output")]
 
 mod caller;
 mod plan;
@@ -23,8 +23,8 @@ fn main() -> ExitCode {
     let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["vendor"] => run(vendor::serve()),
         ["host"] => run(tunnel::serve()),
-        ["drive"] => drive(async |plan: plan::Plan| plan.carry_out().await),
-        ["tunnel"] => drive(async |plan: tunnel::Plan| plan.carry_out().await),
+        ["drive"] => drive(async |plan: plan::Plan| plan.run_plan().await),
+        ["tunnel"] => drive(async |plan: tunnel::Plan| plan.run_plan().await),
         _ => Err("usage: load vendor | load host | load drive < PLAN | load tunnel < PLAN".to_owned()),
     };
     match done {
@@ -36,16 +36,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn drive<P: DeserializeOwned, M: Serialize>(carry_out: impl AsyncFnOnce(P) -> Result<M, String>) -> Result<(), String> {
+fn drive<P: DeserializeOwned, M: Serialize>(run_plan: impl AsyncFnOnce(P) -> Result<M, String>) -> Result<(), String> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| error.to_string())?;
-    let plan: P = serde_json::from_str(&text).map_err(|error| format!("the plan is no plan: {error}"))?;
-    let measured = run(carry_out(plan))?;
+    let plan: P = serde_json::from_str(&text).map_err(|error| format!("cannot parse the plan: {error}"))?;
+    let measured = run(run_plan(plan))?;
     println!("{}", serde_json::to_string(&measured).map_err(|error| error.to_string())?);
     Ok(())
 }
 
-/// One thread: the vendor and the callers must leave the other cores to what is measured.
+/// Runs on one thread, to leave the other cores to the measured program.
 fn run<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(tokio::task::LocalSet::new().run_until(work))

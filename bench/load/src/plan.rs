@@ -1,4 +1,4 @@
-//! What is to be measured, and what was.
+//! The plan of a measurement, and its results.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,23 +8,23 @@ use tokio::task::JoinSet;
 
 use crate::caller::{Call, Caller, Shape};
 
-/// A measurement of several targets in turns, so that a noisy moment hits all of them.
+/// A measurement of several targets in turns, so that noise on the machine affects all of them alike.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Plan {
     targets: Vec<Target>,
     shape: Shape,
-    /// How many call at a time.
+    /// Number of concurrent callers.
     callers: usize,
-    /// How many more ask for an endless answer, read its beginning and then nothing.
+    /// Number of further clients that request an endless answer and stop reading.
     idle_readers: usize,
     rounds: usize,
-    /// How long a round lasts for one target.
+    /// Duration of one round of one target.
     millis: u64,
-    /// Ends a round early.
+    /// Ends a round after this many calls.
     calls: Option<usize>,
 }
 
-/// Something that answers Messages calls.
+/// A server that answers calls of the Messages API.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
@@ -32,20 +32,20 @@ pub(crate) struct Target {
     pub(crate) token: String,
 }
 
-/// What one target did.
+/// The measurements of one target.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Measured {
-    /// Of each call, until the end of its answer.
+    /// Time of each call to the end of its answer.
     whole_micros: Vec<u32>,
-    /// Of each call, until the first byte of its answer's body.
+    /// Time of each call to the first byte of the answer's body.
     first_micros: Vec<u32>,
-    /// Calls a second, a round each.
+    /// Calls a second of each round.
     rates: Vec<f64>,
 }
 
 impl Plan {
     /// Measures every target, round by round.
-    pub(crate) async fn carry_out(&self) -> Result<BTreeMap<String, Measured>, String> {
+    pub(crate) async fn run_plan(&self) -> Result<BTreeMap<String, Measured>, String> {
         let mut measured: BTreeMap<String, Measured> = BTreeMap::new();
         for _ in 0..self.rounds {
             for target in &self.targets {
@@ -72,7 +72,7 @@ impl Plan {
         let mut ready = Vec::new();
         for _ in 0..self.callers {
             let mut caller = Caller::connect(target, &self.shape).await?;
-            // The first call pays for connections behind the target; it is not what is measured.
+            // Not measured: the first call opens the connections behind the target.
             caller.call().await?;
             ready.push(caller);
         }

@@ -1,6 +1,6 @@
-//! Load for the bench of the egress proxy: a host that sends as many bytes as it is asked for, and tunnels to it.
+//! Load for the bench of the egress proxy: a host that sends bytes on request, and tunnels to it.
 //!
-//! A tunnel begins with a ClientHello, because ours must; what follows it is eight bytes that say how many to send.
+//! A tunnel begins with a ClientHello, because our proxy requires one. Eight bytes with the requested length follow.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// The name of the host, for whoever goes by names.
+/// The name of the host in the ClientHello.
 const NAME: &str = "bench.example.com";
-/// What a host says first: more than tells a proxy whether a second hello is asked for.
+/// Size of the host's first message: enough for a proxy to rule out a hello retry request.
 const GREETING: usize = 64;
 const CHUNK: usize = 256 << 10;
-/// What each of many tunnels carries.
+/// Bytes through each of many tunnels.
 const SMALL: u64 = 64 << 10;
 
 /// Tunnels through several proxies in turns.
@@ -37,11 +37,11 @@ struct Target {
     name: String,
     /// The proxy, or the host itself.
     address: String,
-    /// What is asked of the proxy; nothing where there is none.
+    /// The host of the CONNECT request; none without a proxy.
     connect: Option<String>,
 }
 
-/// What was measured of one target, in microseconds.
+/// The measurements of one target, in microseconds.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Measured {
     setup: Vec<u64>,
@@ -51,7 +51,7 @@ pub(crate) struct Measured {
 
 impl Plan {
     /// Measures every target, round by round.
-    pub(crate) async fn carry_out(&self) -> Result<BTreeMap<String, Measured>, String> {
+    pub(crate) async fn run_plan(&self) -> Result<BTreeMap<String, Measured>, String> {
         let mut measured: BTreeMap<String, Measured> = BTreeMap::new();
         for _ in 0..self.rounds {
             for target in &self.targets {
@@ -86,7 +86,7 @@ impl Plan {
                     Ok::<_, io::Error>(tunnel)
                 });
             }
-            // All stay open until the last has got what it asked for.
+            // All tunnels stay open until the last one has received its bytes.
             let mut open = Vec::new();
             while let Some(joined) = tunnels.join_next().await {
                 open.push(joined.map_err(io::Error::other)??);
@@ -98,7 +98,7 @@ impl Plan {
 }
 
 impl Target {
-    /// Opens a tunnel and hears the host's first words.
+    /// Opens a tunnel, and reads the host's first message.
     async fn open(&self) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
@@ -136,7 +136,7 @@ async fn fetch(stream: &mut TcpStream, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A ClientHello for the host's name, and nothing more than it must have.
+/// Returns a minimal ClientHello with the host's name.
 fn hello() -> Vec<u8> {
     let vector =
         |content: &[u8]| [&u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes()[..], content].concat();
@@ -150,7 +150,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Prints its address and sends what it is asked for until standard input ends.
+/// Prints its address, and serves until standard input ends.
 pub(crate) async fn serve() -> Result<(), String> {
     let listener = crate::vendor::open().await.map_err(|error| error.to_string())?;
     let mut gone = crate::vendor::end_of_input();
@@ -159,8 +159,8 @@ pub(crate) async fn serve() -> Result<(), String> {
             accepted = listener.accept() => {
                 let (stream, _) = accepted.map_err(|error| error.to_string())?;
                 tokio::task::spawn_local(async move {
-                    // A client that leaves is no problem of ours.
-                    let _ = converse(stream).await;
+                    // Ignore clients that disconnect.
+                    let _ = serve_connection(stream).await;
                 });
             }
             _ = &mut gone => return Ok(()),
@@ -168,7 +168,7 @@ pub(crate) async fn serve() -> Result<(), String> {
     }
 }
 
-async fn converse(mut stream: TcpStream) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.read_exact(&mut vec![0; hello().len()]).await?;
     let mut greeting = [0; GREETING];

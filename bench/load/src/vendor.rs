@@ -1,4 +1,4 @@
-//! A vendor that answers at once, the same to everybody.
+//! A model vendor that answers every request at once.
 
 use std::io;
 use std::rc::Rc;
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The model it is called by.
+/// The name of its model.
 pub(crate) const MODEL: &str = "bench";
-/// A prompt that asks for an answer larger than what connections hold.
+/// A prompt for an answer that is larger than all socket buffers.
 pub(crate) const ENDLESS: &str = "an endless answer, please";
-/// Events of a stream.
+/// Number of events of a stream.
 const EVENTS: usize = 200;
-/// So many events go out in one write, as a model's tokens do that come while the last ones are on their way.
+/// Number of events in one write. Real vendors also send several tokens in one packet.
 const EVENTS_A_WRITE: usize = 8;
 const ENDLESS_BYTES: usize = 24 << 20;
 
 struct Answers {
     document: Vec<u8>,
-    /// Each write of a stream, the head in the first.
+    /// The writes of a stream; the first one contains the head.
     stream: Vec<Vec<u8>>,
-    /// One of the writes of an endless answer.
+    /// A repeated write of an endless answer.
     more: Vec<u8>,
 }
 
-/// Prints its address and answers until standard input ends.
+/// Prints its address, and serves until standard input ends.
 pub(crate) async fn serve() -> Result<(), String> {
     let listener = open().await.map_err(|error| error.to_string())?;
     let answers = Rc::new(Answers::new());
@@ -38,8 +38,8 @@ pub(crate) async fn serve() -> Result<(), String> {
                 let (stream, _) = accepted.map_err(|error| error.to_string())?;
                 let answers = answers.clone();
                 tokio::task::spawn_local(async move {
-                    // A caller that leaves is no problem of ours.
-                    let _ = converse(stream, &answers).await;
+                    // Ignore callers that disconnect.
+                    let _ = serve_connection(stream, &answers).await;
                 });
             }
             _ = &mut gone => return Ok(()),
@@ -47,8 +47,8 @@ pub(crate) async fn serve() -> Result<(), String> {
     }
 }
 
-/// Listens for a burst of thousands, and prints where. With the usual backlog of 128 some of 500 calls at once wait for
-/// a second, whoever is measured.
+/// Listens with a backlog for thousands of connections, and prints the address. With the usual backlog of 128, some of
+/// 500 concurrent calls would wait for a second.
 pub(crate) async fn open() -> io::Result<TcpListener> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     rustix::net::listen(&listener, 4096)?;
@@ -56,7 +56,7 @@ pub(crate) async fn open() -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Comes when whoever started us is gone, whatever was sent until then.
+/// Returns a receiver that completes when standard input ends.
 pub(crate) fn end_of_input() -> tokio::sync::oneshot::Receiver<()> {
     let (left, gone) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -66,7 +66,7 @@ pub(crate) fn end_of_input() -> tokio::sync::oneshot::Receiver<()> {
     gone
 }
 
-async fn converse(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut request = Vec::with_capacity(128 << 10);
     let (mut document, mut opening) = (numbered(&answers.document)?, numbered(&answers.stream[0])?);
@@ -88,7 +88,7 @@ async fn converse(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
     }
 }
 
-/// Reads one request; where its body begins, or none at the end of the connection.
+/// Reads one request; returns the offset of its body, or `None` at the end of the connection.
 async fn read_request(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<Option<usize>> {
     request.clear();
     let mut whole = None;
@@ -140,7 +140,7 @@ impl Answers {
     async fn write_stream(&self, stream: &mut TcpStream, opening: &[u8]) -> io::Result<()> {
         stream.write_all(opening).await?;
         for write in &self.stream[1..] {
-            // Others are answered in between, as by a vendor with many callers.
+            // Lets other answers interleave, as with a vendor that has many callers.
             tokio::task::yield_now().await;
             stream.write_all(write).await?;
         }
@@ -159,13 +159,13 @@ impl Answers {
     }
 }
 
-/// A text of its own, with the place of its number.
+/// Returns a copy of `text` with the position of its serial number.
 fn numbered(text: &[u8]) -> io::Result<(Vec<u8>, Serial)> {
-    let serial = Serial::find(text).ok_or_else(|| io::Error::other("an answer has no place for its number"))?;
+    let serial = Serial::find(text).ok_or_else(|| io::Error::other("an answer has no serial number"))?;
     Ok((text.to_vec(), serial))
 }
 
-/// What a stream says, a word at a time: of different lengths, and some that must be escaped.
+/// The words of a stream: of different lengths, some with characters that JSON escapes.
 const WORDS: [&str; 16] = [
     "Once",
     " upon",
@@ -185,7 +185,7 @@ const WORDS: [&str; 16] = [
     ".\n",
 ];
 
-/// The events of a stream, first to last.
+/// Returns the events of a stream in order.
 fn events() -> Vec<Value> {
     let mut events = vec![
         json!({"type": "message_start", "message": message(&json!([]), &Value::Null)}),
@@ -204,11 +204,11 @@ fn delta(text: &str) -> Value {
 }
 
 fn message(content: &Value, stop_reason: &Value) -> Value {
-    json!({"id": Serial::PLACE, "type": "message", "role": "assistant", "model": MODEL, "content": content,
+    json!({"id": Serial::PLACEHOLDER, "type": "message", "role": "assistant", "model": MODEL, "content": content,
         "stop_reason": stop_reason, "stop_sequence": null, "usage": {"input_tokens": 20, "output_tokens": 60}})
 }
 
-/// An event as one chunk, with its type first, as the vendor writes it.
+/// Returns an event as one HTTP chunk, with its type first, as vendors write it.
 fn chunk(event: &Value) -> Vec<u8> {
     let (mut rest, kind) = (event.clone(), event["type"].as_str().unwrap_or_default());
     rest.as_object_mut().map(|fields| fields.remove("type"));

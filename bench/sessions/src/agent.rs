@@ -1,7 +1,7 @@
-//! The mock agent as a task: it speaks the mock's lines, and only says what it is told to.
+//! A mock agent as a task. It uses the protocol of the mock agent.
 //!
-//! `/flood N` is N pieces of one message as fast as they can be had, `/rate HERTZ N` the same in time, anything else
-//! is said once.
+//! `/flood N` sends N deltas of one message as fast as possible, `/rate HERTZ N` sends them at a fixed rate, and any
+//! other prompt is echoed once.
 
 use std::io;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use agents::{AgentLine, HostLine, LineItem};
 use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus, TurnOutcome};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
-/// An agent that waits holds as little as it can.
+/// Size of the read buffer; small, because thousands of agents are idle.
 const READ_BYTES: usize = 256;
 
-/// Lives until the input ends.
-pub(crate) async fn live(input: impl AsyncRead + Unpin, output: impl AsyncWrite + Unpin) -> io::Result<()> {
+/// Runs the agent until its input ends.
+pub(crate) async fn run(input: impl AsyncRead + Unpin, output: impl AsyncWrite + Unpin) -> io::Result<()> {
     let mut agent = Agent { output, items: 0 };
     let (session, model, mode) = ("mock".to_owned(), "mock".to_owned(), "default".to_owned());
-    agent.say(&AgentLine::Ready { session, resumed: false, model, mode }).await?;
+    agent.send(&AgentLine::Ready { session, resumed: false, model, mode }).await?;
     let mut lines = BufReader::with_capacity(READ_BYTES, input).lines();
     while let Some(line) = lines.next_line().await? {
         if let Ok(HostLine::Prompt { text, .. }) = serde_json::from_str(&line) {
-            // Boxed: thousands of agents wait above, and none of them needs room for a turn.
+            // Boxed, so that thousands of idle agents need no memory for a turn.
             Box::pin(agent.turn(&text)).await?;
         }
     }
@@ -42,7 +42,7 @@ impl<W: AsyncWrite + Unpin> Agent<W> {
             ["/rate", hertz, count] => self.message("piece ", number(count), Some(number(hertz))).await?,
             _ => self.message(text, 1, None).await?,
         }
-        self.say(&AgentLine::TurnEnded { outcome: TurnOutcome::Completed }).await
+        self.send(&AgentLine::TurnEnded { outcome: TurnOutcome::Completed }).await
     }
 
     async fn message(&mut self, piece: &str, count: u64, hertz: Option<u64>) -> io::Result<()> {
@@ -50,21 +50,21 @@ impl<W: AsyncWrite + Unpin> Agent<W> {
         let (kind, role, status) = (ItemKind::Message, ItemRole::Assistant, ItemStatus::InProgress);
         let mut item =
             LineItem { id: format!("i{}", self.items), parent: None, kind, role, content: Vec::new(), status };
-        self.say(&AgentLine::ItemStarted { item: item.clone() }).await?;
+        self.send(&AgentLine::ItemStarted { item: item.clone() }).await?;
         let period = hertz.map(|hertz| Duration::from_micros(1_000_000 / hertz.max(1)));
         let mut clock = period.map(tokio::time::interval);
         for _ in 0..count {
             if let Some(clock) = &mut clock {
                 clock.tick().await;
             }
-            self.say(&AgentLine::ItemDelta { id: item.id.clone(), delta: piece.to_owned() }).await?;
+            self.send(&AgentLine::ItemDelta { id: item.id.clone(), delta: piece.to_owned() }).await?;
         }
         item.content.push(ContentPart::Text { text: piece.to_owned() });
         item.status = ItemStatus::Completed;
-        self.say(&AgentLine::ItemCompleted { item }).await
+        self.send(&AgentLine::ItemCompleted { item }).await
     }
 
-    async fn say(&mut self, line: &AgentLine) -> io::Result<()> {
+    async fn send(&mut self, line: &AgentLine) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
         self.output.write_all(&bytes).await

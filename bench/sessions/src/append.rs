@@ -1,4 +1,4 @@
-//! What one more record costs a journal that is short, and one that is long.
+//! The cost of an append to a short and to a long journal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use protocol::{EventBody, EventDraft, ItemDelta, ItemId, SessionId};
 use serde_json::{Value, json};
 use store::{FileJournal, Journal, SystemClock};
 
-/// So many records are measured together.
+/// Number of records that are timed together.
 const WINDOW: u64 = 1_000;
 
-/// Appends `events` records; nanoseconds an append, for each thousand.
+/// Appends `events` records; returns nanoseconds per append for each thousand.
 pub(crate) fn run(directory: &Path, events: u64) -> Result<Value, String> {
     let problem = |error: &dyn std::fmt::Display| format!("cannot append: {error}");
     let session = SessionId::new("append").map_err(|error| problem(&error))?;

@@ -1,6 +1,6 @@
-//! A crowd of clients that make sessions, talk, read along and end them, for as long as they are told.
+//! Many clients that create sessions, send messages, read events and end sessions for a given time.
 //!
-//! No answer may be anything but what is due: 200 and 204, and a 409 for who talks to a session that another has ended.
+//! Every answer must have the expected status: 200, 204, or 409 for a message to an ended session.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use crate::events::{Events, Frame};
 use crate::http::{Answer, Connection};
 
-/// What a client says, one after the other. Answers to what is asked come from the same client.
+/// The prompts of a client, in order. The same client answers permission requests.
 const PROMPTS: &[&str] = &["/echo hello", "/tool", "/permission", "/flood 40", "hello"];
 
-/// How often each thing happened.
+/// Counts of operations by name.
 #[derive(Default)]
 struct Tally(BTreeMap<String, u64>);
 
@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// `clients` clients for some seconds.
+/// Runs `clients` clients for some seconds.
 pub(crate) async fn run(address: &str, clients: u64, seconds: u64) -> Result<Value, String> {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let mut all = JoinSet::new();
@@ -44,22 +44,22 @@ pub(crate) async fn run(address: &str, clients: u64, seconds: u64) -> Result<Val
     Ok(json!(tally.0))
 }
 
-/// One client: a session after the other.
+/// Runs one client, which creates one session after the other.
 async fn client(address: String, number: u64, deadline: Instant) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut connection = Connection::open(&address).await?;
     let mut round = 0;
     while Instant::now() < deadline {
-        // Another crowd may have been here before.
+        // The process id keeps sessions of an earlier run apart.
         let session = format!("c{}-{number}-{round}", std::process::id());
-        let lived = live(&address, &mut connection, &session, round, &mut tally).await;
-        lived.map_err(|error| format!("{session}: {error}"))?;
+        let outcome = run_session(&address, &mut connection, &session, round, &mut tally).await;
+        outcome.map_err(|error| format!("{session}: {error}"))?;
         round += 1;
     }
     Ok(tally)
 }
 
-async fn live(
+async fn run_session(
     address: &str,
     connection: &mut Connection,
     session: &str,
@@ -69,28 +69,28 @@ async fn live(
     let base = format!("/v1/sessions/{session}");
     connection.post(&base, r#"{"agent":"mock"}"#).await?.expect(200)?;
     tally.add("sessions");
-    // The same id once more is refused: one of the refusals that are due.
+    // The server must refuse the same id a second time.
     connection.post(&base, r#"{"agent":"mock"}"#).await?.expect(409)?;
     tally.add("due refusals");
     for prompt in [PROMPTS[round % PROMPTS.len()], PROMPTS[(round + 1) % PROMPTS.len()]] {
-        talk(address, connection, &base, prompt, tally).await?;
+        run_turn(address, connection, &base, prompt, tally).await?;
     }
     let page = connection.get(&format!("{base}/events?limit=1000")).await?.json(200)?;
     check_order(&page)?;
     if round.is_multiple_of(3) {
-        // Ended in the midst of a turn.
+        // The session is ended during a turn.
         let body = json!({"message": "/slow 50"}).to_string();
         connection.post(&format!("{base}/messages"), &body).await?.expect(204)?;
     }
     connection.post(&format!("{base}/terminate"), "").await?.expect(204)?;
     let late = connection.post(&format!("{base}/messages"), r#"{"message":"late"}"#).await?;
-    due(&late, &[409, 410])?;
+    expect_status(&late, &[409, 410])?;
     tally.add("due refusals");
     Ok(())
 }
 
-/// Says something and reads along to the end of the turn; what is asked is answered.
-async fn talk(
+/// Sends a prompt, reads events to the end of the turn, and answers permission requests.
+async fn run_turn(
     address: &str,
     connection: &mut Connection,
     base: &str,
@@ -99,50 +99,50 @@ async fn talk(
 ) -> Result<(), String> {
     let body = json!({"message": prompt}).to_string();
     let mut events = Events::ask(address, "POST", &format!("{base}/messages/stream"), &body).await?;
-    let mut heard = Heard::default();
+    let mut progress = TurnProgress::default();
     loop {
-        let more = events.each(|frame| heard.hear(&frame)).await?;
-        for permission in std::mem::take(&mut heard.asked) {
+        let more = events.each(|frame| progress.read(&frame)).await?;
+        for permission in std::mem::take(&mut progress.permissions) {
             let path = format!("{base}/permissions/{permission}/reply");
             connection.post(&path, r#"{"reply":"once"}"#).await?.expect(204)?;
             tally.add("permissions");
         }
-        if heard.ended {
+        if progress.ended {
             tally.add("turns");
             return Ok(());
         }
         if !more {
-            // The stream of a message ends where somebody must look; the turn goes on.
+            // The stream of a message ends at a permission request, while the turn continues.
             let session = base.rsplit('/').next().unwrap_or_default();
-            events = Events::follow(address, session, heard.last).await?;
+            events = Events::follow(address, session, progress.last).await?;
         }
     }
 }
 
-/// What a client heard of a turn.
+/// The events of a turn that a client has read.
 #[derive(Default)]
-struct Heard {
+struct TurnProgress {
     last: u64,
-    asked: Vec<String>,
+    permissions: Vec<String>,
     ended: bool,
 }
 
-impl Heard {
-    fn hear(&mut self, frame: &Frame<'_>) -> Result<(), String> {
+impl TurnProgress {
+    fn read(&mut self, frame: &Frame<'_>) -> Result<(), String> {
         self.last = frame.id;
         self.ended |= frame.kind == b"turn.ended";
         if frame.kind == b"session.ended" {
-            return Err("the session ended in the midst of a turn".to_owned());
+            return Err("the session ended during a turn".to_owned());
         }
         if frame.kind == b"permission.requested" {
             let event: Value = serde_json::from_slice(frame.data).map_err(|error| error.to_string())?;
-            self.asked.extend(event["data"]["permission_id"].as_str().map(str::to_owned));
+            self.permissions.extend(event["data"]["permission_id"].as_str().map(str::to_owned));
         }
         Ok(())
     }
 }
 
-/// Every event of a page is there, once, in its place.
+/// Fails unless the events of a page are numbered from 1 without gaps.
 fn check_order(page: &Value) -> Result<(), String> {
     let numbers = page["events"].as_array().into_iter().flatten().filter_map(|event| event["sequence"].as_u64());
     let numbers: Vec<u64> = numbers.collect();
@@ -150,9 +150,9 @@ fn check_order(page: &Value) -> Result<(), String> {
     if numbers.is_empty() || numbers != wanted { Err(format!("the events are {numbers:?}")) } else { Ok(()) }
 }
 
-fn due(answer: &Answer, wanted: &[u16]) -> Result<(), String> {
+fn expect_status(answer: &Answer, wanted: &[u16]) -> Result<(), String> {
     if wanted.contains(&answer.status) {
         return Ok(());
     }
-    Err(format!("{} is not due: {}", answer.status, String::from_utf8_lossy(&answer.body)))
+    Err(format!("unexpected status {}: {}", answer.status, String::from_utf8_lossy(&answer.body)))
 }

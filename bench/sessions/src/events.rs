@@ -1,20 +1,20 @@
-//! The events of a session as a client reads them.
+//! A client for event streams of sessions.
 
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::http::{PATIENCE, connect, request};
+use crate::http::{CALL_TIMEOUT, connect, request};
 
 const READ_BYTES: usize = 32 << 10;
 
-/// A stream of events that is being read.
+/// An open event stream.
 pub(crate) struct Events {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-/// One event, as it came.
+/// One received event.
 pub(crate) struct Frame<'a> {
     pub(crate) id: u64,
     pub(crate) kind: &'a [u8],
@@ -22,12 +22,12 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Events {
-    /// Follows `session` from the event after `after`.
+    /// Opens the stream of `session` behind the event `after`.
     pub(crate) async fn follow(address: &str, session: &str, after: u64) -> Result<Self, String> {
         Self::ask(address, "GET", &format!("/v1/sessions/{session}/events/sse?offset={after}"), "").await
     }
 
-    /// Sends a request whose answer is a stream, and reads the head of the answer.
+    /// Sends a request that is answered by a stream, and reads the head of the answer.
     pub(crate) async fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<Self, String> {
         let mut stream = connect(address).await?;
         let text = request(method, path, address, "1.0", body);
@@ -50,7 +50,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Waits for at least one event and shows every one that is here; false when the stream has ended.
+    /// Waits for at least one event, and calls back for every received one; returns false at the end of the stream.
     pub(crate) async fn each(&mut self, mut show: impl FnMut(Frame<'_>) -> Result<(), String>) -> Result<bool, String> {
         loop {
             let (mut at, mut shown) = (0, 0);
@@ -73,13 +73,13 @@ impl Events {
 
     async fn read(&mut self) -> Result<bool, String> {
         self.buffer.reserve(READ_BYTES);
-        let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await;
+        let read = tokio::time::timeout(CALL_TIMEOUT, self.stream.read_buf(&mut self.buffer)).await;
         let count = read.map_err(|_| "no event in time")?.map_err(|error| format!("cannot read: {error}"))?;
         Ok(count > 0)
     }
 }
 
-/// Reads what stands between two empty lines; none for a comment.
+/// Parses one frame; `None` for a comment.
 fn frame(mut text: &[u8]) -> Option<Frame<'_>> {
     let (mut id, mut kind, mut data) = (None, &b""[..], &b""[..]);
     while !text.is_empty() {

@@ -1,4 +1,4 @@
-//! As much HTTP as the session API needs: one call after the other on a connection that is kept.
+//! A minimal HTTP client: one call after the other on a keep-alive connection.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Nothing that is measured takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of one call.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 const READ_BYTES: usize = 64 << 10;
-/// A connection that was quiet for longer is not used again: a server closes it after half a minute.
+/// A connection that was idle for longer is reopened: the server closes it after 30 seconds.
 const KEPT: Duration = Duration::from_secs(15);
 
-/// A connection that is kept.
+/// A keep-alive connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     address: String,
     answer: Vec<u8>,
-    /// When something was last asked.
+    /// Time of the last request.
     used: Instant,
 }
 
-/// What a server said.
+/// An answer of the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -30,13 +30,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON, when the status is the one that was wanted.
+    /// Returns the body as JSON; fails for another status than `wanted`.
     pub(crate) fn json(&self, wanted: u16) -> Result<Value, String> {
         self.expect(wanted)?;
-        serde_json::from_slice(&self.body).map_err(|error| format!("the answer is no JSON: {error}"))
+        serde_json::from_slice(&self.body).map_err(|error| format!("the answer is not JSON: {error}"))
     }
 
-    /// Nothing but the status that was wanted.
+    /// Fails for another status than `wanted`.
     pub(crate) fn expect(&self, wanted: u16) -> Result<(), String> {
         if self.status == wanted {
             return Ok(());
@@ -54,15 +54,15 @@ impl Connection {
 
     pub(crate) async fn get(&mut self, path: &str) -> Result<Answer, String> {
         self.ask("GET", path, "").await?;
-        self.hear().await
+        self.read_answer().await
     }
 
     pub(crate) async fn post(&mut self, path: &str, body: &str) -> Result<Answer, String> {
         self.ask("POST", path, body).await?;
-        self.hear().await
+        self.read_answer().await
     }
 
-    /// Sends a request; [`Self::hear`] reads the answer.
+    /// Sends a request; [`Self::read_answer`] reads the answer.
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<(), String> {
         let request = request(method, path, &self.address, "1.1", body);
         self.answer.clear();
@@ -73,10 +73,10 @@ impl Connection {
         self.stream.write_all(request.as_bytes()).await.map_err(|error| format!("cannot ask: {error}"))
     }
 
-    /// Reads the answer to what was asked.
-    pub(crate) async fn hear(&mut self) -> Result<Answer, String> {
+    /// Reads the answer to the last request.
+    pub(crate) async fn read_answer(&mut self) -> Result<Answer, String> {
         loop {
-            let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.answer)).await;
+            let read = tokio::time::timeout(CALL_TIMEOUT, self.stream.read_buf(&mut self.answer)).await;
             if read.map_err(|_| "no answer in time")?.map_err(|error| format!("cannot read: {error}"))? == 0 {
                 return Err("the connection ended in mid-answer".to_owned());
             }
@@ -95,7 +95,7 @@ pub(crate) async fn connect(address: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// A request; version 1.0 asks for an answer that ends with its connection.
+/// Returns the bytes of a request. With HTTP/1.0 the answer ends with its connection.
 pub(crate) fn request(method: &str, path: &str, address: &str, version: &str, body: &str) -> String {
     let length = body.len();
     format!(

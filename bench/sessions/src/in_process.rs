@@ -1,4 +1,4 @@
-//! A place for agents that are tasks of this process: no wall, no file, no network, and no program but the one agent.
+//! A sandbox backend for agents that are tasks of this process: no isolation, no files, no network.
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
@@ -16,10 +16,10 @@ use tokio::task::AbortHandle;
 
 use crate::agent;
 
-/// What an agent may print before somebody reads it, and the other way round.
+/// Size of the pipes to and from an agent.
 const PIPE_BYTES: usize = 4 << 10;
 
-/// Makes places for agents that are tasks.
+/// The backend.
 pub(crate) struct InProcess;
 
 impl SandboxBackend for InProcess {
@@ -28,16 +28,18 @@ impl SandboxBackend for InProcess {
     }
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
-        Box::pin(async move { Ok(Box::new(Place { id: spec.id, agent: Mutex::default() }) as Box<dyn Sandbox>) })
+        Box::pin(
+            async move { Ok(Box::new(InProcessSandbox { id: spec.id, agent: Mutex::default() }) as Box<dyn Sandbox>) },
+        )
     }
 }
 
-struct Place {
+struct InProcessSandbox {
     id: String,
     agent: Mutex<Option<AbortHandle>>,
 }
 
-impl Sandbox for Place {
+impl Sandbox for InProcessSandbox {
     fn id(&self) -> &str {
         &self.id
     }
@@ -56,13 +58,13 @@ impl Sandbox for Place {
             let (output, stdout) = tokio::io::duplex(PIPE_BYTES);
             let (ended, end) = oneshot::channel();
             let task = tokio::spawn(async move {
-                // What cannot be printed any more has nobody left to read it.
-                let _ = agent::live(input, output).await;
+                // A write fails only when the reader is gone.
+                let _ = agent::run(input, output).await;
                 let _ = ended.send(());
             });
             *lock(&self.agent) = Some(task.abort_handle());
             let exit = async move {
-                // The channel breaks when the task is ended: gone either way.
+                // The channel closes also when the task is aborted.
                 let _ = end.await;
                 Ok(ProcessExit { code: Some(0), ..ProcessExit::default() })
             };
@@ -99,7 +101,7 @@ impl Sandbox for Place {
     }
 }
 
-/// There are none.
+/// A workspace without files.
 struct NoFiles;
 
 fn none<T>(path: &Path) -> FilesFuture<'_, T> {

@@ -1,9 +1,9 @@
-//! Load for the bench of sessions.
+//! Load generator for the bench of sessions.
 //!
 //! `sessions-load serve DIRECTORY` is the session API of `viv serve` with one difference: its mock agents are tasks of
-//! the server's own process, so that what is measured is the session and not the sandbox. The other words are clients;
-//! each does one thing to a server, checks every answer, and prints what it measured as JSON.
-#![expect(clippy::print_stdout, reason = "the bench reads what this prints")]
+//! the server process, so that the bench measures sessions without sandboxes. The other subcommands are clients. Each
+//! one runs one kind of load, checks every answer, and prints its measurements as JSON.
+#![expect(clippy::print_stdout, reason = "the bench reads standard output")]
 
 mod agent;
 mod append;
@@ -27,7 +27,7 @@ const USAGE: &str = "usage: sessions-load serve DIRECTORY | append DIRECTORY EVE
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match carry_out(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+    match run_command(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
         Ok(Some(measured)) => {
             println!("{measured}");
             ExitCode::SUCCESS
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn carry_out(words: &[&str]) -> Result<Option<Value>, String> {
+fn run_command(words: &[&str]) -> Result<Option<Value>, String> {
     let client = match words {
         ["serve", directory] => return serve::run(directory.as_ref()).map(|()| None),
         ["append", directory, events] => return append::run(directory.as_ref(), number(events)?).map(Some),
@@ -59,10 +59,10 @@ fn carry_out(words: &[&str]) -> Result<Option<Value>, String> {
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("`{word}` is no number\n{USAGE}"))
+    word.parse().map_err(|_| format!("invalid number `{word}`\n{USAGE}"))
 }
 
-/// One thread: the clients must leave the other cores to the server.
+/// Runs on one thread, to leave the other cores to the server.
 fn run<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(tokio::task::LocalSet::new().run_until(work))

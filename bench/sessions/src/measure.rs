@@ -1,4 +1,4 @@
-//! One client, one call after the other: how long each takes.
+//! Times of single calls of one client.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::events::{Events, Frame};
 use crate::http::Connection;
 
-/// Makes `count` sessions.
+/// Creates `count` sessions.
 pub(crate) async fn create(address: &str, count: u64) -> Result<Value, String> {
     let mut connection = Connection::open(address).await?;
     let mut micros = Vec::new();
@@ -20,12 +20,12 @@ pub(crate) async fn create(address: &str, count: u64) -> Result<Value, String> {
     Ok(json!({"micros": micros}))
 }
 
-/// Sends `count` messages to one session; how long until a reader sees the first event of each.
+/// Sends `count` messages to one session; returns the times until a reader sees the first event of each.
 pub(crate) async fn first_event(address: &str, count: u64) -> Result<Value, String> {
     let mut connection = Connection::open(address).await?;
     connection.post("/v1/sessions/talk", r#"{"agent":"mock"}"#).await?.expect(200)?;
     let mut events = Events::follow(address, "talk", 0).await?;
-    // What the session begins with is not measured: it ends when the agent is ready and nothing more comes.
+    // Skip the events at the start of the session, until the agent is ready and no more events arrive.
     while tokio::time::timeout(Duration::from_millis(300), events.each(|_| Ok(()))).await.is_ok() {}
     let mut micros = Vec::new();
     for _ in 0..count {
@@ -43,7 +43,7 @@ pub(crate) async fn first_event(address: &str, count: u64) -> Result<Value, Stri
             }
         }
         micros.extend(first);
-        connection.hear().await?.expect(204)?;
+        connection.read_answer().await?.expect(204)?;
     }
     Ok(json!({"micros": micros}))
 }
@@ -65,7 +65,7 @@ pub(crate) async fn list(address: &str, limit: u64) -> Result<Value, String> {
     }
 }
 
-/// Makes a session with `events` events, then reads `count` pages of ten from all over it.
+/// Creates a session with `events` events, then reads `count` pages of ten events from all parts of it.
 pub(crate) async fn page(address: &str, events: u64, count: u64) -> Result<Value, String> {
     let mut connection = Connection::open(address).await?;
     connection.post("/v1/sessions/long", r#"{"agent":"mock"}"#).await?.expect(200)?;
@@ -87,7 +87,7 @@ pub(crate) async fn page(address: &str, events: u64, count: u64) -> Result<Value
     }
     let mut micros = Vec::new();
     for number in 0..count {
-        // A stride that meets every part of the journal, and no page twice.
+        // This stride visits every part of the journal and no page twice.
         let offset = number * 7_919_317 % (last - 10);
         let started = Instant::now();
         let page = connection.get(&format!("/v1/sessions/long/events?offset={offset}&limit=10")).await?;

@@ -1,4 +1,4 @@
-//! Many sessions whose agents speak at a steady rate: the server must keep up with all of them.
+//! Many sessions whose agents send events at a fixed rate. The server must keep up.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::events::{Events, Frame};
 use crate::http::Connection;
 
-/// `sessions` agents speak `hertz` times a second for some seconds; how late the last event of each was seen.
+/// Runs `sessions` agents that send `hertz` events a second; returns the delay of the last event of each.
 pub(crate) async fn run(address: &str, sessions: u64, hertz: u64, seconds: u64) -> Result<Value, String> {
     let mut connection = Connection::open(address).await?;
     let mut all = JoinSet::new();
@@ -22,7 +22,7 @@ pub(crate) async fn run(address: &str, sessions: u64, hertz: u64, seconds: u64) 
         let stream = Events::ask(address, "POST", &path, &body).await?;
         all.spawn_local(read(stream, Instant::now()));
     }
-    // The first piece comes at once.
+    // The first event comes without delay.
     let due = Duration::from_micros((count - 1) * 1_000_000 / hertz);
     let (mut late_millis, mut events) = (Vec::new(), 0);
     while let Some(joined) = all.join_next().await {
@@ -36,7 +36,7 @@ pub(crate) async fn run(address: &str, sessions: u64, hertz: u64, seconds: u64) 
     Ok(json!({"late_millis": late_millis, "events": events}))
 }
 
-/// How many pieces came, and how long it took until the turn was over.
+/// Returns the number of deltas, and the time to the end of the turn.
 async fn read(mut events: Events, started: Instant) -> Result<(u64, Duration), String> {
     let mut pieces = 0;
     let mut count = |frame: Frame<'_>| {

@@ -31,7 +31,7 @@ pub(crate) async fn run(address: &str, readers: usize, events: u64) -> Result<Va
     Ok(json!({"readers": readers, "events": seen[0], "millis": started.elapsed().as_millis()}))
 }
 
-/// Reads to the end of the turn; how many events there were, none of them missing.
+/// Reads to the end of the turn; returns the number of events, and fails for a missing one.
 async fn read(mut events: Events) -> Result<u64, String> {
     let (mut last, mut over) = (0, false);
     while !over {

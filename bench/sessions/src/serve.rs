@@ -1,4 +1,4 @@
-//! The session API, as `viv serve` has it, on agents that are tasks.
+//! The session API of `viv serve` with in-process agents.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::in_process::InProcess;
 
-/// Serves until standard input ends; prints where.
+/// Prints the address, and serves until standard input ends.
 pub(crate) fn run(directory: &Path) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(serve(directory))
@@ -32,7 +32,7 @@ async fn serve(directory: &Path) -> Result<(), String> {
         }
     };
     let told_to_end = async {
-        // An input that fails has ended, too.
+        // A read error counts as the end of the input.
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
     };
     server::serve(listeners, config, sessions, bound, told_to_end).await.map_err(|error| error.to_string())
