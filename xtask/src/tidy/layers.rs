@@ -26,6 +26,7 @@ const SHARED: &str = "base";
 /// All crates, lowest layer first.
 const LAYERS: &[Layer] = &[
     layer("base", &[]),
+    layer("testkit", &[]),
     layer("protocol", &[]),
     layer("policy", &["protocol"]),
     layer("secret", &[]),
