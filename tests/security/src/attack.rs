@@ -1,4 +1,4 @@
-//! What an attack is: a small program, the walls it runs behind, and a control that shows it works without.
+//! An attack: a small program, the sandbox it runs in, and a control that shows that it works without a sandbox.
 
 use std::fmt;
 use std::io;
@@ -10,25 +10,25 @@ use crate::lead::Lead;
 use crate::scene::Scene;
 use crate::stage::Stage;
 
-/// What an attack is after.
+/// The target of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
-    /// Files of the host.
+    /// Host files.
     Fs,
-    /// Ways out by socket.
+    /// The network, by sockets.
     Net,
-    /// The way out that there is: the egress proxy.
+    /// The egress proxy.
     Proxy,
-    /// The kernel, other processes, and what they share.
+    /// The kernel, other processes and shared resources.
     Proc,
-    /// What the host knows.
+    /// Secrets of the host.
     Secrets,
-    /// The machine and who sits at it.
+    /// The machine, and the person at its terminal.
     Host,
 }
 
 impl Group {
-    /// Whether what is attacked is the same in every sandbox: the proxy is a program of the host.
+    /// Returns whether the target is the same in every sandbox. The proxy is: it runs on the host.
     pub(crate) fn is_of_every_backend(self) -> bool {
         self == Self::Proxy
     }
@@ -49,17 +49,17 @@ impl fmt::Display for Group {
     }
 }
 
-/// How an attack ended, with what it saw.
+/// The result of an attack with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verdict {
-    /// It got what it was after.
+    /// The attack reached its target.
     Succeeded(String),
-    /// It was stopped.
+    /// The attack was stopped.
     Blocked(String),
 }
 
 impl Verdict {
-    /// Success when the kernel let it happen.
+    /// Returns success when the system call succeeded.
     pub(crate) fn of<T>(what: &str, result: Result<T, impl Into<io::Error>>) -> Self {
         match result {
             Ok(_) => Self::Succeeded(what.to_owned()),
@@ -67,7 +67,7 @@ impl Verdict {
         }
     }
 
-    /// Success when any of `tries` succeeded; all reasons otherwise.
+    /// Returns success when any of `tries` succeeded, else all reasons.
     pub(crate) fn any(tries: impl IntoIterator<Item = Self>) -> Self {
         let mut reasons = Vec::new();
         for verdict in tries {
@@ -79,13 +79,13 @@ impl Verdict {
         Self::Blocked(reasons.join("; "))
     }
 
-    /// Success when `happened`.
+    /// Returns success when `happened`.
     pub(crate) fn when(happened: bool, what: impl Into<String>) -> Self {
         if happened { Self::Succeeded(what.into()) } else { Self::Blocked(what.into()) }
     }
 }
 
-/// Where something runs.
+/// Where a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In a sandbox.
@@ -94,47 +94,47 @@ pub(crate) enum Place {
     Outside,
 }
 
-/// The sandbox an attack runs in.
+/// The kind of sandbox an attack runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Walls {
-    /// An overlay workspace; a user without cgroups gets the weaker means the policy accepts.
+    /// An overlay workspace. A user without cgroups gets the weaker limits that the policy accepts.
     #[default]
     Usual,
-    /// The workspace itself, writable.
+    /// A writable bind mount of the workspace.
     Bound,
-    /// No weaker means are accepted: where a limit cannot be kept, the sandbox must not start at all.
+    /// No weaker limits: if a limit cannot be enforced, the sandbox must not start.
     Strict,
-    /// A tenth of a processor, and nothing weaker.
+    /// A tenth of a processor, without weaker limits.
     Slow,
-    /// As usual, with a name server inside.
+    /// An overlay workspace, with a name server inside.
     Named,
 }
 
-/// How it is shown that an attack works where nothing stops it.
+/// How the suite shows that an attack works without a sandbox.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Control {
-    /// The same program as a plain child of the host succeeds.
+    /// The same program succeeds as a plain child process.
     Plain,
-    /// The same program succeeds in namespaces of its own, where it can do no harm.
+    /// The same program succeeds in separate namespaces, where it does no harm.
     Namespaced,
-    /// Only root can do it at all: it succeeds for root, and for anybody else the kernel refuses it.
+    /// Only root can do it: it succeeds for root, and the kernel refuses it for other users.
     Root,
-    /// The same as root, on a kernel that has what is attacked; one that has not says so.
+    /// It succeeds for root on a kernel that has the attacked feature.
     RootWhere(&'static str),
-    /// It cannot succeed on every machine, for the reason given; where it does not, another program shows that
-    /// all it needs is there.
+    /// It cannot succeed on every machine, for the given reason. Where it fails, a probe shows that its preconditions
+    /// hold.
     Probe(fn(&Lead) -> Verdict, &'static str),
-    /// The probe alone: outside a sandbox the attack would reach beyond this machine.
+    /// Only a probe: without a sandbox, the attack would reach beyond this machine.
     ProbeOnly(fn(&Lead) -> Verdict, &'static str),
 }
 
 impl Control {
-    /// How the table names it.
+    /// Returns the text for the table.
     pub(crate) fn title(self) -> String {
         match self {
             Self::Plain => "as a plain process".into(),
-            Self::Namespaced => "in namespaces of its own".into(),
-            Self::Root => "as root; nobody else can".into(),
+            Self::Namespaced => "in separate namespaces".into(),
+            Self::Root => "as root; other users cannot".into(),
             Self::RootWhere(what) => format!("as root, where {what}"),
             Self::Probe(_, why) => format!("as a plain process, else by a probe: {why}"),
             Self::ProbeOnly(_, why) => format!("by a probe: {why}"),
@@ -142,28 +142,28 @@ impl Control {
     }
 }
 
-/// What the host looks at when a program has ended: whether it was harmed after all.
+/// Checks after the program has ended whether the host was harmed.
 pub(crate) type Harm = fn(&Scene, Option<&OverlayLayers>) -> Option<String>;
 
-/// Where an attack on the proxy succeeds.
+/// The control of an attack on the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Careless {
-    /// Behind a proxy that has no rule.
+    /// A proxy without rules.
     Proxy,
-    /// Before a name server that passes every question on.
+    /// A name server that forwards every question.
     Names,
-    /// Where no proxy is needed: in the network of the hosts it is after.
+    /// No proxy: the attack runs in the network of its target hosts.
     NoProxy,
 }
 
-/// How an attack is carried out.
+/// How an attack runs.
 #[derive(Clone, Copy)]
 pub(crate) enum Act {
-    /// One program, inside and as its control.
+    /// One program, in the sandbox and as its control.
     Program { run: fn(&Lead) -> Verdict, walls: Walls, control: Control, harm: Option<Harm> },
-    /// One program in a sandbox, before an internet that the suite makes.
+    /// One program in a sandbox that is connected to the suite's own internet.
     Proxied { run: fn(&Lead) -> Verdict, control: Careless },
-    /// Something that needs the host's part too; carried out in both places.
+    /// A scenario with actions of the host, run with and without a sandbox.
     Scenario { run: fn(&Stage, Place) -> Verdict, control: &'static str },
 }
 
@@ -172,18 +172,18 @@ pub(crate) enum Act {
 pub(crate) struct Attack {
     pub(crate) group: Group,
     pub(crate) name: &'static str,
-    /// What it tries, in a few words.
+    /// A short description.
     pub(crate) what: &'static str,
     pub(crate) act: Act,
 }
 
-/// An attack by one program, with a plain control.
+/// Returns an attack by one program, with a plain control.
 pub(crate) fn program(group: Group, name: &'static str, what: &'static str, run: fn(&Lead) -> Verdict) -> Attack {
     let act = Act::Program { run, walls: Walls::default(), control: Control::Plain, harm: None };
     Attack { group, name, what, act }
 }
 
-/// An attack the host plays a part in.
+/// Returns an attack with actions of the host.
 pub(crate) fn scenario(
     group: Group,
     name: &'static str,
@@ -195,7 +195,7 @@ pub(crate) fn scenario(
 }
 
 impl Attack {
-    /// With another control.
+    /// Sets another control.
     pub(crate) fn shown(mut self, shown: Control) -> Self {
         if let Act::Program { control, .. } = &mut self.act {
             *control = shown;
@@ -203,7 +203,7 @@ impl Attack {
         self
     }
 
-    /// Behind other walls.
+    /// Sets another kind of sandbox.
     pub(crate) fn behind(mut self, other: Walls) -> Self {
         if let Act::Program { walls, .. } = &mut self.act {
             *walls = other;
@@ -211,7 +211,7 @@ impl Attack {
         self
     }
 
-    /// With a look at the host afterwards.
+    /// Adds a check of the host afterwards.
     pub(crate) fn harming(mut self, look: Harm) -> Self {
         if let Act::Program { harm, .. } = &mut self.act {
             *harm = Some(look);
@@ -219,7 +219,7 @@ impl Attack {
         self
     }
 
-    /// How the table names its control.
+    /// Returns the control's text for the table.
     pub(crate) fn control(&self) -> String {
         match self.act {
             Act::Program { control, .. } => control.title(),

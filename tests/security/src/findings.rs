@@ -1,7 +1,6 @@
-//! What each backend was found to hold, and the tables of it in `docs/SANDBOX.md`: one of root's backends, one of an
-//! ordinary user's.
+//! The results of each backend, and their tables in `docs/SANDBOX.md`: one for root, one for an ordinary user.
 //!
-//! A table is made of a run of the whole suite, and the run fails when the document says anything else.
+//! A run of the whole suite computes the table, and fails when the document differs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,14 +12,14 @@ use base::lock;
 use crate::attack::{Attack, Group};
 
 const DOCUMENT: &str = include_str!("../../../docs/SANDBOX.md");
-/// Where it lies; perhaps out of the reach of an ordinary user.
+/// Path of the document. An ordinary user may not be able to read it.
 const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SANDBOX.md");
 const OF_ROOT: [&str; 2] = ["<!-- backends: begin -->\n", "<!-- backends: end -->"];
 const OF_A_USER: [&str; 2] = ["<!-- backends of a user: begin -->\n", "<!-- backends of a user: end -->"];
-/// Makes the run write the table instead of holding it against the document.
+/// The variable that makes the run write the table instead of comparing it.
 const WRITE: &str = "VIV_SECURITY_WRITE";
 
-/// How an attack ended in a backend.
+/// The result of an attack in a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Held,
@@ -28,7 +27,7 @@ pub(crate) enum Outcome {
     Meaningless(&'static str),
 }
 
-/// What was found, by backend and attack.
+/// Results by backend and attack.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(Mutex<BTreeMap<(&'static str, &'static str), Outcome>>);
 
@@ -37,8 +36,8 @@ impl Findings {
         lock(&self.0).insert((backend, attack), outcome);
     }
 
-    /// Holds the document against what was found of `backends`, or writes it there. A run of a part of the suite, or
-    /// without engines, has nothing to say.
+    /// Compares the document with the results of `backends`, or writes them to it. Does nothing after a partial run or
+    /// a run without engines.
     pub(crate) fn check(&self, backends: &[&'static str], attacks: &[Attack]) -> Result<(), String> {
         let found = lock(&self.0);
         let attacks: Vec<_> = attacks.iter().filter(|attack| !attack.group.is_of_every_backend()).collect();
@@ -49,7 +48,7 @@ impl Findings {
         let table = render(backends, &attacks, &found);
         let [begin, end] = if rustix::process::geteuid().is_root() { OF_ROOT } else { OF_A_USER };
         let parts = DOCUMENT.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(end)?)));
-        let Some((head, (written, tail))) = parts else { return Err(format!("{PLACE} has no place for the table")) };
+        let Some((head, (written, tail))) = parts else { return Err(format!("{PLACE} has no markers for the table")) };
         if std::env::var_os(WRITE).is_some() {
             let new = format!("{head}{begin}{table}{end}{tail}");
             return std::fs::write(Path::new(PLACE), new).map_err(|error| format!("{PLACE}: {error}"));
@@ -58,14 +57,14 @@ impl Findings {
             return Ok(());
         }
         Err(format!(
-            "docs/SANDBOX.md does not say what was found: `{WRITE}=1 cargo test -p security` writes it\n{table}"
+            "docs/SANDBOX.md differs from the results; `{WRITE}=1 cargo test -p security` writes them\n{table}"
         ))
     }
 }
 
 type Found = BTreeMap<(&'static str, &'static str), Outcome>;
 
-/// How many attacks of each group every backend stops, and one row for each that it does not.
+/// Returns the number of stopped attacks by group and backend, and a row for each attack that was not stopped.
 fn render(backends: &[&'static str], attacks: &[&Attack], found: &Found) -> String {
     let mut text = format!("\n| attacks | {} |\n| --- |{}\n", backends.join(" | "), " --- |".repeat(backends.len()));
     for group in Group::ALL.into_iter().filter(|group| !group.is_of_every_backend()) {

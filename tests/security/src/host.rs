@@ -1,4 +1,4 @@
-//! Attacks on the machine, and on the person who sits at it.
+//! Attacks on the machine, and on the person at its terminal.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::maker::Maker;
 use crate::raw::{self, Arg};
 use crate::stage::{Stage, command};
 
-/// What the program `viv` puts between a command's output and a terminal; the same file.
+/// The output filter of `viv`, from the same source file.
 #[allow(dead_code, reason = "its own tests run in its crate")]
 #[path = "../../../crates/cli/src/outlet.rs"]
 mod outlet;
@@ -29,7 +29,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         scenario(
             Host,
             "host_terminal_escapes",
-            "command the person's terminal by what is printed",
+            "control the person's terminal by escape sequences in the output",
             "printed as they are, the sequences arrive",
             terminal_escapes,
         ),
@@ -40,7 +40,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         scenario(
             Host,
             "host_stdin",
-            "read what the person types",
+            "read the person's typed input",
             "a plain child that inherits it reads it",
             standard_input,
         ),
@@ -67,7 +67,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// The other host of `host_dies`: makes a sandbox with a busy process in it and waits to be killed.
+/// The second host process of `host_dies`: creates a sandbox with a busy process, and waits until it is killed.
 pub(crate) fn hold() {
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
@@ -82,7 +82,7 @@ pub(crate) fn hold() {
         root,
     };
     let sandbox = stage.sandbox(Walls::Usual, &stage.root).expect("sandbox");
-    // What is printed inside is passed on, so that the pipe ends with the host; the sandbox gets one of its own.
+    // The sandbox has its own pipe and the host forwards the output, so that our pipe closes with the host.
     stage.runtime.block_on(async {
         let mark = stage.root.display().to_string();
         let mut process = sandbox.exec(command(&["__survive", "proc_deafen", &mark])).await.expect("exec");
@@ -93,12 +93,12 @@ pub(crate) fn hold() {
     });
 }
 
-/// Where a host over `workspace` keeps what its containers are given.
+/// Returns the scratch directory of a host over `workspace`.
 fn containers_of(workspace: &Path) -> PathBuf {
     workspace.with_file_name("containers")
 }
 
-/// Processes, as the host sees them, that were told to survive by a process that knew `mark`.
+/// Returns the host's process ids of survivors with the argument `mark`.
 fn survivors(mark: &str) -> Vec<i32> {
     let listed = fs::read_dir("/proc").into_iter().flatten().flatten();
     let told = listed.filter_map(|entry| {
@@ -111,7 +111,7 @@ fn survivors(mark: &str) -> Vec<i32> {
     told.collect()
 }
 
-/// Whether a process is there and has not ended: who inherits an ended one may take its time to ask after it.
+/// Returns whether a process runs. A zombie, which its new parent may reap late, does not count.
 fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -138,7 +138,7 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
         }
         return Verdict::when(!left.is_empty(), format!("{left:?} after the end"));
     }
-    // The spawner goes first; with it, its sandboxes. A container ends when nobody listens to its init.
+    // The spawner ends first, and its sandboxes with it. A container ends when its init loses the control socket.
     let mut left = Vec::new();
     for _ in 0..500 {
         left = group.split_whitespace().filter(|pid| lives(pid)).map(str::to_owned).collect();
@@ -148,12 +148,12 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    // What it mounted is the next host's to sweep.
+    // The next host removes its mounts.
     drop(stage.maker.again(&containers_of(&workspace)));
     Verdict::when(!left.is_empty(), format!("{group:?} were there, {left:?} are left"))
 }
 
-/// Each does something to a terminal that obeys: title, clipboard, answers typed back, screen, printer, C1 forms.
+/// Escape sequences that change a terminal: title, clipboard, answers as input, screen, printer, C1 forms.
 const ESCAPES: [&[u8]; 12] = [
     b"\x1b]0;title\x07",
     b"\x1b]52;c;cm0gLXJm\x07",
@@ -169,7 +169,7 @@ const ESCAPES: [&[u8]; 12] = [
     b"\x9b6n\x9d0;title\x9c",
 ];
 
-/// What of `bytes` a terminal would obey: anything but text and colours.
+/// Returns the sequences in `bytes` that a terminal would execute: everything but text and colours.
 fn commands(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let raw_control = std::str::from_utf8(bytes).is_err() && bytes.iter().any(|byte| (0x80..0xa0).contains(byte));
@@ -207,13 +207,13 @@ fn terminal(_: &Lead) -> Verdict {
     Verdict::any(opened.into_iter().chain(streams))
 }
 
-/// In a session of its own with a new terminal, as a person's shell has.
+/// Runs in a new session with a new terminal, like a shell.
 fn own_terminal(lead: &Lead) -> Verdict {
     crate::proc::take_terminal().expect("terminal");
     terminal(lead)
 }
 
-/// The host's own standard input holds a line that was meant for the host.
+/// The host's standard input contains a line for the host.
 fn standard_input(stage: &Stage, place: Place) -> Verdict {
     let scene = stage.scene();
     if place == Place::Outside {
@@ -222,7 +222,7 @@ fn standard_input(stage: &Stage, place: Place) -> Verdict {
         let output = child.wait_with_output().expect("output");
         return Verdict::when(String::from_utf8_lossy(&output.stdout).contains(&stage.secret), "its input");
     }
-    // Same descriptors? A command's input is a pipe of its own, never the host's.
+    // A command's input must be its own pipe, never the host's descriptor.
     let own = fs::metadata("/proc/self/fd/0").map(|data| (data.dev(), data.ino())).ok();
     let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
     let mut spec = command(&[]);
@@ -241,7 +241,7 @@ fn signal(lead: &Lead) -> Verdict {
     Verdict::of("kill", sent)
 }
 
-/// As a control in a PID namespace of its own, where a child stands for everything.
+/// The control runs in a separate PID namespace, where one child represents all processes.
 fn signal_all(lead: &Lead) -> Verdict {
     let child = raw::fork().expect("fork");
     if child == 0 {
@@ -251,11 +251,11 @@ fn signal_all(lead: &Lead) -> Verdict {
     raw::ignore(libc::SIGTERM);
     let sent = raw::call(libc::SYS_kill, &mut [Arg::Number(-1), Arg::Number(libc::SIGTERM.into())]);
     let status = raw::wait(child).expect("wait");
-    // Inside the same happens to one's own child, and to nobody else: the host sees whether its process lives.
+    // Inside, only the own child dies; the host checks that its process lives.
     Verdict::when(!lead.inside && sent.is_ok(), format!("{sent:?}, child {status}"))
 }
 
-/// An offset of nothing: it takes the right to set the clock and sets nothing.
+/// Sets the clock by an offset of zero, which needs the privilege and changes nothing.
 fn clock(_: &Lead) -> Verdict {
     let mut timex = vec![0; size_of::<libc::timex>()];
     timex[..4].copy_from_slice(&0x0100_u32.to_ne_bytes()); // ADJ_SETOFFSET
@@ -269,19 +269,19 @@ fn clock(_: &Lead) -> Verdict {
     ])
 }
 
-/// A time that no clock can have: the kernel looks at rights first, at the time after. So nothing is set.
+/// Sets an invalid time. The kernel checks the privilege first, so nothing is set.
 fn clock_settime(_: &Lead) -> Verdict {
     let never: Vec<u8> = [0_i64, 2_000_000_000].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let zone = [0, 0, 0, 0, 0, 0, 0, 0];
     let refused = [
         raw::call(libc::SYS_clock_settime, &mut [Arg::Number(0), Arg::Bytes(&never)]),
-        // The zone as it nearly always is: no time is given, so only the right is tried.
+        // Sets the usual time zone and no time, so that only the privilege is tested.
         raw::call(libc::SYS_settimeofday, &mut [Arg::Number(0), Arg::Bytes(&zone)]),
     ];
     Verdict::any(refused.map(reached))
 }
 
-/// Success when the kernel got past the question whether one may: it did it, or found fault with something else.
+/// Returns success when the kernel passed the privilege check: the call succeeded or failed for another reason.
 fn reached(result: std::io::Result<i64>) -> Verdict {
     match result {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS)) => {
@@ -299,7 +299,7 @@ fn reboot(lead: &Lead) -> Verdict {
     Verdict::of("reboot", raw::call(libc::SYS_reboot, &mut arguments))
 }
 
-/// No module: the kernel refuses the caller first, the module after.
+/// Loads an invalid module. The kernel checks the privilege before the module.
 fn module(_: &Lead) -> Verdict {
     let init = raw::call(libc::SYS_init_module, &mut [Arg::Bytes(b"none"), Arg::Number(4), Arg::Text(c"")]);
     let remove = raw::call(libc::SYS_delete_module, &mut [Arg::Text(c"viv_no_such_module"), Arg::Number(0)]);
@@ -324,7 +324,7 @@ fn limits(_: &Lead) -> Verdict {
         let hard = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX - 1);
         let above = Some(hard + 1);
         let set = rustix::process::setrlimit(resource, Rlimit { current: above, maximum: above });
-        // What is told to have worked need not have.
+        // A success code does not prove the effect.
         let raised = rustix::process::getrlimit(resource).maximum == above;
         Verdict::when(raised, format!("{set:?}"))
     }))
@@ -336,7 +336,7 @@ fn limits_probe(_: &Lead) -> Verdict {
 }
 
 fn accounting(_: &Lead) -> Verdict {
-    // A file that is not there: rights are looked at first.
+    // A missing file: the kernel checks the privilege first.
     reached(raw::call(libc::SYS_acct, &mut [Arg::Text(c"/no/such/file")]))
 }
 
@@ -345,13 +345,13 @@ fn swap(_: &Lead) -> Verdict {
 }
 
 fn quota(_: &Lead) -> Verdict {
-    // Q_SYNC of a device that is not there would pass; Q_QUOTAON asks for rights.
+    // Q_SYNC of a missing device would succeed; Q_QUOTAON checks privileges.
     let command = i64::from(0x0080_0002_u32 << 8);
     let mut arguments = [Arg::Number(command), Arg::Text(c"/no/such/device"), Arg::Number(0), Arg::Number(0)];
     reached(raw::call(libc::SYS_quotactl, &mut arguments))
 }
 
-/// In a session without a terminal there is nothing to hang up.
+/// A session without a terminal cannot be hung up.
 fn hangup(_: &Lead) -> Verdict {
     let _ = rustix::process::setsid();
     Verdict::of("vhangup", raw::call(libc::SYS_vhangup, &mut []))

@@ -1,25 +1,25 @@
-//! What an attacker knows. It knows everything: hiding names is no wall.
+//! The knowledge of an attacker: everything, because hidden names are not a protection.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Names and numbers of the host, and where the attacker stands.
+/// Names and numbers of the host, and the attacker's location.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Lead {
-    /// Whether this runs in a sandbox.
+    /// Whether the attacker runs in a sandbox.
     pub(crate) inside: bool,
-    /// The workspace, as it is named where this runs.
+    /// The path of the workspace for the attacker.
     pub(crate) workspace: PathBuf,
-    /// The throw-away part of the host: what is outside the workspace.
+    /// The disposable part of the host, outside the workspace.
     pub(crate) outside: PathBuf,
-    /// A process of the host that holds the secret in its environment, memory, arguments and descriptors.
+    /// A host process with the secret in its environment, memory, arguments and descriptors.
     pub(crate) victim: i32,
-    /// Where in its memory the secret lies, and how long it is.
+    /// Address and length of the secret in its memory.
     pub(crate) victim_memory: (u64, usize),
     /// Ports of listeners on the host's loopback: IPv4, IPv6, and datagrams.
     pub(crate) ports: [u16; 3],
-    /// A listener on an address of the host that is not loopback, where it has one.
+    /// A listener on a host address other than loopback, if there is one.
     pub(crate) address: String,
     /// Name of an abstract unix socket of the host.
     pub(crate) abstract_name: String,
@@ -32,28 +32,28 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// A host file nobody inside may read.
+    /// Returns a host file that the sandbox must not read.
     pub(crate) fn secret(&self) -> PathBuf {
         self.outside.join("home/.ssh/id_ed25519")
     }
 
-    /// A host file nobody inside may change.
+    /// Returns a host file that the sandbox must not change.
     pub(crate) fn target(&self) -> PathBuf {
         self.outside.join("target")
     }
 
-    /// A path in the workspace.
+    /// Returns a path in the workspace.
     pub(crate) fn work(&self, path: impl AsRef<Path>) -> PathBuf {
         self.workspace.join(path)
     }
 
-    /// A writable place that is not the workspace.
+    /// Returns a writable directory outside the workspace.
     pub(crate) fn scratch(&self, name: &str) -> PathBuf {
         if self.inside { Path::new("/tmp").join(name) } else { self.outside.join(name) }
     }
 
-    /// Processes worth looking into: on the host the victim, inside all there are, its init, and the
-    /// number the victim has on the host.
+    /// Returns process ids to inspect: on the host the victim; inside all processes, the init, and the victim's id on
+    /// the host.
     pub(crate) fn processes(&self) -> Vec<i32> {
         if !self.inside {
             return vec![self.victim];

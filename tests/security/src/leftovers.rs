@@ -1,9 +1,9 @@
-//! What the suite must not leave on the machine.
+//! Leftovers that the suite must not leave on the machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What is counted before and after.
+/// Counts before and after the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     mounts: usize,
@@ -17,7 +17,7 @@ impl Machine {
     }
 }
 
-/// Fails with what is left of the scenes below `root`, once what was killed had time to go.
+/// Fails with the leftovers of the scenes below `root`, after killed processes had time to end.
 pub(crate) fn check(before: &Machine, root: &Path) -> Result<(), String> {
     let patience = Instant::now() + Duration::from_secs(3);
     loop {
@@ -39,7 +39,7 @@ fn left(before: &Machine, root: &Path) -> Vec<String> {
     left
 }
 
-/// Processes that were told about a scene of ours; seen from the host, those inside are among them.
+/// Returns processes with the path of a scene in their arguments, including those in sandboxes.
 fn processes(root: &Path) -> Vec<String> {
     let root = root.to_string_lossy().into_owned();
     let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -51,7 +51,7 @@ fn processes(root: &Path) -> Vec<String> {
     told.collect()
 }
 
-/// Control groups that carry the number of this process.
+/// Returns control groups with this process's id in their name.
 fn groups() -> Vec<String> {
     let prefix = format!("{}-", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -74,7 +74,7 @@ fn find_groups(directory: &Path, prefix: &str, depth: usize, found: &mut Vec<Str
     }
 }
 
-/// Shared memory segments this process has made.
+/// Returns shared memory segments of this process.
 fn own_segments() -> usize {
     let own = std::process::id().to_string();
     let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Attacks on a sandbox, carried out from inside as an attacker would.
+//! Attacks on a sandbox from inside.
 //!
-//! Every attack runs twice: as a control, where nothing stops it and it must succeed, and in a sandbox, where
-//! it must not. The program is its own attacker: it is mounted into the sandbox and started there again.
+//! Every attack runs twice: as a control without protection, where it must succeed, and in a sandbox, where it must
+//! fail. The test program is also the attacker: it is mounted into the sandbox and started there.
 //!
 //! Not here: attacks on the gateway, which are in the tests of its crate.
 
@@ -40,7 +40,7 @@ use crate::findings::Findings;
 use crate::maker::Maker;
 use crate::stage::Stage;
 
-/// Holds the secret in the environment of the host process itself.
+/// The variable with the secret in the environment of the host process.
 const SECRET: &str = "VIV_SECURITY_SECRET";
 
 fn main() -> ExitCode {
@@ -64,13 +64,13 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Every attack there is.
+/// Returns all attacks.
 fn attacks() -> Vec<Attack> {
     [fs::attacks(), net::attacks(), proxy::attacks(), proc::attacks(), secrets::attacks(), host::attacks()].concat()
 }
 
-/// Starts this program again as a careless host: a secret in its name, its environment and in a descriptor that
-/// is not closed on exec, and another that is the root of the host.
+/// Restarts this program as a careless host: with a secret in its arguments, its environment and an inherited descriptor,
+/// and with another inherited descriptor of the root directory.
 fn start_over() {
     let mut random = [0; 16];
     std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random)).expect("random");
@@ -86,12 +86,12 @@ fn start_over() {
         .args(std::env::args_os().skip(1))
         .env(SECRET, secret)
         .exec();
-    panic!("cannot start over: {error}");
+    panic!("cannot restart: {error}");
 }
 
 fn suite(secret: String) -> ExitCode {
     let mut arguments = libtest_mimic::Arguments::from_args();
-    // Most attacks wait more than they work.
+    // More threads than cores, because most attacks wait.
     arguments.test_threads.get_or_insert(6);
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
     let before = leftovers::Machine::look();
@@ -118,7 +118,7 @@ fn suite(secret: String) -> ExitCode {
     }
 }
 
-/// One for each who makes sandboxes; they share everything else.
+/// Returns one stage for each backend; they share everything else.
 fn stages(makers: &[Maker], secret: &str, root: &Path) -> Vec<Arc<Stage>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     let runtime = Arc::new(runtime);

@@ -1,4 +1,4 @@
-//! Who makes the sandboxes that are attacked: the jail, or an engine that the suite has started.
+//! The backends under attack: the jail, and container engines that the suite starts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use engines::Engine;
 use jail::Spawner;
 use sandbox::{ContainerBackend, EngineKind, JailBackend, SandboxBackend};
 
-/// A backend, and how another process makes the same one.
+/// A backend, with arguments for another process to create the same one.
 #[derive(Clone)]
 pub(crate) struct Maker {
     pub(crate) backend: Arc<dyn SandboxBackend>,
-    /// How it is called in the table.
+    /// Its name in the table.
     name: &'static str,
-    /// Where its engine listens; the jail has none.
+    /// The socket of its engine; none for the jail.
     socket: Option<PathBuf>,
     spawner: Arc<Spawner>,
 }
 
-/// A container of Docker whose kernel is gVisor.
+/// A Docker container with gVisor.
 const GVISOR: &str = "gvisor";
 
-/// Each kind of container: how it is called, whose it is, and the runtime where that is not the engine's own.
+/// Each kind of container: its name, its engine, and the runtime unless it is the default.
 const CONTAINERS: [(&str, EngineKind, Option<&str>); 4] = [
     ("docker", EngineKind::Docker, None),
     ("podman", EngineKind::Podman, None),
@@ -35,7 +35,7 @@ impl Maker {
         Self { backend, name: "jail", socket: None, spawner: Arc::clone(spawner) }
     }
 
-    /// Makes containers of that name; what they are given lies below `scratch`.
+    /// Returns the container backend with that name; its files are below `scratch`.
     fn container(name: &str, socket: PathBuf, spawner: &Arc<Spawner>, scratch: &Path) -> Self {
         let known = CONTAINERS.into_iter().find(|(known, ..)| *known == name);
         let (name, kind, runtime) = known.expect("a kind of container");
@@ -45,7 +45,7 @@ impl Maker {
         Self { backend: Arc::new(backend), name, socket: Some(socket), spawner: Arc::clone(spawner) }
     }
 
-    /// The jail and every kind of container.
+    /// Returns the jail and every kind of container.
     pub(crate) fn all(spawner: &Arc<Spawner>, engines: &[Engine], scratch: &Path) -> Vec<Self> {
         let sockets = CONTAINERS.iter().filter_map(|(name, kind, _)| {
             let mut of_kind = engines.iter().filter(|engine| engine.kind() == *kind);
@@ -60,23 +60,24 @@ impl Maker {
         self.name
     }
 
-    /// Whether the sandbox has a kernel of its own: what takes too much ends all of it, and no workspace is bound.
+    /// Returns whether the sandbox has its own kernel. Then exceeding a limit ends the whole sandbox, and there is no
+    /// bind workspace.
     pub(crate) fn has_own_kernel(&self) -> bool {
         self.name == GVISOR
     }
 
-    /// Another of the same, as the next host makes it over `scratch`.
+    /// Returns the same backend as the next host creates it over `scratch`.
     pub(crate) fn again(&self, scratch: &Path) -> Self {
         Self::from_arguments(&self.to_arguments(), &self.spawner, scratch)
     }
 
-    /// What tells another process of the suite how to make the same.
+    /// Returns arguments for another process to create the same backend.
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let socket = self.socket.iter();
         socket.flat_map(|socket| [self.name.to_owned(), socket.display().to_string()]).collect()
     }
 
-    /// The one that these arguments tell of.
+    /// Returns the backend that the arguments describe.
     pub(crate) fn from_arguments(arguments: &[String], spawner: &Arc<Spawner>, scratch: &Path) -> Self {
         let [name, socket] = arguments else { return Self::jail(spawner) };
         Self::container(name, socket.into(), spawner, scratch)

@@ -1,4 +1,4 @@
-//! Attacks on the walls of the network.
+//! Attacks on network isolation.
 
 mod families;
 mod reach;

@@ -1,13 +1,13 @@
-//! Where an attack ends otherwise than stopped, backend by backend, with the reason that the table gives.
+//! Known exceptions: attacks that a backend does not stop, with the reason for the table.
 
 use crate::attack::Attack;
 
-/// How it ends instead.
+/// The expected result instead of `stopped`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Otherwise {
-    /// It succeeds.
+    /// The attack succeeds.
     NotHeld(&'static str),
-    /// It cannot be carried out, or means nothing.
+    /// The attack cannot run there, or has no meaning.
     Meaningless(&'static str),
 }
 
@@ -22,13 +22,13 @@ const OWN_FILES: Otherwise =
     Meaningless("`/sys`, `/proc` and the mount table are gVisor's own, with nothing of the host in them");
 const OWN_VALUE: Otherwise = Meaningless("gVisor keeps the value to itself: the host's kernel never hears of it");
 const OWN_INIT: Otherwise = NotHeld(
-    "gVisor spares no first process: who signals it ends or stops the own sandbox, and the host ends what does not answer",
+    "gVisor does not protect the first process: a signal to it ends or stops only the own sandbox, and the host kills a sandbox that does not answer",
 );
 
-const UNCOUNTED: Otherwise = NotHeld("they count for the user inside, who is nobody else on the host");
+const UNCOUNTED: Otherwise = NotHeld("they count for the sandbox user, whose id is unused on the host");
 const COUNTED: Otherwise = NotHeld("an engine of an ordinary user sets no such limit, and they count for that user");
 
-/// By backend and attack.
+/// Exceptions by backend and attack.
 const ALL: [(&str, &str, Otherwise); 22] = [
     ("docker", "proc_inotify", UNCOUNTED),
     ("podman", "proc_inotify", UNCOUNTED),
@@ -48,9 +48,7 @@ const ALL: [(&str, &str, Otherwise); 22] = [
     (
         "gvisor",
         "net_gateway_port",
-        NotHeld(
-            "its network lets the port be had under another address; what calls 127.0.0.1 still reaches the gateway",
-        ),
+        NotHeld("its network allows the port on another address; calls to 127.0.0.1 still reach the gateway"),
     ),
     ("gvisor", "net_low_port", NotHeld("its network has no such rule; the port is on the sandbox's own loopback")),
     ("gvisor", "proc_kill_init", OWN_INIT),
@@ -64,12 +62,12 @@ const ALL: [(&str, &str, Otherwise); 22] = [
     ("gvisor", "proc_nice", OWN_VALUE),
 ];
 
-/// How `attack` ends in `backend`, where that is not as everywhere.
+/// Returns the exception of `attack` in `backend`, if there is one.
 pub(crate) fn of(backend: &str, attack: &str) -> Option<Otherwise> {
     ALL.iter().find(|(of, name, _)| *of == backend && *name == attack).map(|(.., otherwise)| *otherwise)
 }
 
-/// Names here that no attack has.
+/// Returns names in the list that no attack has.
 pub(crate) fn unknown(attacks: &[Attack]) -> Vec<&'static str> {
     ALL.iter().map(|(_, name, _)| *name).filter(|name| !attacks.iter().any(|attack| attack.name == *name)).collect()
 }

@@ -1,4 +1,4 @@
-//! Attacks on the kernel, on other processes, and on what all processes share.
+//! Attacks on the kernel, on other processes, and on shared resources.
 
 mod escape;
 mod kernel;

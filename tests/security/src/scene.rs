@@ -1,4 +1,4 @@
-//! A throw-away host: files, sockets and a process that an attacker would like to reach.
+//! A disposable host: files, sockets and a process as targets for attacks.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
@@ -15,15 +15,15 @@ use crate::attack::Place;
 use crate::lead::Lead;
 use crate::raw;
 
-/// Owner of a planted setuid program: nobody's.
+/// Owner of a planted setuid program: an unused id.
 const OTHER_UID: u32 = 54_321;
-/// What the file says that nobody inside may change.
+/// Content of the file that the sandbox must not change.
 const UNTOUCHED: &str = "host\n";
 
 /// The setuid program that scenes share, below their root.
 const PLANTED: &str = "setuid";
 
-/// Makes what all scenes below `root` share: a program of another owner that changes who runs it. Only root can.
+/// Creates the setuid program that all scenes below `root` share. Only root can.
 pub(crate) fn plant(root: &Path, program: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -34,7 +34,7 @@ pub(crate) fn plant(root: &Path, program: &Path) -> io::Result<()> {
     std::fs::set_permissions(&planted, PermissionsExt::from_mode(0o4755))
 }
 
-/// Everything an attack may be after, gone when dropped.
+/// All targets of an attack. Dropping it removes them.
 pub(crate) struct Scene {
     directory: tempfile::TempDir,
     pub(crate) victim: Victim,
@@ -46,7 +46,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Builds one below `root`; `program` is the program of the suite.
+    /// Creates a scene below `root`; `program` is the program of the suite.
     pub(crate) fn build(root: &Path, program: &Path, secret: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("scene-").tempdir_in(root)?;
         let outside = directory.path().join("outside");
@@ -84,7 +84,7 @@ impl Scene {
         self.directory.path().join("outside")
     }
 
-    /// What an attacker in `place` knows of it.
+    /// Returns the attacker's knowledge of the scene.
     pub(crate) fn lead(&self, place: Place) -> Lead {
         let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port()).unwrap_or_default();
         let [four, six, own] = &self.listeners;
@@ -103,7 +103,7 @@ impl Scene {
         }
     }
 
-    /// What became of the host, whatever the attack itself says; `None` when it is unharmed.
+    /// Returns the harm to the host, independent of the attack's own result; `None` if there is none.
     pub(crate) fn harm(&self) -> Option<String> {
         let mut datagram = [0; 16];
         if std::fs::read_to_string(self.outside().join("target")).ok().as_deref() != Some(UNTOUCHED) {
@@ -129,7 +129,7 @@ fn fill_outside(outside: &Path, secret: &str) -> io::Result<()> {
     std::fs::write(outside.join(".env"), secret)
 }
 
-/// A repository with secrets in it, a file it shares with the outside, and what only root can plant.
+/// Creates a repository with secrets, a hard link to the outside, and files that only root can create.
 fn fill_workspace(workspace: &Path, outside: &Path, secret: &str, planted: &Path) -> io::Result<()> {
     for directory in ["conf", "other", ".git"] {
         std::fs::create_dir_all(workspace.join(directory))?;
@@ -152,7 +152,7 @@ fn fill_workspace(workspace: &Path, outside: &Path, secret: &str, planted: &Path
     Ok(())
 }
 
-/// An address of this machine that others could reach, else a second loopback address.
+/// Returns an address of this machine that other machines can reach, else a second loopback address.
 fn own_address() -> String {
     let asked = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
@@ -161,7 +161,7 @@ fn own_address() -> String {
     asked.map_or_else(|_| "127.0.0.2".to_owned(), |address| address.ip().to_string())
 }
 
-/// A host process with the secret in everything it has.
+/// A host process with the secret in its arguments, environment, memory and descriptors.
 pub(crate) struct Victim {
     process: Child,
     memory: (u64, usize),
@@ -186,7 +186,7 @@ impl Victim {
         self.process.id().cast_signed()
     }
 
-    /// Neither dead nor a zombie.
+    /// Returns whether the process is neither dead nor a zombie.
     fn is_alive(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -195,13 +195,13 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may be dead already, which is what some attacks try.
+        // Some attacks try to kill it, so it may be dead.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What the victim's process does: holds the secret until its input closes.
+/// The program of the victim: keeps the secret until its input closes.
 pub(crate) fn live_as_victim(mut arguments: impl Iterator<Item = String>) {
     raw::invite_tracers();
     let secret = arguments.next().unwrap_or_default();
@@ -209,6 +209,6 @@ pub(crate) fn live_as_victim(mut arguments: impl Iterator<Item = String>) {
     let length = file.as_ref().map_or(0, AsRawFd::as_raw_fd);
     println!("{}", secret.as_ptr() as u64);
     let _ = io::stdin().read(&mut [0; 1]);
-    // Both are held until here.
+    // Keep both alive until here.
     drop((secret, length, file));
 }

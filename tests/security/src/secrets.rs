@@ -1,4 +1,4 @@
-//! Attacks on what the host knows.
+//! Attacks on secrets of the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ pub(crate) fn attacks() -> Vec<Attack> {
         program(Secrets, "secrets_ssh_key", "read an ssh key by every path that might lead there", ssh_key),
         program(Secrets, "secrets_shadow", "read the host's passwords", shadow).shown(Control::Root),
         program(Secrets, "secrets_users", "learn the host's users", users),
-        program(Secrets, "secrets_machine_files", "read what tells one machine from another", machine_files),
+        program(Secrets, "secrets_machine_files", "read identifiers of the machine", machine_files),
         program(Secrets, "secrets_mounts", "learn host paths from the mount table", mounts),
-        program(Secrets, "secrets_mounts_host", "learn what else the host has mounted", mounts_of_host),
+        program(Secrets, "secrets_mounts_host", "learn the other mounts of the host", mounts_of_host),
         program(Secrets, "secrets_hostname", "learn the host's name", hostname),
         program(Secrets, "secrets_shared_memory", "read a shared memory segment of the host", shared_memory),
         program(Secrets, "secrets_unix_sockets", "list unix sockets of the host", unix_sockets),
@@ -29,7 +29,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         program(Secrets, "secrets_kernel_log", "read the kernel's log", kernel_log).shown(Control::Root),
         program(Secrets, "secrets_kernel_memory", "open the kernel's memory", kernel_memory).shown(Control::Root),
         program(Secrets, "secrets_kernel_keys", "list keys and their users", kernel_keys),
-        program(Secrets, "secrets_kernel_tables", "read what the kernel tells of the whole machine", kernel_tables),
+        program(Secrets, "secrets_kernel_tables", "read kernel information about the whole machine", kernel_tables),
         scenario(
             Secrets,
             "secrets_token_of_other",
@@ -44,7 +44,7 @@ fn environment(_: &Lead) -> Verdict {
     Verdict::Blocked(format!("{:?}", std::env::vars_os().collect::<Vec<_>>()))
 }
 
-/// Shows what of a file can be read; the host looks for its secret in it.
+/// Prints the readable content of a file; the host searches it for the secret.
 fn show(path: &Path) -> Verdict {
     match fs::read(path) {
         Ok(bytes) => Verdict::Blocked(String::from_utf8_lossy(&bytes).replace('\0', " ")),
@@ -63,7 +63,7 @@ fn arguments(lead: &Lead) -> Verdict {
 }
 
 fn processes(lead: &Lead) -> Verdict {
-    // Inside there are init, this process, and nothing above.
+    // Inside there are only init and this process.
     let count = fs::read_dir("/proc").expect("/proc").flatten();
     let count = count.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()).count();
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
@@ -107,12 +107,12 @@ fn machine_files(_: &Lead) -> Verdict {
     Verdict::any(files.map(|path| Verdict::of(path, fs::read(path))))
 }
 
-/// What is bound tells where it lies, which cannot be helped; the workspace's own place is not told.
+/// The mount table reveals the host path of bind mounts by design; the overlay workspace's path must not appear.
 fn mounts(lead: &Lead) -> Verdict {
     let scene = lead.outside.parent().and_then(Path::file_name).expect("scene").to_string_lossy().into_owned();
     let text = ["mountinfo", "mounts", "mountstats"]
         .map(|name| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default());
-    // On the host the table names no scene either, until one is mounted: what it is asked for is the list itself.
+    // On the host the table names no scene before one is mounted, so the control checks the list itself.
     let told = text.concat();
     let host = !lead.inside && told.lines().count() > 1;
     Verdict::when(host || told.contains(&scene), told)
@@ -172,7 +172,7 @@ fn kernel_log(_: &Lead) -> Verdict {
 fn kernel_memory(_: &Lead) -> Verdict {
     let files = ["/proc/kcore", "/dev/mem", "/dev/kmem", "/proc/kpagecount", "/proc/kpageflags"];
     let tries = files.map(|path| {
-        // A cover reads as empty.
+        // A masked file reads as empty.
         let read = fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut [0; 8]));
         Verdict::of(path, read)
     });
@@ -185,7 +185,7 @@ fn kernel_keys(_: &Lead) -> Verdict {
     Verdict::when(!told.trim().is_empty(), told)
 }
 
-/// Files that speak of every process, driver or user of the machine, and of nothing one's own.
+/// Files about all processes, drivers or users of the machine.
 fn kernel_tables(_: &Lead) -> Verdict {
     let files = [
         "/proc/cmdline",
@@ -207,7 +207,7 @@ fn kernel_tables(_: &Lead) -> Verdict {
     Verdict::when(!told.is_empty(), format!("{told:?}"))
 }
 
-/// The other session holds its token in its environment, as agents do.
+/// The other session has its token in its environment, like an agent.
 fn token_of_other(stage: &Stage, place: Place) -> Verdict {
     let (scene, other) = (stage.scene(), stage.scene());
     if place == Place::Outside {

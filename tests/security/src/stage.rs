@@ -1,4 +1,4 @@
-//! The host's side of an attack: makes the sandbox, runs the program in it or beside it, and judges.
+//! The host's side of an attack: creates the sandbox, runs the program inside or as a control, and judges the result.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -15,41 +15,41 @@ use crate::lead::Lead;
 use crate::maker::Maker;
 use crate::scene::Scene;
 
-/// Where the suite's program is inside.
+/// The path of the suite's program inside.
 pub(crate) const PROGRAM: &str = "/run/attack/attack";
-/// What goes before a verdict on standard output.
+/// The prefix of a verdict on standard output.
 pub(crate) const VERDICT: &str = "verdict: ";
-/// What the limits are behind every wall.
+/// The limits of every sandbox.
 pub(crate) const MEMORY_BYTES: usize = 96 << 20;
 pub(crate) const PIDS: usize = 48;
 pub(crate) const DISK_BYTES: usize = 24 << 20;
 pub(crate) const NOFILE: usize = 256;
 
-/// What every attack is staged with.
+/// The shared environment of all attacks in one backend.
 pub(crate) struct Stage {
     pub(crate) runtime: Arc<tokio::runtime::Runtime>,
-    /// Who makes the sandboxes.
+    /// The backend.
     pub(crate) maker: Maker,
     /// The suite's own program.
     pub(crate) program: PathBuf,
-    /// Random; an attack that prints it has succeeded.
+    /// A random secret; an attack that prints it has succeeded.
     pub(crate) secret: String,
-    /// Holds every scene.
+    /// The directory of all scenes.
     pub(crate) root: PathBuf,
 }
 
 impl Stage {
-    /// A fresh scene.
+    /// Creates a new scene.
     pub(crate) fn scene(&self) -> Scene {
         Scene::build(&self.root, &self.program, &self.secret).expect("scene")
     }
 
-    /// A sandbox over `workspace`.
+    /// Creates a sandbox over `workspace`.
     pub(crate) fn sandbox(&self, walls: Walls, workspace: &Path) -> Result<Box<dyn Sandbox>, SandboxError> {
         self.runtime.block_on(self.make(walls, workspace))
     }
 
-    /// The same, from a task.
+    /// Creates a sandbox over `workspace`, from async code.
     pub(crate) async fn make(&self, walls: Walls, workspace: &Path) -> Result<Box<dyn Sandbox>, SandboxError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let spec = SandboxSpec {
@@ -67,12 +67,12 @@ impl Stage {
         self.runtime.block_on(sandbox::run(sandbox, command(arguments), &mut |_, _| {}))
     }
 
-    /// Ends a sandbox and everything in it.
+    /// Destroys a sandbox with everything in it.
     pub(crate) fn destroy(&self, sandbox: &dyn Sandbox) {
         self.runtime.block_on(sandbox.destroy()).expect("destroy");
     }
 
-    /// Carries out an attack in one place.
+    /// Runs an attack, in the sandbox or as the control.
     pub(crate) fn carry_out(&self, attack: &Attack, place: Place) -> Verdict {
         match (attack.act, place) {
             (Act::Scenario { run, .. }, place) => run(self, place),
@@ -94,7 +94,7 @@ impl Stage {
         let scene = self.scene();
         let sandbox = match self.sandbox(walls, &scene.workspace()) {
             Ok(sandbox) => sandbox,
-            // Where a limit cannot be kept there is no sandbox to attack, and that is said.
+            // A limit that cannot be enforced prevents the start: there is no sandbox to attack.
             Err(SandboxError::Unavailable { missing, .. }) if walls == Walls::Strict => {
                 return Verdict::Blocked(format!("never started: {missing}"));
             }
@@ -134,7 +134,7 @@ impl Stage {
         self.judge(verdict, &scene, &text, harmed)
     }
 
-    /// What the attack says counts less than what the host sees.
+    /// Returns the verdict. Observations of the host override the attack's own result.
     fn judge(&self, verdict: Verdict, scene: &Scene, output: &[u8], harmed: Option<String>) -> Verdict {
         if String::from_utf8_lossy(output).contains(&self.secret) {
             return Verdict::Succeeded("the secret came out".into());
@@ -143,18 +143,18 @@ impl Stage {
     }
 }
 
-/// A command of the suite's program inside.
+/// Returns a command of the suite's program inside.
 pub(crate) fn command(arguments: &[&str]) -> ExecSpec {
     let command = std::iter::once(PROGRAM).chain(arguments.iter().copied()).map(str::to_owned).collect();
     ExecSpec { command, timeout: Some(Duration::from_secs(20)), ..ExecSpec::default() }
 }
 
-/// A lead as it travels to the attacker.
+/// Returns the attacker's knowledge as an argument.
 pub(crate) fn to_json(lead: &Lead) -> String {
     serde_json::to_string(lead).expect("a lead is JSON")
 }
 
-/// The verdict an attacking process came to, or what ended it first.
+/// Returns the verdict of an attacking process, or how it ended.
 pub(crate) fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Option<i32>) -> Verdict {
     let text = String::from_utf8_lossy(output);
     let said = text.lines().rev().find_map(|line| line.split_once(VERDICT)).map(|(_, json)| json);
@@ -164,12 +164,11 @@ pub(crate) fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Opti
         (None, Some(libc::SIGKILL)) if name.starts_with("proc_memory") || name == "proc_swap" => {
             Verdict::Blocked("killed: out of memory".into())
         }
-        _ => panic!("`{name}` came to no verdict (exit {code:?}, signal {signal:?}): {text}"),
+        _ => panic!("`{name}` gave no verdict (exit {code:?}, signal {signal:?}): {text}"),
     }
 }
 
-/// The policy behind `walls`: small limits, and what a repository hides. What must not be written is what nobody
-/// says otherwise about.
+/// Returns the policy for `walls`: small limits and hidden files. `deny_write` has its default value.
 pub(crate) fn policy(walls: Walls) -> Arc<EffectivePolicy> {
     let mode = if walls == Walls::Bound { "bind" } else { "overlay" };
     let cpus = if walls == Walls::Slow { "0.1" } else { "2.0" };

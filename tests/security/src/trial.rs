@@ -1,4 +1,4 @@
-//! One attack as a test, and as the process that carries it out.
+//! One attack as a test, and as the attacking process.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,15 +11,15 @@ use crate::otherwise::{self, Otherwise};
 use crate::raw;
 use crate::stage::{Stage, VERDICT};
 
-/// A process that has not come to an end by then is stopped by its alarm.
+/// An attacking process that runs longer is ended by its alarm.
 const LONGEST_SECS: u32 = 15;
 
-/// Every attack as a test, in every backend; a control is carried out once.
+/// Returns every attack as a test for every backend. A control runs once.
 pub(crate) fn all(stages: &[Arc<Stage>], attacks: &[Attack], findings: &Arc<Findings>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for attack in attacks.iter().copied() {
         let control: Arc<OnceLock<Verdict>> = Arc::default();
-        // The first is the jail, which is what the others are measured by.
+        // The first backend is the jail, the reference for the others.
         let count = if attack.group.is_of_every_backend() { 1 } else { stages.len() };
         for (number, stage) in stages[..count].iter().enumerate() {
             let (stage, control, findings) = (Arc::clone(stage), Arc::clone(&control), Arc::clone(findings));
@@ -37,7 +37,7 @@ pub(crate) fn all(stages: &[Arc<Stage>], attacks: &[Attack], findings: &Arc<Find
     trials
 }
 
-/// The control must succeed, the attack must not; where it is known to end otherwise it must end so.
+/// Fails unless the control succeeds and the attack is stopped, or ends as its exception says.
 fn check(stage: &Stage, attack: &Attack, control: &Verdict) -> Result<Outcome, Failed> {
     if let Verdict::Blocked(reason) = control
         && !excused(attack, reason)
@@ -55,13 +55,15 @@ fn check(stage: &Stage, attack: &Attack, control: &Verdict) -> Result<Outcome, F
     match (verdict, otherwise) {
         (Verdict::Blocked(_), None) => Ok(Outcome::Held),
         (Verdict::Succeeded(_), Some(Otherwise::NotHeld(why))) => Ok(Outcome::NotHeld(why)),
-        (Verdict::Succeeded(what), _) => Err(format!("the sandbox did not stop it: {what}").into()),
-        (Verdict::Blocked(reason), _) => Err(format!("it was said not to be stopped, and was: {reason}").into()),
+        (Verdict::Succeeded(what), _) => Err(format!("the sandbox did not stop the attack: {what}").into()),
+        (Verdict::Blocked(reason), _) => {
+            Err(format!("the attack is listed as an exception, but was stopped: {reason}").into())
+        }
     }
 }
 
-/// Whether a control may be stopped for a reason that is not the sandbox's: without root by the kernel's own check
-/// of privileges (the call was well made, and root's run shows the rest), or by a kernel that has no such thing.
+/// Returns whether a control may fail for a reason outside the suite: the kernel's privilege check for ordinary users
+/// (root's run shows the effect), or a missing kernel feature.
 fn excused(attack: &Attack, reason: &str) -> bool {
     let Act::Program { control, .. } = attack.act else { return false };
     let refused = reason.contains("(os error 1)") || reason.contains("(os error 13)");
@@ -73,12 +75,12 @@ fn excused(attack: &Attack, reason: &str) -> bool {
     }
 }
 
-/// The process of an attack: carries it out and says what came of it.
+/// The attacking process: runs the attack and prints its verdict.
 pub(crate) fn attack(arguments: impl Iterator<Item = String>) {
     act(arguments, |run, _| run);
 }
 
-/// The process of an attack's probe.
+/// The process of a probe.
 pub(crate) fn probe(arguments: impl Iterator<Item = String>) {
     act(arguments, |run, control| match control {
         Control::Probe(probe, _) | Control::ProbeOnly(probe, _) => probe,
@@ -96,7 +98,7 @@ fn act(mut arguments: impl Iterator<Item = String>, choose: impl Fn(Run, Control
     match found.act {
         Act::Program { run, control, .. } => say(&choose(run, control)(&lead)),
         Act::Proxied { run, .. } => say(&run(&lead)),
-        Act::Scenario { .. } => panic!("`{name}` is no program"),
+        Act::Scenario { .. } => panic!("`{name}` is not a program"),
     }
 }
 
@@ -104,14 +106,14 @@ fn say(verdict: &Verdict) {
     println!("{VERDICT}{}", serde_json::to_string(verdict).expect("verdict"));
 }
 
-/// The same in namespaces of its own, as root of them.
+/// Runs the attack in separate namespaces, as root there.
 pub(crate) fn attack_in_namespaces(arguments: impl Iterator<Item = String>) {
     enter_namespaces().expect("namespaces");
     match raw::fork().expect("fork") {
         0 => attack(arguments),
         child => {
             let status = raw::wait(child).expect("wait");
-            // The first process of a PID namespace that was rebooted ends by the signal that says so.
+            // A reboot inside a PID namespace ends its first process with a signal.
             if libc::WIFSIGNALED(status) && matches!(libc::WTERMSIG(status), libc::SIGHUP | libc::SIGINT) {
                 say(&Verdict::Succeeded("rebooted its PID namespace".into()));
             }
@@ -119,12 +121,12 @@ pub(crate) fn attack_in_namespaces(arguments: impl Iterator<Item = String>) {
     }
 }
 
-/// A network of one's own, and the rights to set it up.
+/// Creates a network namespace with the privilege to configure it.
 pub(crate) fn enter_network() -> std::io::Result<()> {
     enter(libc::CLONE_NEWNET)
 }
 
-/// Namespaces of these kinds, as root of them.
+/// Creates namespaces of these kinds, and becomes root in them.
 fn enter(kinds: i32) -> std::io::Result<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     raw::unshare(libc::CLONE_NEWUSER | kinds)?;

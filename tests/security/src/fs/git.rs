@@ -1,4 +1,4 @@
-//! Repositories left for git to find on the host: their settings name a command, and `git status` runs it.
+//! Repositories planted for git on the host: their configuration names a command, and `git status` runs it.
 
 use std::fs;
 use std::io;
@@ -23,12 +23,12 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Where somebody asks git how things stand.
+/// Directories in which the host runs `git status`.
 const ASKED: [&str; 4] = [".", "vendor/x", "vendor/y", "vendor/bare"];
-/// What the command leaves beside the workspace.
+/// The file that the planted command creates outside the workspace.
 const TRACE: &str = "git-ran-it";
 
-/// What git takes for a repository, with settings that name a command.
+/// The files of a repository whose configuration names a command.
 fn furnish(lead: &Lead, directory: &str, work_tree: &str) -> io::Result<()> {
     let directory = lead.work(directory);
     for name in ["objects", "refs"] {
@@ -75,7 +75,7 @@ fn bare(lead: &Lead) -> Verdict {
     left(furnish(lead, "vendor/bare", ".."), lead)
 }
 
-/// Somebody reviews, applies, and asks git in every directory.
+/// Reviews and applies the changes, then runs `git status` in every directory.
 fn git_ran_it(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     review(scene, layers);
     for directory in ASKED.map(|directory| scene.workspace().join(directory)) {
@@ -90,9 +90,9 @@ fn ask_git(scene: &Scene, directory: &Path) {
     }
     let mut git = Command::new("git");
     git.arg("status").current_dir(directory).stdin(Stdio::null());
-    // Only what was left in the workspace is to steer it.
+    // Only files in the workspace may influence git.
     git.env_remove("GIT_DIR").env("HOME", scene.outside()).env("GIT_CONFIG_NOSYSTEM", "1");
     git.env("GIT_CEILING_DIRECTORIES", scene.workspace().parent().expect("parent"));
-    // It fails where there is no repository, which is what is hoped for.
+    // Without a repository git fails, which is the desired result.
     git.output().expect("git");
 }

@@ -1,4 +1,4 @@
-//! Files that the policy hides (`deny_read`), dodged by every way to give them another name.
+//! Attempts to read files that the policy hides (`deny_read`) under another name.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn rename(lead: &Lead) -> Verdict {
 fn exchange(lead: &Lead) -> Verdict {
     let (hidden, plain) = (lead.work("conf/.env"), lead.work("conf/plain"));
     let done = renameat_with(CWD, &hidden, CWD, &plain, RenameFlags::EXCHANGE);
-    // Without a sandbox the plain name now holds the secret.
+    // Without a sandbox, the plain name now contains the secret.
     match (done, read(&plain)) {
         (Ok(()), verdict) => verdict,
         (Err(error), _) => Verdict::Blocked(error.to_string()),

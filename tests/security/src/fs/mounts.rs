@@ -1,4 +1,4 @@
-//! Changing the tree itself: mounts, roots, handles that walk around both.
+//! Changing the file tree: mounts, roots, and file handles that bypass both.
 
 use std::fs;
 use std::io;
@@ -69,7 +69,7 @@ fn overlay(lead: &Lead) -> Verdict {
     Verdict::of("overlay", rustix::mount::mount("overlay", merged, "overlay", MountFlags::empty(), options.as_c_str()))
 }
 
-/// Outside there must first be a mount of one's own that is read-only.
+/// The control first creates its own read-only mount.
 fn read_only_mount(lead: &Lead) -> std::path::PathBuf {
     if lead.inside {
         return "/usr".into();
@@ -147,12 +147,12 @@ fn pivot(lead: &Lead) -> Verdict {
 
 fn handle(lead: &Lead) -> Verdict {
     let secret = lead.secret();
-    // Inside the secret has no name; any file's handle would do, since handles can be guessed.
+    // Inside, the secret has no name. Any file's handle will do, because handles can be guessed.
     let known = if lead.inside { Path::new("/usr/bin/env") } else { secret.as_path() };
     open_by_handle(known, known)
 }
 
-/// Takes the handle of `wanted` and opens it through the mount that `mount` is on.
+/// Opens the file handle of `wanted` through the mount of `mount`.
 pub(super) fn open_by_handle(mount: &Path, wanted: &Path) -> Verdict {
     const MAX_HANDLE: u32 = 128;
     let mut handle = vec![0; 8 + MAX_HANDLE as usize];

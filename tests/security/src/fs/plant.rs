@@ -1,4 +1,4 @@
-//! Things left in the workspace that act later, or that the kernel treats specially.
+//! Files in the workspace that act later, or that the kernel treats specially.
 
 use std::fs;
 use std::io::{self, Read};
@@ -52,10 +52,10 @@ fn write_with_parents(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, PermissionsExt::from_mode(0o755))
 }
 
-/// Changes to what is not protected, which the review must let through.
+/// Changes to unprotected paths, which the review must allow.
 pub(super) const PLAIN: &str = "notes.txt";
 
-/// Brings to the host every change that the review lets through, each alone.
+/// Applies every change that the review allows, one by one.
 pub(super) fn review(scene: &Scene, layers: Option<&OverlayLayers>) {
     let Some(layers) = layers else { return };
     let mut saved = SavedChanges::save_final(layers, &scene.outside().join("saved")).expect("save");
@@ -66,7 +66,7 @@ pub(super) fn review(scene: &Scene, layers: Option<&OverlayLayers>) {
     };
     let paths: Vec<_> = saved.changes().map(|change| change.path.clone()).collect();
     for path in &paths {
-        // What is refused is what is looked for afterwards.
+        // The check afterwards searches for the refused changes.
         let _ = sandbox::apply(&mut saved, &scene.workspace(), Some(&[path.as_path()]), &denying);
     }
     assert!(scene.workspace().join(PLAIN).exists(), "the review lets nothing through");
@@ -84,7 +84,7 @@ fn hook_is_there(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String
 
 const SETTINGS: [&str; 4] = [".vscode/tasks.json", ".mcp.json", ".claude/settings.json", "sandbox.policy.yaml"];
 
-/// Below `other`, which the host has.
+/// Paths below `other`, which exists on the host.
 const NESTED: [&str; 12] = [
     "other/.vscode/tasks.json",
     "other/.claude/settings.json",
@@ -127,8 +127,8 @@ fn are_there(scene: &Scene, layers: Option<&OverlayLayers>, names: &[&str]) -> O
     (!found.is_empty()).then(|| format!("{found:?} are on the host"))
 }
 
-/// Two ways: a file of another owner in the repository, which only root can plant, and the system's own `su`,
-/// which changes nothing for root.
+/// Runs a planted file of another owner, which only root can create, and the system's `su`, which has no effect for
+/// root.
 fn setuid_run(lead: &Lead) -> Verdict {
     let own = rustix::process::geteuid().as_raw().to_string();
     let planted = Command::new(lead.work("setuid")).arg("__euid").output();
@@ -139,11 +139,11 @@ fn setuid_run(lead: &Lead) -> Verdict {
     ])
 }
 
-/// Whether `su`, while it waits for a password, is root.
+/// Returns whether `su` is root while it waits for a password.
 fn su_is_root() -> bool {
     let su = Command::new("su").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let Ok(mut su) = su else { return false };
-    // It says `Password:` once it is past its own start.
+    // `su` prints `Password:` after its start.
     let _ = su.stderr.take().map(|mut stderr| stderr.read(&mut [0; 1]));
     let status = fs::read_to_string(format!("/proc/{}/status", su.id())).unwrap_or_default();
     let _ = su.kill();
@@ -227,7 +227,8 @@ fn device_probe(lead: &Lead) -> Verdict {
 fn devices(_: &Lead) -> Verdict {
     const GIVEN: [&str; 13] =
         ["null", "zero", "full", "random", "urandom", "tty", "fd", "stdin", "stdout", "stderr", "ptmx", "pts", "shm"];
-    // No devices: a link to what /proc covers, and the queues of one's own IPC namespace. Engines make them.
+    // Not device nodes, but entries that container engines create: a link to a masked file of /proc, and the message
+    // queues of the own IPC namespace.
     const NONE: [&str; 2] = ["core", "mqueue"];
     let listed = fs::read_dir("/dev").expect("/dev").flatten();
     let names = listed.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -245,7 +246,7 @@ fn overlay_attributes(lead: &Lead) -> Verdict {
     Verdict::any([Verdict::of("redirected", seen), Verdict::Blocked(format!("the host will see ({set:?})"))])
 }
 
-/// In the layer the host reviews, or in the workspace itself.
+/// Returns the path in the overlay layer, or in the workspace itself.
 fn attributes_are_there(scene: &Scene, layers: Option<&OverlayLayers>) -> Option<String> {
     let workspace = scene.workspace();
     let path = match layers {

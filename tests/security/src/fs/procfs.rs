@@ -1,4 +1,4 @@
-//! The magic links of /proc: each leads to what another process has.
+//! The magic links of /proc, which lead to resources of other processes.
 
 use std::fs;
 use std::io::Read;
@@ -97,7 +97,7 @@ fn namespaces(lead: &Lead) -> Verdict {
     each(lead, |process| {
         let names = ["net", "mnt", "user", "pid", "cgroup"];
         Verdict::any(names.map(|name| match fs::File::open(process.join("ns").join(name)) {
-            // What is one's own anyway gives nothing; on the host the victim's are.
+            // Own namespaces do not count; on the host the victim's namespaces do.
             Ok(_) if lead.inside && fs::read_link(process.join("ns").join(name)).ok() == own(name) => {
                 Verdict::Blocked("the same as one's own".into())
             }

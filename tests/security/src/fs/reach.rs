@@ -1,4 +1,4 @@
-//! Reaching host files by name, by link, and by what was left open.
+//! Reaching host files by name, by link, and by open descriptors.
 
 use std::fs;
 use std::io::{self, Read};
@@ -44,7 +44,7 @@ fn read(path: impl AsRef<Path>) -> Verdict {
     }
 }
 
-/// Appends, so that the host sees it even where the file cannot be made anew.
+/// Appends, because the file may exist and not be replaceable.
 fn append(path: &Path) -> io::Result<()> {
     io::Write::write_all(&mut fs::OpenOptions::new().append(true).open(path)?, b"attacked\n")
 }
@@ -84,7 +84,7 @@ fn hard_link(lead: &Lead) -> Verdict {
     }
 }
 
-/// Inside, a layer takes the write: the host looks whether the other name changed.
+/// Inside, the overlay takes the write. The host checks whether the other name changed.
 fn unseen(result: io::Result<()>) -> Verdict {
     Verdict::Blocked(format!("the host will see ({result:?})"))
 }
@@ -116,14 +116,14 @@ fn read_only_places(lead: &Lead) -> Verdict {
 }
 
 fn own_program(lead: &Lead) -> Verdict {
-    // The program runs, so it cannot be opened for writing even on the host; its name can be replaced there.
+    // A running program cannot be opened for writing, even on the host; its name can be replaced there.
     let program = if lead.inside { PathBuf::from(crate::stage::PROGRAM) } else { lead.work("README.md") };
     let replaced = fs::rename(&program, program.with_extension("gone"));
     Verdict::any([Verdict::of("rename", replaced), Verdict::of("remove", fs::remove_file(&program))])
 }
 
 fn open_descriptors(_: &Lead) -> Verdict {
-    // The output of the attack is on 1 and 2; anything above is somebody else's.
+    // The attack's output uses 1 and 2; all higher descriptors belong to others.
     let open = raw::open_descriptors();
     let mut text = String::new();
     for descriptor in &open {

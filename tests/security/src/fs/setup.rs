@@ -1,4 +1,4 @@
-//! The set-up itself as the victim: what one run leaves for the host to stumble over in the next.
+//! Attacks on the set-up of a sandbox: files that one run leaves for the next set-up.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -38,7 +38,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// What set-ups that mask by bind mounts do: make the mount points by name.
+/// Creates mount points by name, as sandboxes do that mask files by bind mounts.
 fn make_by_name(workspace: &Path) {
     let _ = fs::create_dir_all(workspace.join(".git/hooks"));
     let _ = fs::write(workspace.join(".git/config"), "");
@@ -56,7 +56,7 @@ fn planted_link(stage: &Stage, place: Place) -> Verdict {
             for walls in [Walls::Usual, Walls::Bound] {
                 match stage.sandbox(walls, &workspace) {
                     Ok(sandbox) => stage.destroy(&*sandbox),
-                    // It has no bound workspace.
+                    // This backend has no bind workspace.
                     Err(SandboxError::Unavailable { .. }) if stage.maker.has_own_kernel() => {}
                     Err(error) => panic!("no sandbox: {error}"),
                 }
@@ -74,7 +74,7 @@ fn race(stage: &Stage, place: Place) -> Verdict {
     let scene = stage.scene();
     let (conf, link) = (scene.workspace().join("conf"), scene.workspace().join("conf-link"));
     symlink(scene.outside(), &link).expect("link");
-    // The only secret is outside.
+    // The secret exists only outside.
     fs::write(conf.join(".env"), "harmless").expect("write");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn race(stage: &Stage, place: Place) -> Verdict {
     })
 }
 
-/// Reads `conf/.env` until it is the one outside.
+/// Reads `conf/.env` until it is the file outside.
 fn read_by_name(scene: &Scene, secret: &str) -> Verdict {
     let led =
         (0..100_000).any(|_| fs::read_to_string(scene.workspace().join("conf/.env")).is_ok_and(|text| text == secret));
@@ -101,7 +101,7 @@ fn read_by_name(scene: &Scene, secret: &str) -> Verdict {
 
 fn read_while_racing(stage: &Stage, scene: &Scene) -> Verdict {
     for _ in 0..25 {
-        // A set-up that notices the change fails, which is right too.
+        // A set-up that detects the change may fail.
         let Ok(sandbox) = stage.sandbox(Walls::Usual, &scene.workspace()) else { continue };
         let mut shell = command(&[]);
         shell.command = ["sh", "-c", "cat conf/.env conf-link/.env"].map(str::to_owned).to_vec();
@@ -114,7 +114,7 @@ fn read_while_racing(stage: &Stage, scene: &Scene) -> Verdict {
     Verdict::when(scene.harm().is_some(), "25 sandboxes were made")
 }
 
-/// The number of a directory the host left open is guessed; the command tells where it finds itself.
+/// Guesses the number of a directory that the host left open; the command prints its working directory.
 fn workdir(stage: &Stage, place: Place) -> Verdict {
     let scene = stage.scene();
     let tell = ["stat", "-c", "%n", "proc/self/root", "etc/shadow", "root"];

@@ -1,4 +1,4 @@
-//! Socket families: some are not confined by a network namespace, most are large and hardly ever needed.
+//! Socket families: a network namespace does not confine some of them, and most are large and rarely needed.
 
 use crate::attack::{Attack, Control, Group::Net, Verdict, program};
 use crate::lead::Lead;
@@ -6,9 +6,9 @@ use crate::raw::{self, Arg};
 
 /// Kinds of socket: stream, datagram, raw, sequenced packets.
 const KINDS: [i32; 4] = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET];
-/// What a sandbox may have.
+/// Families that a sandbox may use.
 const GIVEN: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-/// One above the last family any kernel knows.
+/// One more than the highest known family.
 const FAMILIES: i32 = 46;
 
 pub(crate) fn attacks() -> Vec<Attack> {
@@ -53,7 +53,7 @@ fn kind(family: i32, kind: i32, protocol: i32) -> Verdict {
     Verdict::of("socket", socket(family.into(), kind, protocol))
 }
 
-/// By number, and by a kind of socket that means one.
+/// Tries families by number, and socket types that imply a family.
 fn protocols(_: &Lead) -> Verdict {
     const DCCP: i32 = 6;
     let asked = [

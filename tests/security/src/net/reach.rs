@@ -80,7 +80,7 @@ fn address(lead: &Lead) -> Verdict {
 }
 
 fn outside(_: &Lead) -> Verdict {
-    // Addresses for documentation: nobody is there, but without a network the kernel says so at once.
+    // Documentation addresses: nothing answers there, but without a network the kernel fails at once.
     Verdict::any(["192.0.2.1:443", "[2001:db8::1]:443", "198.51.100.7:53"].map(connect))
 }
 
@@ -100,7 +100,7 @@ fn unix_workspace(lead: &Lead) -> Verdict {
 }
 
 fn gateway_port(lead: &Lead) -> Verdict {
-    // On the host nobody has these ports; where somebody has, another pair stands in for them.
+    // Usually these ports are free on the host; otherwise another pair is used.
     let ports = if lead.inside { [18_080, 18_081] } else { [0, 0] };
     let addresses: [fn(u16) -> SocketAddr; 3] =
         [|port| ([127, 0, 0, 1], port).into(), |port| ([0, 0, 0, 0], port).into(), |port| ([0_u16; 8], port).into()];
@@ -109,7 +109,7 @@ fn gateway_port(lead: &Lead) -> Verdict {
     )
 }
 
-/// Another sandbox listens and says where; the attacker is in a second one.
+/// One sandbox listens and prints its address; the attacker runs in another one.
 fn other_sandbox(stage: &Stage, place: Place) -> Verdict {
     let (scene, other) = (stage.scene(), stage.scene());
     if place == Place::Outside {
@@ -119,7 +119,7 @@ fn other_sandbox(stage: &Stage, place: Place) -> Verdict {
     }
     let first = stage.sandbox(Walls::Usual, &other.workspace()).expect("sandbox");
     let second = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
-    // The gateway's port is where every sandbox listens; only its own can be reached, and nobody serves it here.
+    // Every sandbox listens on the gateway's port. Only the own listener may be reachable; it has no server here.
     let listener = first.take_listener(SandboxPort::Models).expect("listener");
     listener.set_nonblocking(true).expect("listener");
     drop(second.take_listener(SandboxPort::Models));
@@ -132,7 +132,7 @@ fn other_sandbox(stage: &Stage, place: Place) -> Verdict {
     Verdict::when(accepted, String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-/// Both sandboxes' doors are watched; what the attacker sends must come in at its own.
+/// Watches the listeners of both sandboxes. The attacker's connection must arrive at its own listener.
 fn other_gateway(stage: &Stage, place: Place) -> Verdict {
     let (scene, other) = (stage.scene(), stage.scene());
     let attacker = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
@@ -144,8 +144,8 @@ fn other_gateway(stage: &Stage, place: Place) -> Verdict {
     let mut spec = command(&[]);
     spec.command = ["bash", "-c", knock].map(str::to_owned).to_vec();
     stage.runtime.block_on(sandbox::run(&*attacker, spec, &mut |_, _| {})).expect("run");
-    // Where the knock is carried to a door it may come after the command has ended: when it has come to its own, it would
-    // have come to the neighbour's.
+    // A relayed connection may arrive after the command has ended. When it has arrived at the own listener, it would also
+    // have arrived at the neighbour's.
     let heard = own.iter().all(|door| is_visited(door, CARRIED));
     let opened = match place {
         Place::Outside => heard,
@@ -157,10 +157,10 @@ fn other_gateway(stage: &Stage, place: Place) -> Verdict {
     Verdict::when(opened, "knocked at both doors")
 }
 
-/// How long a knock may be on its way, on a machine that has other things to do.
+/// Timeout for a connection to arrive on a busy machine.
 const CARRIED: Duration = Duration::from_secs(20);
 
-/// Whether somebody comes in at a door, and says something, within that time.
+/// Returns whether a connection arrives and sends data within the timeout.
 fn is_visited(door: &TcpListener, patience: Duration) -> bool {
     let patience = patience.try_into().expect("a time");
     let mut waiting = [PollFd::new(door, PollFlags::IN)];

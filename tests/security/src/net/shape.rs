@@ -1,4 +1,4 @@
-//! Changing the network that is there: interfaces, addresses, routes, ports below 1024.
+//! Changing the sandbox's own network: interfaces, addresses, routes, ports below 1024.
 
 use std::io;
 use std::net::TcpListener;
@@ -32,7 +32,7 @@ fn datagram_socket() -> std::os::fd::OwnedFd {
     rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).expect("socket")
 }
 
-/// `struct ifreq` for `lo`: sixteen bytes of name, then what is asked for.
+/// `struct ifreq` for `lo`: sixteen bytes of name, then the request's value.
 fn request(rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 40];
     bytes[..2].copy_from_slice(b"lo");
@@ -78,7 +78,7 @@ fn netlink_interface(_: &Lead) -> Verdict {
     }))
 }
 
-/// One attribute, padded to four bytes.
+/// Returns one attribute, padded to four bytes.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).expect("short");
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -87,9 +87,9 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Asks for a change by netlink's route protocol, which programs need for reading.
+/// Requests a change through rtnetlink, which programs need for reading.
 fn change(kind: u16, body: &[u8]) -> io::Result<()> {
-    /// A request that makes something new and wants an answer.
+    /// Flags for a request that creates an object and wants an acknowledgement.
     const FLAGS: u16 = 0x1 | 0x4 | 0x200 | 0x400;
     let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     // nlmsghdr: length, kind, flags, sequence, port.

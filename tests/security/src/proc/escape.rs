@@ -1,4 +1,4 @@
-//! Outliving: processes that want to be there when they were told to end.
+//! Survivors: processes that try to outlive their command or sandbox.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -34,29 +34,29 @@ pub(crate) fn attacks() -> Vec<Attack> {
             outlive(stage, place, "proc_flee", End::Command)
         }),
         program(Proc, "proc_kill_init", "kill init", kill_init),
-        program(Proc, "proc_stop_init", "stop init, so that nobody can be killed any more", stop_init),
+        program(Proc, "proc_stop_init", "stop init, so that it cannot kill processes", stop_init),
     ]
 }
 
-/// What is ended.
+/// What the host ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Sandbox,
     Command,
 }
 
-/// The programs of the scenarios: each prints the number of the process that wants to live on, and ends or waits.
+/// The programs of the scenarios. Each prints the id of the surviving process, and ends or waits.
 pub(crate) fn survive(name: &str) {
     match name {
         "proc_daemonize" => descend(true, || {}),
         "proc_regroup" => descend(false, || rustix::process::setpgid(None, None).expect("group")),
         "proc_deafen" => descend(true, || (1..32).for_each(raw::ignore)),
         "proc_flee" => flee(),
-        other => panic!("`{other}` is no survivor"),
+        other => panic!("unknown survivor `{other}`"),
     }
 }
 
-/// A grandchild that lives on; with `orphaned` its parent is gone before the host acts.
+/// Starts a surviving grandchild; with `orphaned`, its parent ends before the host acts.
 fn descend(orphaned: bool, prepare: impl Fn()) {
     let child = raw::fork().expect("fork");
     if child == 0 {
@@ -75,14 +75,14 @@ fn descend(orphaned: bool, prepare: impl Fn()) {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Says who lives on and waits for a minute, holding the output open.
+/// Prints the own id, and waits for a minute with the output open.
 fn live_on() -> ! {
     println!("alive {}", std::process::id());
     std::thread::sleep(Duration::from_secs(60));
     raw::exit(0)
 }
 
-/// Each process starts the next and ends, for half a second; then the last one lives on. The command itself stays.
+/// For half a second, each process starts the next and ends; the last one survives. The command itself stays.
 fn flee() {
     if raw::fork().expect("fork") != 0 {
         std::thread::sleep(Duration::from_secs(60));
@@ -95,13 +95,13 @@ fn flee() {
             Ok(0) => {
                 let _ = rustix::process::setsid();
                 generation += 1;
-                // They are on their way: now they can be told to end.
+                // The chain runs; now the host can end it.
                 if generation == 10 {
                     println!("alive {}", std::process::id());
                 }
             }
             Ok(_) => raw::exit(0),
-            // No more are to be had: this one stays and tries again.
+            // The process limit is reached: try again.
             Err(_) => {}
         }
     }
@@ -115,7 +115,7 @@ fn outlive(stage: &Stage, place: Place, program: &str, end: End) -> Verdict {
     }
 }
 
-/// Kills the process that was started, as a host without a sandbox would, and looks who is left.
+/// Kills only the started process, as a host without a sandbox would, and returns the survivors.
 fn outlive_outside(stage: &Stage, program: &str) -> Verdict {
     let mut process =
         Command::new(&stage.program).args(["__survive", program]).stdout(Stdio::piped()).spawn().expect("spawn");
@@ -125,7 +125,7 @@ fn outlive_outside(stage: &Stage, program: &str) -> Verdict {
     process.kill().expect("kill");
     process.wait().expect("wait");
     if program == "proc_flee" {
-        // The one that is left in the end says its name.
+        // The last survivor prints its id.
         line.clear();
         output.read_line(&mut line).expect("line");
     }
@@ -136,7 +136,7 @@ fn outlive_outside(stage: &Stage, program: &str) -> Verdict {
     Verdict::when(alive, format!("{line:?} after the end"))
 }
 
-/// The output ends when everybody who holds it is dead; who is left keeps it open.
+/// Returns whether the output has ended. A survivor would keep it open.
 async fn outlive_inside(stage: &Stage, program: &str, end: End) -> Verdict {
     let scene = stage.scene();
     let sandbox = stage.make(Walls::Usual, &scene.workspace()).await.expect("sandbox");
@@ -150,10 +150,10 @@ async fn outlive_inside(stage: &Stage, program: &str, end: End) -> Verdict {
     }
     let ended = tokio::time::timeout(Duration::from_secs(2), output.read_to_end(&mut Vec::new())).await.is_ok();
     sandbox.destroy().await.expect("destroy");
-    Verdict::when(!ended, format!("{line:?} was told to end"))
+    Verdict::when(!ended, format!("{line:?} was ended"))
 }
 
-/// The process the attack is after: inside init, outside the victim.
+/// Returns the target process: inside the init, outside the victim.
 fn target(lead: &Lead) -> rustix::process::Pid {
     rustix::process::Pid::from_raw(if lead.inside { 1 } else { lead.victim }).expect("a number")
 }
@@ -161,8 +161,8 @@ fn target(lead: &Lead) -> rustix::process::Pid {
 fn kill_init(lead: &Lead) -> Verdict {
     let target = target(lead);
     let killed = rustix::process::kill_process(target, rustix::process::Signal::KILL);
-    // The kernel takes the call and spares init. If it did not, this process would end with init, without a
-    // verdict, which fails the test.
+    // The kernel accepts the call and protects init. Otherwise this process would end with init, without a verdict, and
+    // the test would fail.
     std::thread::sleep(Duration::from_millis(50));
     Verdict::when(!lead.inside && killed.is_ok(), format!("{killed:?}, and still here"))
 }

@@ -1,4 +1,4 @@
-//! Parts of the kernel that are large, old, or shared by all: each has been somebody's way out.
+//! Large, old or shared parts of the kernel that were used for escapes before.
 
 use std::fs;
 use std::io;
@@ -65,7 +65,7 @@ fn aio(_: &Lead) -> Verdict {
     Verdict::of("io_setup", raw::call(libc::SYS_io_setup, &mut [Arg::Number(64), Arg::Buffer(&mut context)]))
 }
 
-/// Without a reservation none need be free: to be let in is enough.
+/// Without a reservation no huge page needs to be free; access is enough.
 fn huge_pages(_: &Lead) -> Verdict {
     const HUGE_FILE: i64 = 4;
     const HUGE_SEGMENT: i64 = 0o4000;
@@ -83,12 +83,12 @@ fn huge_pages(_: &Lead) -> Verdict {
     ])
 }
 
-/// More than half of what one user of the machine has.
+/// More than half of a user's limit.
 fn inotify(_: &Lead) -> Verdict {
     let number = |path: &str| fs::read_to_string(path).expect(path).trim().parse::<usize>().expect("a number");
     let half = number("/proc/sys/fs/inotify/max_user_instances") / 2;
     if half > crate::stage::NOFILE - 32 {
-        // More than one process can hold: what would be granted tells.
+        // More than one process can hold; the granted number shows the limit.
         let granted = number("/proc/sys/user/max_inotify_instances");
         return Verdict::when(granted > half, format!("{granted} would be granted, of twice {half}"));
     }
@@ -101,7 +101,7 @@ fn inotify(_: &Lead) -> Verdict {
 fn mount_lists(_: &Lead) -> Verdict {
     const STATMOUNT: i64 = 457;
     const LISTMOUNT: i64 = 458;
-    // struct mnt_id_req: its size, a spare, the root of all mounts, and what is asked for.
+    // struct mnt_id_req: size, reserved, root mount, requested fields.
     let mut request: Vec<u8> = [24_u32, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
     request.extend([u64::MAX, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
     let mut found = [0; 512];
@@ -143,7 +143,7 @@ fn x32_probe(_: &Lead) -> Verdict {
     Verdict::of("getpid", raw::call(libc::SYS_getpid, &mut [Arg::Number(0)]))
 }
 
-/// A terminal of one's own that is also the controlling one.
+/// Creates a terminal and makes it the controlling one.
 fn terminal() -> io::Result<std::os::fd::OwnedFd> {
     // A session leader cannot start a session; its child can.
     let controller = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
@@ -153,12 +153,12 @@ fn terminal() -> io::Result<std::os::fd::OwnedFd> {
     let user = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
     let _ = rustix::process::setsid();
     raw::ioctl(&user, libc::TIOCSCTTY, Arg::Number(0))?;
-    // The other end must stay open for the terminal to live.
+    // The terminal exists as long as its other end is open.
     std::mem::forget(controller);
     Ok(user)
 }
 
-/// Takes a terminal of one's own and keeps it.
+/// Creates a terminal and keeps it open.
 pub(crate) fn take_terminal() -> io::Result<()> {
     terminal().map(std::mem::forget)
 }
@@ -185,13 +185,13 @@ fn terminal_probe(_: &Lead) -> Verdict {
 }
 
 fn keyctl(_: &Lead) -> Verdict {
-    // KEYCTL_GET_KEYRING_ID of the user's keyring, made where it is missing.
+    // KEYCTL_GET_KEYRING_ID of the user's keyring; creates it if missing.
     let mut arguments = [Arg::Number(0), Arg::Number(-4), Arg::Number(1)];
     Verdict::of("keyctl", raw::call(libc::SYS_keyctl, &mut arguments))
 }
 
 fn add_key(_: &Lead) -> Verdict {
-    // Into the keyring of this process alone, so that the control leaves nothing.
+    // Into the keyring of this process, so that the control leaves nothing.
     let mut arguments =
         [Arg::Text(c"user"), Arg::Text(c"viv:planted"), Arg::Bytes(b"x"), Arg::Number(1), Arg::Number(-2)];
     Verdict::of("add_key", raw::call(libc::SYS_add_key, &mut arguments))
@@ -216,7 +216,7 @@ fn perf(_: &Lead) -> Verdict {
 }
 
 fn userfaultfd(_: &Lead) -> Verdict {
-    // UFFD_USER_MODE_ONLY, which everybody may.
+    // UFFD_USER_MODE_ONLY, which needs no privilege.
     Verdict::of("userfaultfd", raw::call(libc::SYS_userfaultfd, &mut [Arg::Number(1)]).map(raw::own))
 }
 
@@ -227,7 +227,7 @@ fn personality(_: &Lead) -> Verdict {
     )
 }
 
-/// A process that crashes with the highest limit it can have, then with none: handlers are given both.
+/// Crashes with the highest core limit, then with none: a handler gets both.
 fn core_dump(lead: &Lead) -> Verdict {
     let limit = rustix::process::getrlimit(Resource::Core);
     let highest = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -244,7 +244,7 @@ fn core_dump(lead: &Lead) -> Verdict {
     }))
 }
 
-/// A handler is given the dumps of every process but those whose limit is one.
+/// A handler gets the dumps of every process except those with a limit of 1.
 fn core_handler(_: &Lead) -> Verdict {
     let set = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let limit = rustix::process::getrlimit(Resource::Core).current;
@@ -252,7 +252,7 @@ fn core_handler(_: &Lead) -> Verdict {
 }
 
 fn fanotify(_: &Lead) -> Verdict {
-    // FAN_CLASS_CONTENT: may hold accesses up.
+    // FAN_CLASS_CONTENT: can delay file accesses.
     let mut arguments = [Arg::Number(4), Arg::Number(0)];
     Verdict::of("fanotify_init", raw::call(libc::SYS_fanotify_init, &mut arguments).map(raw::own))
 }

@@ -1,4 +1,4 @@
-//! Taking more than one's share. Without cgroups the strict policy must refuse to start.
+//! Exceeding resource limits. Without cgroups, a strict sandbox must not start.
 
 use std::fs;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Starts `count` processes that wait for each other; how many there were at once.
+/// Starts `count` processes that wait for each other; returns how many ran at once.
 fn processes(count: usize) -> io::Result<usize> {
     let (wait, hold) = rustix::pipe::pipe()?;
     let mut children = Vec::new();
@@ -91,7 +91,7 @@ fn swap(_: &Lead) -> Verdict {
     Verdict::of("three times the limit, sent to swap", raw::take_memory(MEMORY_BYTES * 3, true))
 }
 
-/// Eight processes, each below the limit, hold their part until all have it.
+/// Eight processes, each below the limit, hold their memory until all have it.
 fn memory_in_many(_: &Lead) -> Verdict {
     let (ready, tell) = rustix::pipe::pipe().expect("pipe");
     let (wait, hold) = rustix::pipe::pipe().expect("pipe");
@@ -111,7 +111,7 @@ fn memory_in_many(_: &Lead) -> Verdict {
     }
     drop(tell);
     let mut answers = 0;
-    // A child that was killed closes its end without a word.
+    // A killed child closes its end without sending a byte.
     while let Ok(1) = rustix::io::read(&ready, &mut [0; 1]) {
         answers += 1;
         if answers == children.len() {
@@ -133,11 +133,11 @@ fn write_until(mut file: fs::File, bytes: usize) -> io::Result<()> {
     (0..bytes / block.len()).try_for_each(|_| file.write_all(&block))
 }
 
-/// Threads that want a processor each.
+/// Number of busy threads.
 const GREEDY: usize = 24;
 
-/// What takes every processor: prints the time it had of them. The threads begin when all are there, and end by their
-/// own clock: to start one more, or to be told to end, would have to wait for a turn among them.
+/// Uses every processor, and prints the processor time. The threads start together and end by their own clock, because
+/// a message to end would have to wait for processor time.
 pub(crate) fn spin() {
     let (all, end) = (std::sync::Barrier::new(GREEDY), std::sync::OnceLock::new());
     std::thread::scope(|scope| {
@@ -155,12 +155,11 @@ pub(crate) fn spin() {
     println!("{}", used.tv_sec * 1_000_000 + used.tv_nsec / 1000);
 }
 
-/// Twice the share given. The host says how much it was: a kernel of the sandbox's own takes for running what waits for
-/// the host's processors.
+/// Uses more than twice its share. The host measures the time, because a separate kernel counts waiting as running.
 fn processor(stage: &Stage, place: Place) -> Verdict {
     const TWICE: f64 = 0.2;
     let share = match place {
-        // A machine that has other things to do may have little to spare for a while.
+        // A busy machine may have little processor time for a while.
         Place::Outside => (0..5).map(|_| share_outside(stage)).find(|share| *share > TWICE).unwrap_or_default(),
         Place::Inside => match share_inside(stage) {
             Ok(share) => share,
@@ -177,7 +176,7 @@ fn share_outside(stage: &Stage) -> f64 {
     Duration::from_micros(used).as_secs_f64() / begun.elapsed().as_secs_f64()
 }
 
-/// Or what a sandbox that keeps the share would need.
+/// Returns the used processor time, or the missing requirement.
 fn share_inside(stage: &Stage) -> Result<f64, String> {
     let scene = stage.scene();
     let sandbox = match stage.sandbox(Walls::Slow, &scene.workspace()) {
@@ -203,7 +202,7 @@ fn disk_places(lead: &Lead) -> Verdict {
     };
     let filled = places.iter().try_for_each(|place| {
         fs::create_dir_all(place)?;
-        // Each alone would fit.
+        // Each one alone would fit.
         write_until(fs::File::create(place.join("part"))?, DISK_BYTES / 2)
     });
     Verdict::of("twice the limit in four places", filled)
@@ -224,7 +223,7 @@ fn disk_unlinked(lead: &Lead) -> Verdict {
 fn inodes(lead: &Lead) -> Verdict {
     let place = lead.scratch("many");
     fs::create_dir_all(&place).expect("directory");
-    // A quarter more than there is room for.
+    // A quarter more than the disk limit.
     let wanted = DISK_BYTES / 16_384 * 5 / 4;
     let made = (0..wanted).try_for_each(|number| fs::File::create(place.join(number.to_string())).map(drop));
     Verdict::of(&format!("{wanted} files"), made)

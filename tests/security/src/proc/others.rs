@@ -1,4 +1,4 @@
-//! Looking into other processes, and pushing them aside.
+//! Inspecting and disturbing other processes.
 
 use std::fs;
 
@@ -92,7 +92,7 @@ fn nice(_: &Lead) -> Verdict {
     Verdict::of("setpriority", raw::call(libc::SYS_setpriority, &mut { own }))
 }
 
-/// Of a host process; a sandbox's own init is its own loss.
+/// Targets a host process; the sandbox's own init does not count.
 fn affinity(lead: &Lead) -> Verdict {
     let pid = lead.victim;
     let first = 1_u64.to_ne_bytes();

@@ -1,4 +1,4 @@
-//! New namespaces, other namespaces, other identities: leaving the shape one was given.
+//! New namespaces, foreign namespaces and other identities.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -24,13 +24,13 @@ pub(crate) fn attacks() -> Vec<Attack> {
         alone(program(Proc, "proc_setns_pidfd", "the same by a descriptor of that process", setns_pidfd)),
         alone(program(Proc, "proc_identity", "become another user", identity)),
         alone(program(Proc, "proc_capabilities", "take capabilities back", capabilities)),
-        program(Proc, "proc_sysctl", "write what steers the whole machine: core_pattern and others", sysctl)
+        program(Proc, "proc_sysctl", "write settings of the whole machine: core_pattern and others", sysctl)
             .shown(Control::Root),
-        alone(program(Proc, "proc_sysctl_own", "write what steers one's own namespaces", sysctl_own)),
+        alone(program(Proc, "proc_sysctl_own", "write settings of the own namespaces", sysctl_own)),
         program(Proc, "proc_cgroup", "leave one's cgroup", cgroup).shown(Control::Root),
         program(Proc, "proc_cgroup_names", "learn the host's names of cgroups", cgroup_names).shown(Control::Probe(
             cgroup_probe,
-            "whoever starts the suite may be in the root group; the file that tells is there",
+            "the suite's user may be in the root group; the file that shows groups exists",
         )),
     ]
 }
@@ -54,7 +54,7 @@ fn namespaces(_: &Lead) -> Verdict {
 
 fn setns(lead: &Lead) -> Verdict {
     let own = || fs::File::open("/proc/self/ns/net");
-    // As a control one's own will do: entering it needs the same rights.
+    // The control enters its own namespace, which needs the same privilege.
     let targets: Vec<std::io::Result<fs::File>> = if lead.inside {
         let others = lead.processes().into_iter().map(|pid| fs::File::open(format!("/proc/{pid}/ns/net")));
         others.chain([own()]).collect()
@@ -97,7 +97,7 @@ fn capabilities(_: &Lead) -> Verdict {
     Verdict::of("capset", rustix::thread::set_capabilities(None, sets))
 }
 
-/// Opening for writing is enough to know; nothing is written on anybody's machine.
+/// Opens the files for writing, and writes nothing.
 fn writable(path: &str) -> Verdict {
     Verdict::of(path, fs::OpenOptions::new().write(true).open(path))
 }
@@ -134,7 +134,7 @@ fn sysctl_own(_: &Lead) -> Verdict {
     )
 }
 
-/// Every place a cgroup could be left by.
+/// Every file through which a process could leave its cgroup.
 fn cgroup(_: &Lead) -> Verdict {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let trees = mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));
