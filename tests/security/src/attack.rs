@@ -85,7 +85,7 @@ impl Verdict {
     }
 }
 
-/// Where a program runs.
+/// The location of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In a sandbox.

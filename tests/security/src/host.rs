@@ -139,15 +139,12 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
         return Verdict::when(!left.is_empty(), format!("{left:?} after the end"));
     }
     // The spawner ends first, and its sandboxes with it. A container ends when its init loses the control socket.
-    let mut left = Vec::new();
-    for _ in 0..500 {
+    let mut left: Vec<String> = Vec::new();
+    testkit::becomes_true(|| {
         left = group.split_whitespace().filter(|pid| lives(pid)).map(str::to_owned).collect();
         left.extend(survivors(&workspace.to_string_lossy()).iter().map(i32::to_string));
-        if left.is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        left.is_empty()
+    });
     // The next host removes its mounts.
     drop(stage.maker.again(&containers_of(&workspace)));
     Verdict::when(!left.is_empty(), format!("{group:?} were there, {left:?} are left"))
@@ -237,7 +234,7 @@ fn standard_input(stage: &Stage, place: Place) -> Verdict {
 fn signal(lead: &Lead) -> Verdict {
     let victim = Pid::from_raw(lead.victim).expect("a number");
     let sent = rustix::process::kill_process(victim, Signal::KILL);
-    std::thread::sleep(Duration::from_millis(50));
+    testkit::pause(Duration::from_millis(50));
     Verdict::of("kill", sent)
 }
 
@@ -245,7 +242,7 @@ fn signal(lead: &Lead) -> Verdict {
 fn signal_all(lead: &Lead) -> Verdict {
     let child = raw::fork().expect("fork");
     if child == 0 {
-        std::thread::sleep(Duration::from_secs(30));
+        testkit::hang(Duration::from_secs(30));
         raw::exit(0);
     }
     raw::ignore(libc::SIGTERM);

@@ -19,14 +19,12 @@ impl Machine {
 
 /// Fails with the leftovers of the scenes below `root`, after killed processes had time to end.
 pub(crate) fn check(before: &Machine, root: &Path) -> Result<(), String> {
-    let patience = Instant::now() + Duration::from_secs(3);
-    loop {
-        let left = left(before, root);
-        if left.is_empty() || Instant::now() > patience {
-            return if left.is_empty() { Ok(()) } else { Err(left.join(", ")) };
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut found = Vec::new();
+    let clean = testkit::becomes_true(|| {
+        found = left(before, root);
+        found.is_empty()
+    });
+    if clean { Ok(()) } else { Err(found.join(", ")) }
 }
 
 fn left(before: &Machine, root: &Path) -> Vec<String> {

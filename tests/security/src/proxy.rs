@@ -1,7 +1,7 @@
-//! Attacks on the egress proxy, before an internet of its own.
+//! Attacks on the egress proxy, in the suite's own internet.
 //!
-//! Each is carried out from inside a sandbox twice: its proxy is ours, and as a control a careless one that makes
-//! the very mistake. What needs no proxy at all has its control in the internet itself.
+//! Each attack runs twice from inside a sandbox: through our proxy, and as a control through a careless proxy that makes
+//! the mistake. An attack that bypasses the proxy has its control in the internet itself.
 
 mod careless;
 mod disguise;
@@ -26,10 +26,10 @@ use crate::stage::{Stage, to_json};
 
 use internet::{ARRIVED, READY};
 
-/// What arrived at the internet by a way that is none: this word in a name or in a datagram.
+/// The word that an attack smuggles out in a name or in a datagram.
 const LOOT: &str = "loot";
 
-/// What may be reached. Some of the names are allowed and lead where nobody may go.
+/// The policy. Some allowed names resolve to forbidden addresses.
 const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist:\n    - files.example.com:80\n    - files.example.com:443\n    \
     - \"*.cdn.example.com:443\"\n    - inner.example.com:80\n    - meta.example.com:80\n    - loop.example.com:80\n    \
     - own.example.com:80\n    - mapped.example.com:80\n    - six.example.com:80\n    - rebind.example.com:80\n    \
@@ -43,7 +43,7 @@ const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist:\n    - fil
 pub(crate) fn attacks() -> Vec<Attack> {
     let all = [say::ATTACKS, disguise::ATTACKS, neighbours::ATTACKS, opened::ATTACKS, names::ATTACKS].concat();
     let controlled = |name: &str| match name {
-        // What goes around the proxy meets no careless one.
+        // An attack that bypasses the proxy needs no careless proxy.
         _ if say::DIRECT.contains(&name) => Careless::NoProxy,
         _ if names::ATTACKS.iter().any(|(known, ..)| *known == name) => Careless::Names,
         _ => Careless::Proxy,
@@ -57,7 +57,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     all.into_iter().map(attack).collect()
 }
 
-/// Carries out one attack and says what the host saw of it.
+/// Runs one attack, and returns the verdict of the host.
 pub(crate) fn carry_out(stage: &Stage, name: &str, control: Careless, place: Place) -> Verdict {
     if control == Careless::Names {
         return names::carry_out(stage, name, place);
@@ -80,7 +80,8 @@ pub(crate) fn carry_out(stage: &Stage, name: &str, control: Careless, place: Pla
     judge(stage, &String::from_utf8_lossy(&[result.stdout, result.stderr].concat()), &arrived)
 }
 
-/// Does something in `sandbox` while the internet is behind its proxy, and ends both; what came of it, and what arrived.
+/// Runs a command in `sandbox` while the internet is behind its proxy, and ends both; returns the output of the command
+/// and the arrived data.
 fn before_the_internet<T>(
     stage: &Stage,
     sandbox: &dyn Sandbox,
@@ -108,7 +109,7 @@ fn before_the_internet<T>(
     (done, arrived)
 }
 
-/// The secret came out, the loot arrived, or the attacker saw for itself that it got through.
+/// Returns success when the secret came out, the smuggled word arrived, or the attacker observed success itself.
 fn judge(stage: &Stage, output: &str, arrived: &str) -> Verdict {
     let lines = arrived.lines().chain(output.lines());
     if let Some(line) = lines.filter_map(|line| line.strip_prefix(ARRIVED)).find(|line| line.contains(LOOT)) {
@@ -120,5 +121,5 @@ fn judge(stage: &Stage, output: &str, arrived: &str) -> Verdict {
     crate::stage::verdict("proxy", output.as_bytes(), None, None)
 }
 
-/// The type of what an attacker does.
+/// The function of an attack.
 type Run = fn(&Lead) -> Verdict;

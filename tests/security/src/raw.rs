@@ -1,6 +1,6 @@
-//! System calls that no safe crate offers, because nobody but an attacker makes them.
+//! System calls that only attackers make, so that no safe crate offers them.
 //!
-//! All `unsafe` of the suite. Everything here runs in small processes of one thread.
+//! This file has all `unsafe` code of the suite. It runs in small single-threaded processes.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_long, c_ulong};
@@ -15,13 +15,13 @@ pub(crate) enum Arg<'a> {
     Number(i64),
     /// A NUL-terminated string.
     Text(&'a CStr),
-    /// Memory the kernel reads.
+    /// Memory that the kernel reads.
     Bytes(&'a [u8]),
-    /// Memory the kernel writes, at most as much as there is.
+    /// Memory that the kernel writes, at most its length.
     Buffer(&'a mut [u8]),
 }
 
-/// Makes a system call by number. Lengths the caller passes must be those of the memory it passes.
+/// Makes a system call by number. Lengths in the arguments must match the memory in the arguments.
 pub(crate) fn call(number: c_long, arguments: &mut [Arg<'_>]) -> io::Result<i64> {
     let mut words = [0_i64; 6];
     for (word, argument) in words.iter_mut().zip(arguments) {
@@ -38,12 +38,12 @@ pub(crate) fn call(number: c_long, arguments: &mut [Arg<'_>]) -> io::Result<i64>
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A path as the kernel takes it.
+/// Returns a path as a NUL-terminated string.
 pub(crate) fn text(path: impl AsRef<Path>) -> CString {
     CString::new(path.as_ref().as_os_str().as_bytes()).unwrap_or_default()
 }
 
-/// Forks this process of one thread; zero in the child.
+/// Forks this single-threaded process; returns zero in the child.
 pub(crate) fn fork() -> io::Result<i32> {
     // SAFETY: the caller has one thread, so no lock can be left taken in the child.
     check(unsafe { libc::fork() })
@@ -59,7 +59,7 @@ pub(crate) fn exit(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Waits for a child; its status as the kernel tells it.
+/// Waits for a child, and returns its raw status.
 pub(crate) fn wait(pid: i32) -> io::Result<c_int> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
@@ -67,27 +67,27 @@ pub(crate) fn wait(pid: i32) -> io::Result<c_int> {
     Ok(status)
 }
 
-/// Makes a copy of `fd` with the number `number` that stays open in programs started from here.
+/// Duplicates `fd` as `number`, which stays open across exec.
 pub(crate) fn leak_as(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
-    // SAFETY: dup2 takes two integers; the caller chose a number nobody here owns.
+    // SAFETY: dup2 takes two integers; no code of this process owns the number that the caller chose.
     check(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(drop)
 }
 
-/// Every descriptor from 3 on that is open, before anything here opened one.
+/// Returns every open descriptor from 3 on; called before this process opens any.
 pub(crate) fn open_descriptors() -> Vec<RawFd> {
-    // SAFETY: F_GETFD only asks.
+    // SAFETY: F_GETFD changes nothing.
     (3..1024).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).collect()
 }
 
 /// Borrows a descriptor that was found open.
 pub(crate) fn borrow(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: it was open when the process started and nobody here closes it.
+    // SAFETY: the descriptor was open at the start of the process, and no code here closes it.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Owns a descriptor that a call has just returned.
+/// Takes ownership of a descriptor that a call has just returned.
 pub(crate) fn own(fd: i64) -> OwnedFd {
-    // SAFETY: the kernel has just made it and nobody else owns it.
+    // SAFETY: the kernel has just created the descriptor, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(RawFd::try_from(fd).unwrap_or(-1)) }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn unshare(flags: c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }).map(drop)
 }
 
-/// A child in namespaces of its own by clone(2), which ends at once; an error when the kernel refused.
+/// Starts a child in new namespaces by clone(2), which ends at once; fails when the kernel refuses.
 pub(crate) fn clone_with(flags: c_int) -> io::Result<()> {
     let flags = i64::from(flags | libc::SIGCHLD);
     // SAFETY: without CLONE_VM the child has its own memory and no new stack is needed.
@@ -105,7 +105,7 @@ pub(crate) fn clone_with(flags: c_int) -> io::Result<()> {
     ended_child(pid)
 }
 
-/// The same by clone3(2), whose flags lie behind a pointer.
+/// Starts such a child by clone3(2), whose flags are behind a pointer.
 pub(crate) fn clone3_with(flags: c_int) -> io::Result<()> {
     let mut arguments = [0_u64; 8];
     arguments[0] = u64::from(flags.cast_unsigned());
@@ -123,7 +123,7 @@ fn ended_child(pid: c_long) -> io::Result<()> {
     wait(pid).map(drop)
 }
 
-/// A system call by the 32-bit gate, whose numbers mean other calls: `eax`, then `ebx`, `ecx`, `edx`.
+/// Makes a system call by the 32-bit interface, which has its own numbers: `eax`, then `ebx`, `ecx`, `edx`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn call_32_bit(number: u32, arguments: [u32; 3]) -> i64 {
     let result: u64;
@@ -141,7 +141,7 @@ pub(crate) fn call_32_bit(number: u32, arguments: [u32; 3]) -> i64 {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
     }
-    // The answer is a number of 32 bits with a sign.
+    // The result is a signed 32-bit number.
     i64::from(u32::try_from(result & 0xffff_ffff).unwrap_or(0).cast_signed())
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn process_vm_write(pid: i32, address: u64, bytes: &[u8]) -> io::Resu
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Attaches to a process and lets go of it again.
+/// Attaches to a process, and detaches again.
 pub(crate) fn ptrace_attach(pid: i32) -> io::Result<()> {
     let attach = i64::from(libc::PTRACE_ATTACH);
     call(libc::SYS_ptrace, &mut [Arg::Number(attach), Arg::Number(pid.into()), Arg::Number(0), Arg::Number(0)])?;
@@ -173,18 +173,18 @@ pub(crate) fn ptrace_attach(pid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// An ioctl with an integer, or with memory of ours.
+/// Makes an ioctl with an integer or with borrowed memory.
 pub(crate) fn ioctl(fd: impl AsFd, request: c_ulong, argument: Arg<'_>) -> io::Result<()> {
     let fd = Arg::Number(fd.as_fd().as_raw_fd().into());
     call(libc::SYS_ioctl, &mut [fd, Arg::Number(request.cast_signed()), argument]).map(drop)
 }
 
-/// Touches `bytes` of new memory, page by page, and keeps it; with `page_out` each part is sent to swap.
+/// Touches `bytes` of new memory page by page and keeps it; with `page_out`, each part is swapped out.
 pub(crate) fn take_memory(bytes: usize, page_out: bool) -> io::Result<()> {
     const CHUNK: usize = 1 << 20;
     for _ in 0..bytes / CHUNK {
         let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at a place the kernel chooses is nobody else's.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), CHUNK, read_write, private, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -204,7 +204,7 @@ pub(crate) fn take_memory(bytes: usize, page_out: bool) -> io::Result<()> {
 pub(crate) fn write_through_mapping(fd: impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let raw = fd.as_fd().as_raw_fd();
-    // SAFETY: a new mapping at a place the kernel chooses is nobody else's.
+    // SAFETY: a new mapping at an address that the kernel chooses overlaps no other memory.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes.len(), read_write, shared, raw, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -216,7 +216,7 @@ pub(crate) fn write_through_mapping(fd: impl AsFd, bytes: &[u8]) -> io::Result<(
     }
 }
 
-/// A new shared memory segment that holds `bytes`; gone when [`remove_segment`] is called.
+/// Creates a shared memory segment with `bytes`; [`remove_segment`] removes it.
 pub(crate) fn make_segment(bytes: &[u8]) -> io::Result<i32> {
     // SAFETY: the segment is new and large enough; it is mapped only for the copy.
     unsafe {
@@ -231,7 +231,7 @@ pub(crate) fn make_segment(bytes: &[u8]) -> io::Result<i32> {
     }
 }
 
-/// What a segment holds.
+/// Returns the content of a segment.
 pub(crate) fn read_segment(id: i32, length: usize) -> io::Result<Vec<u8>> {
     // SAFETY: the kernel maps whole pages, so `length` bytes below one page can be read.
     unsafe {
@@ -251,7 +251,7 @@ pub(crate) fn remove_segment(id: i32) {
     unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
 }
 
-/// Lets every process of this user look into this one, where a kernel module would forbid it.
+/// Lets every process of this user trace this one, where a security module would forbid it.
 pub(crate) fn invite_tracers() {
     // SAFETY: takes integers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
@@ -259,12 +259,12 @@ pub(crate) fn invite_tracers() {
 
 /// Ignores a signal.
 pub(crate) fn ignore(signal: c_int) {
-    // SAFETY: SIG_IGN is no function of ours.
+    // SAFETY: SIG_IGN is a constant, not a handler.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Ends this process by a signal when it is still there in `seconds`.
+/// Ends this process by a signal after `seconds`.
 pub(crate) fn alarm(seconds: u32) {
-    // SAFETY: takes an integer; the signal's default ends the process.
+    // SAFETY: alarm takes an integer; the signal's default action ends the process.
     unsafe { libc::alarm(seconds) };
 }

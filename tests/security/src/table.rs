@@ -16,7 +16,7 @@ pub(crate) fn render(attacks: &[Attack]) -> String {
     for group in Group::ALL {
         let rows: Vec<_> = attacks.iter().filter(|attack| attack.group == group).collect();
         let _ = writeln!(text, "\n### {group}: {} attacks\n", rows.len());
-        text.push_str("| attack | what it tries | control: it succeeds |\n| --- | --- | --- |\n");
+        text.push_str("| attack | description | control: it succeeds |\n| --- | --- | --- |\n");
         for attack in rows {
             let _ = writeln!(text, "| {} | {} | {} |", attack.name, attack.what, attack.control());
         }

@@ -59,7 +59,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "security",
         may_use: &[],
-        tests_may_use: &["protocol", "policy", "store", "secret", "jail", "sandbox", "engines", "egress"],
+        tests_may_use: &["testkit", "protocol", "policy", "store", "secret", "jail", "sandbox", "engines", "egress"],
     },
     Layer {
         name: "conformance",

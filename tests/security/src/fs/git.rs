@@ -14,7 +14,7 @@ use crate::scene::Scene;
 
 pub(crate) fn attacks() -> Vec<Attack> {
     vec![
-        program(Fs, "fs_git_commondir", "have `git status` take its settings from beside `.git`", commondir)
+        program(Fs, "fs_git_commondir", "have `git status` read configuration from outside `.git`", commondir)
             .harming(git_ran_it),
         program(Fs, "fs_git_nested", "have `git status` run a command in a repository below", nested)
             .harming(git_ran_it),

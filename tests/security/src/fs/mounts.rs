@@ -20,7 +20,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         alone(program(Fs, "fs_mount", "mount a file system", mount)),
         alone(program(Fs, "fs_mount_bind", "bind a writable place over a read-only one", bind)),
         alone(program(Fs, "fs_mount_proc", "mount a /proc without covers", proc)),
-        alone(program(Fs, "fs_mount_overlay", "mount an overlay over what is read-only", overlay)),
+        alone(program(Fs, "fs_mount_overlay", "mount an overlay over a read-only tree", overlay)),
         alone(program(Fs, "fs_remount", "make a read-only mount writable", remount)),
         alone(program(Fs, "fs_unmount", "take a cover off", unmount)),
         alone(program(Fs, "fs_move_mount", "move a mount elsewhere", move_mount)),

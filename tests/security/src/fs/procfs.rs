@@ -12,11 +12,11 @@ pub(crate) fn attacks() -> Vec<Attack> {
     vec![
         program(Fs, "fs_proc_root", "read the host's files through /proc/PID/root", root),
         program(Fs, "fs_proc_cwd", "read them through /proc/PID/cwd", cwd),
-        program(Fs, "fs_proc_fd", "open what another process has open", descriptors),
+        program(Fs, "fs_proc_fd", "open a file that another process has open", descriptors),
         program(Fs, "fs_proc_mem", "read the memory of another process through /proc", memory),
         program(Fs, "fs_proc_mem_init", "open the memory of init", memory_of_init),
         program(Fs, "fs_proc_exe", "open the host's own program through /proc/PID/exe", exe),
-        program(Fs, "fs_proc_maps", "see what the host's program has mapped", maps),
+        program(Fs, "fs_proc_maps", "read the memory map of the host's program", maps),
         program(Fs, "fs_proc_map_files", "open it through /proc/PID/map_files", map_files),
         program(Fs, "fs_proc_ns", "hold a namespace of another process by /proc/PID/ns", namespaces),
     ]

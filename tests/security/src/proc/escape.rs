@@ -38,7 +38,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// What the host ends.
+/// The process or sandbox that the host ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Sandbox,
@@ -72,20 +72,20 @@ fn descend(orphaned: bool, prepare: impl Fn()) {
     if orphaned {
         raw::wait(child).expect("wait");
     }
-    std::thread::sleep(Duration::from_secs(60));
+    testkit::hang(Duration::from_secs(60));
 }
 
 /// Prints the own id, and waits for a minute with the output open.
 fn live_on() -> ! {
     println!("alive {}", std::process::id());
-    std::thread::sleep(Duration::from_secs(60));
+    testkit::hang(Duration::from_secs(60));
     raw::exit(0)
 }
 
 /// For half a second, each process starts the next and ends; the last one survives. The command itself stays.
 fn flee() {
     if raw::fork().expect("fork") != 0 {
-        std::thread::sleep(Duration::from_secs(60));
+        testkit::hang(Duration::from_secs(60));
         return;
     }
     let over = std::time::Instant::now() + Duration::from_millis(500);
@@ -163,14 +163,14 @@ fn kill_init(lead: &Lead) -> Verdict {
     let killed = rustix::process::kill_process(target, rustix::process::Signal::KILL);
     // The kernel accepts the call and protects init. Otherwise this process would end with init, without a verdict, and
     // the test would fail.
-    std::thread::sleep(Duration::from_millis(50));
+    testkit::pause(Duration::from_millis(50));
     Verdict::when(!lead.inside && killed.is_ok(), format!("{killed:?}, and still here"))
 }
 
 fn stop_init(lead: &Lead) -> Verdict {
     let target = target(lead);
     let stopped = rustix::process::kill_process(target, rustix::process::Signal::STOP);
-    std::thread::sleep(Duration::from_millis(50));
+    testkit::pause(Duration::from_millis(50));
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.as_raw_nonzero())).unwrap_or_default();
     let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or_default().to_owned();
     Verdict::when(state.contains("stopped"), format!("{stopped:?}, {state}"))

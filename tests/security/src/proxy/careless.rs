@@ -1,7 +1,6 @@
-//! A proxy that asks nobody and reads what it is told as kindly as it can: the control of every attack.
+//! A proxy without rules and with lenient parsing: the control of every attack.
 //!
-//! It makes each mistake that proxies and the C library are known for. What comes through it shows that an attack
-//! would work, were it not for a rule of ours.
+//! It makes the known mistakes of proxies and of the C library. An attack that passes it would work without our rules.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +9,7 @@ use super::internet::resolve;
 
 /// Serves `listener` until the process is ended.
 ///
-/// Requests to the host that a credential is for carry `secret`, and what is answered is passed on as it comes.
+/// Requests to the host of the credential carry `secret`, and answers are forwarded unchanged.
 pub(super) fn serve(listener: &TcpListener, secret: &str) {
     for stream in listener.incoming().flatten() {
         let secret = secret.to_owned();
@@ -37,7 +36,7 @@ fn serve_one(mut client: TcpStream, secret: &str) -> io::Result<()> {
         client.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
         return pipe(said, client, upstream);
     }
-    // As browsers read a URL: a backslash is a slash, and what stands before an `@` is a name.
+    // Parses a URL like a browser: a backslash is a slash, and text before an `@` is a user name.
     let rest = target.trim_start_matches("http://").replace('\\', "/");
     let mut upstream = call(rest.split('/').next().unwrap_or_default(), 80)?;
     if rest.starts_with("keyed.") {
@@ -66,7 +65,7 @@ fn serve_socks(mut client: TcpStream, said: &mut BufReader<TcpStream>) -> io::Re
     pipe(BufReader::new(client.try_clone()?), client, upstream)
 }
 
-/// An address of four bytes or of sixteen, or a name.
+/// Parses an address of four or sixteen bytes, or a name.
 fn socks_host(kind: u8, said: &mut impl Read) -> io::Result<String> {
     if kind == 1 {
         let mut address = [0; 4];
@@ -82,7 +81,7 @@ fn socks_host(kind: u8, said: &mut impl Read) -> io::Result<String> {
     said.read_exact(&mut length)?;
     let mut name = vec![0; length[0].into()];
     said.read_exact(&mut name)?;
-    // A text of C ends at its first NUL.
+    // A C string ends at its first NUL.
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
 }
@@ -96,7 +95,7 @@ fn call(authority: &str, usual: u16) -> io::Result<TcpStream> {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_owned();
     let addresses = host.parse().ok().or_else(|| numbers(&host)).map_or_else(
         || {
-            // Looked at once to judge it, and once more to call it.
+            // Resolved twice: once for the decision, once for the connection.
             resolve(&host);
             resolve(&host)
         },
@@ -106,7 +105,7 @@ fn call(authority: &str, usual: u16) -> io::Result<TcpStream> {
     TcpStream::connect(&addresses[..])
 }
 
-/// An address as inet_aton(3) reads it: one to four numbers, in octal and hexadecimal too.
+/// Parses an address like inet_aton(3): one to four numbers, also octal and hexadecimal.
 fn numbers(text: &str) -> Option<IpAddr> {
     let number = |part: &str| match (part.strip_prefix("0x"), part.strip_prefix('0')) {
         (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
@@ -122,7 +121,7 @@ fn numbers(text: &str) -> Option<IpAddr> {
     Some(Ipv4Addr::from(address).into())
 }
 
-/// Both ways, until the host closes.
+/// Copies in both directions until the host closes.
 fn pipe(mut said: BufReader<TcpStream>, mut client: TcpStream, mut upstream: TcpStream) -> io::Result<()> {
     let mut to = upstream.try_clone()?;
     std::thread::spawn(move || io::copy(&mut said, &mut to));

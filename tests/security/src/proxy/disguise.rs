@@ -1,4 +1,4 @@
-//! Requests that look like allowed ones to a proxy and are others to the host.
+//! Requests that look allowed to a proxy and mean something else to the host.
 
 use std::io::{Read, Write};
 
@@ -7,18 +7,18 @@ use super::hello::{as_kind, hello, in_crumbs};
 use super::say::{get, hear, post, say, to_proxy, tunnel};
 use crate::attack::Verdict;
 
-/// Bytes that are asked for at a time, and of how many.
+/// Size of one piece, and total size.
 const PIECE: usize = 8;
 const LONGEST: usize = 400;
-/// How much of an answer tells that a server wants a second hello.
+/// Number of bytes that identify a hello retry request.
 const RETRY: usize = 43;
 
-/// Name, what it tries, and how.
+/// Name, description and function of each attack.
 pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_chunk_extension", "end a chunk's line early by a line feed in its extension", |_| {
         post("Transfer-Encoding: chunked", "1;\nx\r\n0\r\n\r\n")
     }),
-    ("proxy_chunk_huge", "a chunk whose length is zero to those who count in 64 bits", |_| {
+    ("proxy_chunk_huge", "a chunk whose length overflows to zero in 64 bits", |_| {
         post("Transfer-Encoding: chunked", "10000000000000000\r\n\r\n")
     }),
     ("proxy_chunk_trailer", "name another host behind the last chunk", |_| {
@@ -30,7 +30,7 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
         let line = "CONNECT files.example.com:443 HTTP/1.1\r\nHost: files.example.com:443";
         say(format!("{line}\r\nContent-Length: {}\r\n\r\n{hidden}", hidden.len()).as_bytes())
     }),
-    ("proxy_forwarded_host", "name another host as a proxy before this one would", |_| {
+    ("proxy_forwarded_host", "name another host in a forwarding header", |_| {
         get("http://files.example.com/", "files.example.com\r\nX-Forwarded-Host: vault.example.com")
     }),
     ("proxy_override_path", "ask for another path by a header than by the target", |_| {
@@ -39,7 +39,7 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_override_method", "ask by another method", |_| {
         get("http://paths.example.com/public/a", "paths.example.com\r\nX-HTTP-Method-Override: vault")
     }),
-    ("proxy_sni_crumbs", "spread the other name over a record a byte", |_| {
+    ("proxy_sni_crumbs", "spread the other name over records of one byte", |_| {
         tunnel("files.example.com:443", &in_crumbs("vault.example.com"))
     }),
     ("proxy_sni_dot", "ask for the other server with a dot at its end", |_| {
@@ -48,11 +48,11 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_sni_kind", "ask for it by another kind of name", |_| {
         tunnel("files.example.com:443", &as_kind(1, "vault.example.com"))
     }),
-    ("proxy_sni_retry", "ask for it in the second hello, which the server wanted", |_| second_hello()),
+    ("proxy_sni_retry", "ask for it in the second hello, after a hello retry request", |_| second_hello()),
     ("proxy_key_range", "have a host repeat the injected credential piece by piece", |_| piece_by_piece()),
 ];
 
-/// Says hello to the server that was asked for, and when that wants another one, to the other.
+/// Sends a hello for the allowed server, and after a retry request a hello for the other server.
 fn second_hello() -> Verdict {
     let mut stream = to_proxy();
     stream.write_all(b"CONNECT retry.example.com:443 HTTP/1.1\r\nHost: retry.example.com:443\r\n\r\n").expect("say");
@@ -70,17 +70,17 @@ fn second_hello() -> Verdict {
     Verdict::Blocked(format!("{sent:?}, {} bytes", hear(stream).len()))
 }
 
-/// Asks for one piece after the other of what a host repeats, and puts them together.
+/// Requests the host's echo piece by piece, and joins the pieces.
 fn piece_by_piece() -> Verdict {
     let mut whole = String::new();
     for start in (0..LONGEST).step_by(PIECE) {
         let mut stream = to_proxy();
-        // The range is in what is repeated, so it is always as long.
+        // The echo contains the range header, so its length must not change.
         let range = format!("Range: bytes={start:04}-{:04}", start + PIECE - 1);
         let asked = format!("GET http://keyed.example.com/ HTTP/1.1\r\nHost: keyed.example.com\r\n{range}\r\n\r\n");
         stream.write_all(asked.as_bytes()).expect("say");
         let mut heard = String::new();
-        // What came before it broke counts as well.
+        // Data before an error counts as well.
         let _ = stream.read_to_string(&mut heard);
         whole.push_str(heard.split_once("\r\n\r\n").map_or("", |(_, body)| body));
     }

@@ -1,34 +1,34 @@
-//! A ClientHello, written by hand so that it can be wrong.
+//! Handmade ClientHello messages, including malformed ones.
 
-/// Extensions that name a server, or hide one.
+/// Extensions that name or hide a server.
 const SERVER_NAME: u16 = 0;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
-/// The first record of a TLS client that asks for `names`: none, one, or more than there may be.
+/// Returns the first record of a TLS client with any number of `names`.
 pub(super) fn hello(names: &[&str]) -> Vec<u8> {
     record(&message(&extensions(names)))
 }
 
-/// One that says a name in the clear and hides another.
+/// Returns a hello with one name in clear text and another hidden.
 pub(super) fn hidden(name: &str, inner: &str) -> Vec<u8> {
     let mut all = extensions(&[name]);
     all.extend(extension(ENCRYPTED_CLIENT_HELLO, inner.as_bytes()));
     record(&message(&all))
 }
 
-/// One whose name lies across two records.
+/// Returns a hello whose name is split over two records.
 pub(super) fn in_two_records(name: &str) -> Vec<u8> {
     let message = message(&extensions(&[name]));
     let middle = message.len() - name.len() / 2;
     [record(&message[..middle]), record(&message[middle..])].concat()
 }
 
-/// One in records of one byte each.
+/// Returns a hello in records of one byte each.
 pub(super) fn in_crumbs(name: &str) -> Vec<u8> {
     message(&extensions(&[name])).chunks(1).flat_map(record).collect()
 }
 
-/// One that asks for `name` as a name of another kind than a host's.
+/// Returns a hello with `name` in another name type than host name.
 pub(super) fn as_kind(kind: u8, name: &str) -> Vec<u8> {
     let list = [&[kind][..], &vector16(name.as_bytes())].concat();
     record(&message(&extension(SERVER_NAME, &vector16(&list))))

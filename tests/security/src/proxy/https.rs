@@ -1,4 +1,4 @@
-//! Hosts of the internet that speak TLS, each with a certificate of its own.
+//! TLS hosts of the internet, each with its own certificate.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A host that proves to be this name.
+/// A host with a certificate for its name.
 const OPENED: (&str, &str) = ("203.0.113.20:443", "opened.example.com");
-/// One that proves to be another than it is called.
+/// A host with a certificate for another name.
 const IMPOSTOR: (&str, &str) = ("203.0.113.21:443", "elsewhere.example.com");
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Serves both, and says which certificates a host would trust.
+/// Serves both hosts, and returns the root certificates.
 pub(super) fn serve(secret: &str) -> Vec<CertificateDer<'static>> {
     [OPENED, IMPOSTOR].map(|(address, name)| serve_one(address, name, secret.into())).into()
 }
@@ -39,7 +39,7 @@ fn serve_one(address: &str, name: &str, secret: Arc<str>) -> CertificateDer<'sta
     certificate
 }
 
-/// Tells the secret to whoever names a vault, in whatever way, or speaks what nobody looks into.
+/// Sends the secret when a request names a vault in any form, or uses a protocol that the proxy cannot inspect.
 fn answer(mut stream: TcpStream, config: Arc<ServerConfig>, secret: &str) -> io::Result<()> {
     let told = |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let mut first = [0];
@@ -50,7 +50,7 @@ fn answer(mut stream: TcpStream, config: Arc<ServerConfig>, secret: &str) -> io:
     let connection = ServerConnection::new(config).map_err(io::Error::other)?;
     let mut stream = StreamOwned::new(connection, stream);
     let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
-    // Everything that comes without a pause counts: also what hides behind the first request.
+    // All bytes without a pause count, including those behind the first request.
     while let Ok(count) = stream.read(&mut buffer) {
         if count == 0 {
             break;

@@ -1,8 +1,7 @@
-//! An internet in a network namespace of its own: a few hosts, a way to find them by name, and in front of them a
-//! proxy, ours or a careless one.
+//! An internet in a network namespace: a few hosts, a name server, and a proxy in front of them, ours or a careless one.
 //!
-//! All addresses lie on one loopback: not every kernel has devices to join two namespaces with. So the proxy is
-//! told which of them are its own; everything else about it is as it is.
+//! All addresses are on one loopback interface, because not every kernel has devices that join two namespaces. The proxy
+//! is configured with the list of its own addresses; it is otherwise unchanged.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::{careless, https};
 
-/// What the name server knows; `rebind` is another host each time it is asked for.
+/// The records of the name server. `rebind` resolves to another host each time.
 const NAMES: [(&str, &str); 26] = [
     ("opened.example.com", "203.0.113.20"),
     ("impostor.example.com", "203.0.113.21"),
@@ -40,13 +39,13 @@ const NAMES: [(&str, &str); 26] = [
     ("carrier.example.com", "100.64.0.9"),
     ("zero.example.com", "0.0.0.0"),
     ("wire.example.com", "168.63.129.16"),
-    // Nobody listens at the first of them.
+    // The first address has no listener.
     ("mixed.example.com", "203.0.113.23"),
     ("mixed.example.com", "10.9.9.9"),
 ];
 const REBINDING: &str = "rebind.example.com";
 
-/// Addresses beside loopback.
+/// Further addresses on the loopback interface.
 const ADDRESSES: [&str; 17] = [
     "203.0.113.10/32",
     "203.0.113.20/32",
@@ -66,11 +65,11 @@ const ADDRESSES: [&str; 17] = [
     "198.51.100.1/32",
     "fd00::9/128",
 ];
-/// The proxy's own public address.
+/// The public address of the proxy's host.
 const OWN: &str = "198.51.100.1";
-/// A host that serves many names: the allowed one, and the one it must not be asked for.
+/// A host that serves an allowed and a forbidden name.
 const SHARED: [&str; 2] = ["203.0.113.10:80", "203.0.113.10:443"];
-/// Hosts that tell whoever reaches them.
+/// Hosts that send the secret to every client.
 const VAULTS: [&str; 19] = [
     "203.0.113.10:22",
     "203.0.113.66:80",
@@ -92,18 +91,18 @@ const VAULTS: [&str; 19] = [
     "[2001:0:a09:909::1]:80",
     "[::a09:909]:80",
 ];
-/// A host that repeats what it is sent.
+/// A host that echoes requests.
 const ECHO: &str = "203.0.113.22:80";
-/// A host that says hello only to those who say it twice.
+/// A host that always sends a hello retry request.
 const RETRYING: &str = "203.0.113.23:443";
-/// What makes its hello one that wants another (RFC 8446, section 4.1.3).
+/// The random value of a hello retry request (RFC 8446, section 4.1.3).
 const RETRY_RANDOM: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
-/// A name server, for those who ask it directly.
+/// The name server for direct questions.
 const NAME_SERVER: &str = "203.0.113.66:53";
-/// What goes before everything that arrived at the internet without a connection.
+/// The prefix of reports about data that arrived without a connection.
 pub(super) const ARRIVED: &str = "arrived: ";
 pub(super) const READY: &str = "ready";
 
@@ -112,7 +111,7 @@ const LONG: Duration = Duration::from_secs(2);
 
 /// The process of the internet. Its standard input is the listener inside the sandbox.
 ///
-/// `mode` is `ours`, `careless`, or `direct`: then what follows is carried out right here.
+/// `mode` is `ours`, `careless` or `direct`. With `direct`, the attack runs in this process.
 pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
     let mode = arguments.next().unwrap_or_default();
     let secret = arguments.next().unwrap_or_default();
@@ -120,7 +119,7 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
     crate::trial::enter_network().expect("a network namespace");
     ip(&["link", "set", "lo", "up"]);
     for address in ADDRESSES {
-        // Without a search for another holder of the address, which takes a second.
+        // Without duplicate address detection, which takes a second.
         let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
         ip(&[&["address", "add", address, "dev", "lo"], nodad].concat());
     }
@@ -139,16 +138,13 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
     }
 }
 
-/// The kernel makes the route to an IPv6 address a moment after the address. Nobody listens yet, so whoever finds the way
-/// is turned away.
+/// Waits until the kernel has added the route to an IPv6 address. No socket listens yet, so a connection is refused when
+/// the route exists.
 fn wait_for_route(address: &str) {
-    let given_up = Instant::now() + LONG;
-    while let Err(error) = TcpStream::connect(address)
-        && error.kind() != io::ErrorKind::ConnectionRefused
-    {
-        assert!(Instant::now() < given_up, "no route to {address}: {error}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    testkit::wait_until(&format!("a route to {address}"), || match TcpStream::connect(address) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    });
 }
 
 fn ip(arguments: &[&str]) {
@@ -162,7 +158,7 @@ fn listener() -> TcpListener {
     listener.into()
 }
 
-/// The addresses of a name, as every resolver here finds them.
+/// Returns the addresses of a name.
 pub(super) fn resolve(name: &str) -> Vec<IpAddr> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     println!("{ARRIVED}a question for {name}");
@@ -174,7 +170,7 @@ pub(super) fn resolve(name: &str) -> Vec<IpAddr> {
     NAMES.iter().filter(|(known, _)| *known == name).filter_map(|(_, address)| address.parse().ok()).collect()
 }
 
-/// Whether an address is the proxy's own.
+/// Returns whether an address belongs to the proxy's host.
 pub(super) fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || address.is_unspecified() || address.to_string() == OWN
 }
@@ -202,7 +198,7 @@ fn serve_hosts(secret: &str) {
     });
 }
 
-/// Sends back the request as the body of its answer, or the part of it that is asked for.
+/// Sends the request back as the answer's body, or the requested range of it.
 fn repeat(mut stream: TcpStream) -> io::Result<()> {
     let mut buffer = [0; 4096];
     let count = stream.read(&mut buffer)?;
@@ -215,7 +211,7 @@ fn repeat(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(&[head.as_bytes(), part].concat())
 }
 
-/// Wants a second hello, and tells the secret to whoever asks for a vault in it.
+/// Sends a hello retry request, and the secret when the second hello names a vault.
 fn retry(mut stream: TcpStream, secret: &str) -> io::Result<()> {
     stream.set_read_timeout(Some(LONG))?;
     let mut buffer = [0; 4096];
@@ -232,7 +228,7 @@ fn has(said: &[u8], word: &str) -> bool {
     said.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// Serves one host: it tells the secret to whoever says something for which `tells` is true.
+/// Serves one host, which sends the secret when `tells` is true for a request.
 fn serve(address: &str, secret: Arc<str>, tells: fn(&[u8]) -> bool) {
     let address: SocketAddr = address.parse().expect("address");
     let listener = TcpListener::bind(address).expect("host");
@@ -247,7 +243,7 @@ fn serve(address: &str, secret: Arc<str>, tells: fn(&[u8]) -> bool) {
 fn answer(mut stream: TcpStream, secret: &str, tells: fn(&[u8]) -> bool) -> io::Result<()> {
     let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
     stream.set_read_timeout(Some(LONG))?;
-    // Everything that comes without a pause counts: also what hides behind the first request.
+    // All bytes without a pause count, including those behind the first request.
     while let Ok(count) = stream.read(&mut buffer) {
         said.extend_from_slice(&buffer[..count]);
         stream.set_read_timeout(Some(QUIET))?;

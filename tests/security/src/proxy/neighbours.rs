@@ -1,4 +1,4 @@
-//! Ways to call a neighbour of the host by an address that does not look like one.
+//! Connections to private addresses in disguise.
 
 use std::io::{Read, Write};
 
@@ -6,12 +6,12 @@ use super::Run;
 use super::say::{get, hear, to_proxy};
 use crate::attack::Verdict;
 
-/// Kinds of addresses in SOCKS5.
+/// Address types of SOCKS5.
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Name, what it tries, and how.
+/// Name, description and function of each attack.
 pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_name_nat64", "a listed name of a private IPv4 address behind a NAT64", |_| by_name("nat64")),
     ("proxy_name_nat64_local", "the same behind one of the host's own network", |_| by_name("nat64-local")),
@@ -36,7 +36,7 @@ fn by_name(name: &str) -> Verdict {
     get(&format!("http://{name}.example.com/"), &format!("{name}.example.com"))
 }
 
-/// Asks SOCKS5 for port 80 of a host, written in bytes of that kind, and whoever answers there for a page.
+/// Connects through SOCKS5 to port 80 of an address of the given type, and requests a page.
 fn socks(kind: u8, host: &[u8]) -> Verdict {
     let mut stream = to_proxy();
     let asked = [&[5, 1, 0, 5, 1, 0, kind], host, &80_u16.to_be_bytes()].concat();

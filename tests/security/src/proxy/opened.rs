@@ -1,8 +1,8 @@
-//! What attackers say in TLS that is opened, and to keep a key they never see.
+//! Attacks on intercepted TLS, and on injected credentials.
 //!
-//! They trust every certificate, so that nothing but the proxy is in their way. `opened.example.com` is allowed below
-//! `/public` alone, and tells the secret to whoever asks it for the vault; `keyed.example.com` repeats what it is sent,
-//! and the proxy sends it the secret.
+//! The attackers trust every certificate, so that only the proxy can stop them. `opened.example.com` is allowed below
+//! `/public`, and sends the secret to requests for the vault. `keyed.example.com` echoes requests, and the proxy injects
+//! the secret into them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,9 +21,9 @@ use crate::attack::Verdict;
 const HOST: &str = "opened.example.com";
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Name, what it tries, and how.
+/// Name, description and function of each attack.
 pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
-    ("proxy_tls_unlisted", "ask in opened TLS for a path that is not listed", |_| ask("GET", "/vault")),
+    ("proxy_tls_unlisted", "request an unlisted path in intercepted TLS", |_| ask("GET", "/vault")),
     ("proxy_tls_path", "climb out of the listed path", |_| ask("GET", "/public/../vault")),
     ("proxy_tls_path_encoded", "the same in percent-encoding", |_| ask("GET", "/public/%2e%2e/vault")),
     ("proxy_tls_path_slashes", "the same by two slashes", |_| ask("GET", "//vault")),
@@ -34,25 +34,27 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_tls_target", "name another host in the target", |_| {
         in_tls(HOST, &[], &request("GET", "https://vault.example.com/public/a", HOST))
     }),
-    ("proxy_tls_smuggle", "smuggle a request in opened TLS by a length and chunks at once", |_| {
+    ("proxy_tls_smuggle", "smuggle a request in intercepted TLS by a length and chunks at once", |_| {
         hiding("Content-Length: 60\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")
     }),
     ("proxy_tls_smuggle_lengths", "the same by two lengths", |_| {
         hiding("Content-Length: 0\r\nContent-Length: 60\r\n", "")
     }),
     ("proxy_tls_behind", "send a second request, for another host, behind the first", |_| hiding("", "")),
-    ("proxy_tls_upgrade", "switch to another protocol in opened TLS", |_| {
+    ("proxy_tls_upgrade", "switch to another protocol in intercepted TLS", |_| {
         let switch = format!("GET /public/a HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\nUpgrade: vault\r\n\r\n");
         in_tls(HOST, &[], switch.as_bytes())
     }),
-    ("proxy_tls_h2", "agree on HTTP/2, which nobody looks into", |_| in_tls(HOST, &[b"h2"], b"PRI * HTTP/2.0\r\n\r\n")),
-    ("proxy_tls_sni", "ask for another server by TLS than by CONNECT, in a tunnel that is opened", |_| {
+    ("proxy_tls_h2", "agree on HTTP/2, which the proxy does not inspect", |_| {
+        in_tls(HOST, &[b"h2"], b"PRI * HTTP/2.0\r\n\r\n")
+    }),
+    ("proxy_tls_sni", "ask for another server by TLS than by CONNECT, in an intercepted tunnel", |_| {
         in_tls("vault.example.com", &[], &request("GET", "/public/a", HOST))
     }),
-    ("proxy_tls_plain", "speak in the clear to a host whose TLS is opened", |_| {
+    ("proxy_tls_plain", "speak clear text to a host whose TLS is intercepted", |_| {
         get("http://opened.example.com:443/public/vault", "opened.example.com:443")
     }),
-    ("proxy_tls_impostor", "be led to a host that shows another's certificate", |_| {
+    ("proxy_tls_impostor", "reach a host with the certificate of another", |_| {
         tunnelled(
             "impostor.example.com",
             "impostor.example.com",
@@ -60,13 +62,13 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
             &request("GET", "/vault", "impostor.example.com"),
         )
     }),
-    ("proxy_key_echo", "have a host repeat the credential that is injected", |_| {
+    ("proxy_key_echo", "have a host echo the injected credential", |_| {
         get("http://keyed.example.com/", "keyed.example.com")
     }),
-    ("proxy_key_trace", "have it sent back by TRACE", |_| {
+    ("proxy_key_trace", "have it echoed by TRACE", |_| {
         say(b"TRACE http://keyed.example.com/ HTTP/1.1\r\nHost: keyed.example.com\r\n\r\n")
     }),
-    ("proxy_key_own", "have it kept beside a header of one's own", |_| {
+    ("proxy_key_own", "keep it together with the attacker's own header", |_| {
         say(b"GET http://keyed.example.com/ HTTP/1.1\r\nHost: keyed.example.com\r\nX-Key: mine\r\n\r\n")
     }),
 ];
@@ -79,7 +81,7 @@ fn ask(method: &str, path: &str) -> Verdict {
     in_tls(HOST, &[], &request(method, path, HOST))
 }
 
-/// A request that is allowed, with another behind it.
+/// Returns an allowed request with another request behind it.
 fn hiding(headers: &str, body: &str) -> Verdict {
     let hidden = "GET /vault HTTP/1.1\r\nHost: vault.example.com\r\n\r\n";
     let first = format!("GET /public/a HTTP/1.1\r\nHost: {HOST}\r\n{headers}\r\n{body}{hidden}");
@@ -90,7 +92,7 @@ fn in_tls(name: &str, protocols: &[&[u8]], bytes: &[u8]) -> Verdict {
     tunnelled(HOST, name, protocols, bytes)
 }
 
-/// Says something in TLS to `name`, in a tunnel to `to`, and prints what is heard.
+/// Sends a request in TLS to `name`, in a tunnel to `to`, and prints the answer.
 fn tunnelled(to: &str, name: &str, protocols: &[&[u8]], bytes: &[u8]) -> Verdict {
     let mut stream = to_proxy();
     stream.set_read_timeout(Some(PATIENCE)).expect("socket");
@@ -126,7 +128,7 @@ fn trusting_all() -> ClientConfig {
     builder.with_custom_certificate_verifier(Arc::new(Trusting(provider))).with_no_client_auth()
 }
 
-/// Trusts whoever comes.
+/// Trusts every certificate.
 #[derive(Debug)]
 struct Trusting(Arc<CryptoProvider>);
 

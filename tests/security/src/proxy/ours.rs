@@ -15,7 +15,7 @@ use store::{MemoryJournal, SystemClock};
 
 use super::internet;
 
-/// The addresses and names of the suite, with connections that are really made.
+/// The addresses and names of the suite, with real connections.
 struct Hermetic;
 
 impl Internet for Hermetic {
@@ -33,8 +33,8 @@ impl Internet for Hermetic {
     }
 }
 
-/// Serves `listener` by the rules of `text` until the process is ended, on a host that trusts `roots` and has `secret`
-/// for a credential.
+/// Serves `listener` with the policy `text` until the process ends. The host trusts `roots`, and `secret` is its
+/// credential.
 pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer<'static>>, secret: &str) {
     let base = BaseLayer::read(&PolicySource::new("attack", text)).expect("policy");
     let policy = policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]);
@@ -49,7 +49,7 @@ pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer
         journal: Arc::new(MemoryJournal::new(session, Arc::new(SystemClock))),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy),
-        // A client that says nothing is given up soon, so that it can be seen.
+        // A short timeout for silent clients, so that the test can observe it.
         outfit,
         names: None,
         limits: EgressLimits { head_timeout: Duration::from_millis(500), ..EgressLimits::default() },

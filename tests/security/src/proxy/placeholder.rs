@@ -1,4 +1,4 @@
-//! A program that will not start without a key, inside: it finds a placeholder, and the host it calls the key.
+//! A program inside that requires a key: it finds a placeholder, and its host receives the real key.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,7 +17,7 @@ use crate::stage::Stage;
 const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist: [\"keyed.example.com:80\"]\n  \
                       inject: [\"keyed.example.com:80 X-Key={api-key}\"]\n";
 
-/// Curl as somebody would use it who knows nothing of any of this. The host repeats what it is sent.
+/// An ordinary curl command. The host echoes the request.
 const LINE: &str = "curl -sS -H \"X-Key: ${API_KEY:?is not set}\" -H \"X-Other: $API_KEY\" http://keyed.example.com/; echo; echo $PATH";
 
 pub(crate) fn trial(stage: Arc<Stage>) -> Trial {
@@ -34,7 +34,7 @@ pub(crate) fn trial(stage: Arc<Stage>) -> Trial {
         let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
         let sent = |header: &str| said.lines().find_map(|line| line.strip_prefix(header)).unwrap_or_default().trim();
         let stars = "*".repeat(stage.secret.len());
-        // Where the key stood in the answer there are stars; what stands for it goes wherever it is written.
+        // The echoed key is redacted by stars; the placeholder may appear anywhere.
         if sent("x-key:") != stars || sent("x-other:") != key.placeholder() || said.contains(&stage.secret) {
             return Err(said.into());
         }
@@ -42,7 +42,7 @@ pub(crate) fn trial(stage: Arc<Stage>) -> Trial {
     })
 }
 
-/// What a session with that policy is given.
+/// Returns the proxy credentials of a session with that policy.
 fn outfit(key: &Secret) -> egress::ProxyCredentials {
     let base = BaseLayer::read(&PolicySource::new("placeholder", POLICY)).expect("policy");
     let policy = policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]);

@@ -1,7 +1,7 @@
-//! What the attackers say, and to whom.
+//! Attacks by requests to the proxy.
 //!
-//! `files.example.com` is allowed on its two ports and shares its host with `vault.example.com`, which is not.
-//! Whoever hears the secret of a vault prints it, and is judged by that.
+//! `files.example.com` is allowed on two ports and shares its host with `vault.example.com`, which is not allowed. An
+//! attack that receives the secret of a vault prints it, and has thereby succeeded.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -13,14 +13,14 @@ use crate::attack::Verdict;
 
 const PROXY: &str = "127.0.0.1:18081";
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client that says next to nothing hopes to be kept.
+/// How long a slow client tries to keep its connection.
 const HELD: Duration = Duration::from_secs(3);
 const HUGE: usize = 6 << 20;
 
-/// Those that go around the proxy.
+/// Attacks that bypass the proxy.
 pub(super) const DIRECT: [&str; 4] = ["proxy_no_proxy", "proxy_no_proxy_6", "proxy_dns_datagram", "proxy_dns_stream"];
 
-/// Name, what it tries, and how.
+/// Name, description and function of each attack.
 pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_unlisted_connect", "open a tunnel to a host that is not listed", |_| {
         tunnel("vault.example.com:443", &hello(&["vault.example.com"]))
@@ -78,7 +78,7 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_smuggle_te_space", "the same with a space before the colon", |_| {
         post("Transfer-Encoding : chunked", "0\r\n\r\n")
     }),
-    ("proxy_smuggle_te_other", "the same with a coding nobody knows", |_| {
+    ("proxy_smuggle_te_other", "the same with an unknown transfer coding", |_| {
         post("Transfer-Encoding: xchunked", "0\r\n\r\n")
     }),
     ("proxy_smuggle_lengths", "smuggle a request by two lengths", |_| {
@@ -156,7 +156,7 @@ pub(super) const ATTACKS: &[(&str, &str, Run)] = &[
     ("proxy_huge", "fill the proxy's memory by a head that never ends", |_| huge()),
 ];
 
-/// Reads what comes until the other side closes or is quiet, and prints it.
+/// Reads until the other side closes or is quiet, and prints the data.
 pub(super) fn hear(mut stream: TcpStream) -> String {
     let mut heard = Vec::new();
     let _ = stream.set_read_timeout(Some(PATIENCE));
@@ -170,7 +170,7 @@ pub(super) fn to_proxy() -> TcpStream {
     TcpStream::connect(PROXY).expect("the sandbox's own listener")
 }
 
-/// Says something to the proxy. Whether it came through is seen by what is heard.
+/// Sends a request to the proxy, and prints the answer. The answer shows whether the request passed.
 pub(super) fn say(bytes: &[u8]) -> Verdict {
     let mut stream = to_proxy();
     let sent = stream.write_all(bytes);
@@ -182,7 +182,7 @@ pub(super) fn get(url: &str, host: &str) -> Verdict {
     say(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
 }
 
-/// A request with headers that could mean two lengths, and a request for the vault behind it.
+/// Returns a request with ambiguous length headers, and a request for the vault behind it.
 pub(super) fn post(headers: &str, body: &str) -> Verdict {
     let hidden = "GET /vault HTTP/1.1\r\nHost: vault.example.com\r\n\r\n";
     say(format!(
@@ -232,7 +232,7 @@ fn ask_socks(command: u8, host: &[u8], port: u16) -> (Option<u8>, Option<TcpStre
     (heard.ok().map(|()| reply[3]), Some(stream))
 }
 
-/// Follows a redirect as a client does: by asking again.
+/// Follows a redirect by a second request.
 fn redirected() -> Verdict {
     let mut stream = to_proxy();
     stream.write_all(b"GET http://files.example.com/moved HTTP/1.1\r\nHost: files.example.com\r\n\r\n").expect("say");
