@@ -1,7 +1,6 @@
 //! Leftovers that the suite must not leave on the machine.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Counts before and after the run.
 #[derive(Debug, PartialEq, Eq)]

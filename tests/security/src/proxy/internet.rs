@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{careless, https};
 
