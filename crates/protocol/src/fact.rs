@@ -25,12 +25,12 @@ pub struct SessionRegistered {
 pub enum BodyRef {
     /// Its bytes are few and text. They are kept nowhere else, and what vouches for the line vouches for them. A stream is
     /// written in pieces, of which each says only what is new in it.
-    Here {
+    Inline {
         /// All of it.
         text: String,
     },
     /// It has a file of its own, or was not to be kept at all.
-    Named {
+    Stored {
         /// Hexadecimal SHA-256 of the bytes.
         sha256: String,
         /// How many bytes.
@@ -41,7 +41,7 @@ pub enum BodyRef {
 impl Serialize for BodyRef {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Here { text } => {
+            Self::Inline { text } => {
                 let mut body = serializer.serialize_struct("BodyRef", 1)?;
                 match Pieces::of(text) {
                     Some(pieces) => body.serialize_field("pieces", &pieces)?,
@@ -49,7 +49,7 @@ impl Serialize for BodyRef {
                 }
                 body.end()
             }
-            Self::Named { sha256, bytes } => {
+            Self::Stored { sha256, bytes } => {
                 let mut body = serializer.serialize_struct("BodyRef", 2)?;
                 body.serialize_field("sha256", sha256)?;
                 body.serialize_field("bytes", bytes)?;
@@ -74,9 +74,9 @@ impl TryFrom<BodyFields> for BodyRef {
     fn try_from(fields: BodyFields) -> Result<Self, Self::Error> {
         match fields {
             BodyFields { text: Some(text), .. } | BodyFields { pieces: Some(Joined(text)), .. } => {
-                Ok(Self::Here { text })
+                Ok(Self::Inline { text })
             }
-            BodyFields { sha256: Some(sha256), bytes: Some(bytes), .. } => Ok(Self::Named { sha256, bytes }),
+            BodyFields { sha256: Some(sha256), bytes: Some(bytes), .. } => Ok(Self::Stored { sha256, bytes }),
             _ => Err("a body has `text`, or `pieces`, or `sha256` and `bytes`"),
         }
     }
@@ -327,11 +327,11 @@ mod tests {
 
     #[test]
     fn a_body_is_here_or_named_and_one_of_an_earlier_version_is_read() {
-        let here = BodyRef::Here { text: "abc".to_owned() };
+        let here = BodyRef::Inline { text: "abc".to_owned() };
         assert_eq!(serde_json::to_value(&here).unwrap(), json!({"text": "abc"}));
         let earlier = json!({"sha256": "ba7816bf", "bytes": 3, "text": "abc"});
         assert_eq!(serde_json::from_value::<BodyRef>(earlier).unwrap(), here);
-        let named = BodyRef::Named { sha256: "ba7816bf".to_owned(), bytes: 3 };
+        let named = BodyRef::Stored { sha256: "ba7816bf".to_owned(), bytes: 3 };
         assert_eq!(serde_json::to_value(&named).unwrap(), json!({"sha256": "ba7816bf", "bytes": 3}));
         assert!(serde_json::from_value::<BodyRef>(json!({"sha256": "ba7816bf"})).is_err());
     }

@@ -26,8 +26,8 @@ pub use fact::{
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 pub use payload::{
-    AgentUnparsed, Asked, ErrorData, Grant, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus,
-    Question, QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn,
+    AgentUnparsed, ErrorData, Grant, ItemDelta, ItemEvent, Permission, PermissionReply, PermissionStatus, Question,
+    QuestionPrompt, QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn,
     TurnOutcome, TurnPhase,
 };
 pub use problem::{Problem, ProblemCode};

@@ -235,7 +235,7 @@ pub struct Question {
 
 /// One of the things that a request asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct QuestionPrompt {
     /// A word or two for what is asked.
     pub header: Option<String>,
     /// What is asked.
@@ -245,13 +245,13 @@ pub struct Asked {
     /// What the agent says of each of them; empty where it says nothing.
     pub descriptions: Vec<String>,
     /// Whether more than one of them may be chosen.
-    pub several: bool,
+    pub multi_select: bool,
 }
 
 impl Question {
     /// Each thing it asks, in the order in which the answers are given. Tools of several agents ask a few at once: then
     /// the first is in the fields, and all of them are in the metadata.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn prompts(&self) -> Vec<QuestionPrompt> {
         let list = self.metadata.as_ref().and_then(|metadata| metadata["questions"].as_array());
         let read = |asked: &Value| {
             let options = asked["options"].as_array().into_iter().flatten();
@@ -260,22 +260,22 @@ impl Question {
                 Some((option["label"].as_str().or(option.as_str())?.to_owned(), description.to_owned()))
             };
             let (options, descriptions) = options.filter_map(read).unzip();
-            Asked {
+            QuestionPrompt {
                 header: asked["header"].as_str().map(str::to_owned),
                 prompt: asked["question"].as_str().unwrap_or(&self.prompt).to_owned(),
                 options,
                 descriptions,
-                several: asked["multiSelect"].as_bool().unwrap_or(false),
+                multi_select: asked["multiSelect"].as_bool().unwrap_or(false),
             }
         };
         match list.filter(|list| !list.is_empty()) {
             Some(list) => list.iter().map(read).collect(),
-            None => vec![Asked {
+            None => vec![QuestionPrompt {
                 header: None,
                 prompt: self.prompt.clone(),
                 options: self.options.clone(),
                 descriptions: vec![String::new(); self.options.len()],
-                several: false,
+                multi_select: false,
             }],
         }
     }

@@ -18,13 +18,13 @@ pub struct Redactor {
 
 impl Redactor {
     /// A veil over `secret`; none: there is nothing to cover.
-    pub fn over(secret: &Secret) -> Option<Self> {
+    pub fn new(secret: &Secret) -> Option<Self> {
         let finder = memmem::Finder::new(secret.expose().as_bytes()).into_owned();
         (!secret.expose().is_empty()).then(|| Self { finder: Arc::new(finder), held: BytesMut::new() })
     }
 
     /// The next bytes, covered. Bytes are held back only while they could be the beginning of the key.
-    pub fn pass(&mut self, bytes: Bytes) -> Bytes {
+    pub fn redact(&mut self, bytes: Bytes) -> Bytes {
         let held = self.could_begin(&bytes);
         if self.held.is_empty() && held == 0 && self.finder.find(&bytes).is_none() {
             return bytes;
@@ -38,7 +38,7 @@ impl Redactor {
     }
 
     /// Whether there is something to cover in `text`.
-    pub fn covers(&self, text: &[u8]) -> bool {
+    pub fn finds_secret(&self, text: &[u8]) -> bool {
         self.finder.find(text).is_some()
     }
 
@@ -71,8 +71,8 @@ mod tests {
     use super::*;
 
     fn cover(key: &str, pieces: &[&[u8]]) -> Vec<u8> {
-        let mut veil = Redactor::over(&Secret::new(key)).unwrap();
-        let mut out: Vec<u8> = pieces.iter().flat_map(|piece| veil.pass(Bytes::copy_from_slice(piece))).collect();
+        let mut veil = Redactor::new(&Secret::new(key)).unwrap();
+        let mut out: Vec<u8> = pieces.iter().flat_map(|piece| veil.redact(Bytes::copy_from_slice(piece))).collect();
         out.extend_from_slice(&veil.finish());
         out
     }
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn bytes_that_cannot_begin_the_key_are_not_held_back() {
-        let mut veil = Redactor::over(&Secret::new("sk-abc")).unwrap();
-        assert_eq!(veil.pass(Bytes::from("data: {\"a\":1}\n\n")), "data: {\"a\":1}\n\n");
+        let mut veil = Redactor::new(&Secret::new("sk-abc")).unwrap();
+        assert_eq!(veil.redact(Bytes::from("data: {\"a\":1}\n\n")), "data: {\"a\":1}\n\n");
     }
 
     proptest! {

@@ -40,7 +40,7 @@ pub enum BodyKind {
     /// Repeats most of what was asked before.
     Request,
     /// Repeats nothing: a file of its own saves no room, and takes longer to make than all the rest of a call.
-    Answer,
+    Response,
 }
 
 /// Why a body could not be kept or read.
@@ -99,7 +99,7 @@ impl FileBodyStore {
 
     /// The same, with what is kept from now on compressed or not.
     #[must_use]
-    pub fn compressed(self, compress: bool) -> Self {
+    pub fn with_compression(self, compress: bool) -> Self {
         Self { compress, ..self }
     }
 
@@ -107,11 +107,11 @@ impl FileBodyStore {
     pub fn put<'a>(&self, kind: BodyKind, bytes: impl Into<Cow<'a, [u8]>>) -> Result<BodyRef, BodyError> {
         let bytes = bytes.into();
         if !self.is_short(kind, bytes.len()) {
-            return self.file(&bytes);
+            return self.put_file(&bytes);
         }
         match String::from_utf8(bytes.into_owned()) {
-            Ok(text) => Ok(BodyRef::Here { text }),
-            Err(error) => self.file(error.as_bytes()),
+            Ok(text) => Ok(BodyRef::Inline { text }),
+            Err(error) => self.put_file(error.as_bytes()),
         }
     }
 
@@ -119,19 +119,19 @@ impl FileBodyStore {
     pub fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
         match kind {
             // Who has bodies compressed wants them small.
-            BodyKind::Answer if !self.compress => bytes < SHORT_ANSWER_BYTES,
-            BodyKind::Answer | BodyKind::Request => bytes < SHORT_BYTES,
+            BodyKind::Response if !self.compress => bytes < SHORT_ANSWER_BYTES,
+            BodyKind::Response | BodyKind::Request => bytes < SHORT_BYTES,
         }
     }
 
     /// Keeps `bytes` in a file, however few they are.
-    pub fn file(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
+    pub fn put_file(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
         let digest = Digest::of(bytes);
         let length = bytes.len() as u64;
         // Most requests repeat: they cost a look, not a write.
         let below = if self.holds(digest, length) { None } else { Some(self.keep(digest, bytes)?) };
         self.remember(digest, below, bytes);
-        Ok(BodyRef::Named { sha256: digest.to_string(), bytes: length })
+        Ok(BodyRef::Stored { sha256: digest.to_string(), bytes: length })
     }
 
     /// Writes a body in the form that takes the least room; says which others it stands on.
@@ -220,8 +220,8 @@ impl FileBodyStore {
     /// The bytes of `body`; of one that is named, if they are still what they were.
     pub fn get(&self, body: &BodyRef) -> Result<Vec<u8>, BodyError> {
         match body {
-            BodyRef::Here { text } => Ok(text.clone().into_bytes()),
-            BodyRef::Named { sha256, .. } => self.read(name(sha256)?),
+            BodyRef::Inline { text } => Ok(text.clone().into_bytes()),
+            BodyRef::Stored { sha256, .. } => self.read(name(sha256)?),
         }
     }
 
@@ -273,7 +273,7 @@ impl FileBodyStore {
 
     /// Returns when `body` is on disk.
     pub fn sync(&self, body: &BodyRef) -> Result<(), BodyError> {
-        let BodyRef::Named { sha256, .. } = body else { return Ok(()) };
+        let BodyRef::Stored { sha256, .. } = body else { return Ok(()) };
         let mut next = Some(name(sha256)?);
         while let Some(digest) = next.take() {
             let plain = self.path(digest);
@@ -290,7 +290,7 @@ impl FileBodyStore {
     }
 
     /// Removes what killed writers left, and says how many that were.
-    pub fn sweep(&self) -> usize {
+    pub fn remove_abandoned(&self) -> usize {
         lock_file::sweep(&self.root, "part")
     }
 
@@ -363,7 +363,7 @@ impl BodyWriter {
             let path = self.bodies.path(digest);
             self.stand_at(&path)?;
         }
-        Ok(BodyRef::Named { sha256: digest.to_string(), bytes })
+        Ok(BodyRef::Stored { sha256: digest.to_string(), bytes })
     }
 
     fn stand_at(self, path: &Path) -> Result<(), BodyError> {

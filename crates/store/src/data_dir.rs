@@ -113,7 +113,7 @@ impl DataDir {
             return Err(DataDirError::Exposed { path: root, mode });
         }
         let directory = Self { root };
-        for part in [directory.trajectory(), directory.bodies(), directory.owners()] {
+        for part in [directory.journal_dir(), directory.bodies(), directory.owners()] {
             make(&part)?;
         }
         Ok(directory)
@@ -125,13 +125,13 @@ impl DataDir {
     }
 
     /// Where the journals are.
-    pub fn trajectory(&self) -> PathBuf {
+    pub fn journal_dir(&self) -> PathBuf {
         self.root.join("trajectory")
     }
 
     /// The journal of `session`.
     pub fn journal(&self, session: &SessionId) -> PathBuf {
-        self.trajectory().join(format!("{session}.jsonl"))
+        self.journal_dir().join(format!("{session}.jsonl"))
     }
 
     /// Room that is kept for what makes room.
@@ -141,16 +141,16 @@ impl DataDir {
 
     /// The order in which the events of all sessions became known.
     pub fn feed(&self) -> PathBuf {
-        self.trajectory().join("feed.idx")
+        self.journal_dir().join("feed.idx")
     }
 
     /// What a session had changed before start number `epoch`, put aside when its next sandbox was made.
-    pub fn earlier_changes(&self, session: &SessionId, epoch: u32) -> PathBuf {
-        self.all_earlier_changes(session).join(epoch.to_string())
+    pub fn earlier_change_set(&self, session: &SessionId, epoch: u32) -> PathBuf {
+        self.earlier_change_sets(session).join(epoch.to_string())
     }
 
     /// Everything of a session that was put aside.
-    pub fn all_earlier_changes(&self, session: &SessionId) -> PathBuf {
+    pub fn earlier_change_sets(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes-earlier").join(session.as_str())
     }
 
@@ -165,13 +165,13 @@ impl DataDir {
     }
 
     /// Where the journal of a session is put that is not what was written; `number` of them were there before.
-    pub fn quarantine(&self, session: &SessionId, number: u32) -> PathBuf {
+    pub fn quarantined_journal(&self, session: &SessionId, number: u32) -> PathBuf {
         let again = if number == 0 { String::new() } else { format!(".{number}") };
         self.root.join("quarantine").join(format!("{session}{again}.jsonl"))
     }
 
     /// What a session changed in its workspace.
-    pub fn changes(&self, session: &SessionId) -> PathBuf {
+    pub fn change_set(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes").join(session.as_str())
     }
 
@@ -181,12 +181,12 @@ impl DataDir {
     }
 
     /// How the workspace of `session` was when it began.
-    pub fn origin(&self, session: &SessionId) -> PathBuf {
+    pub fn workspace_origin(&self, session: &SessionId) -> PathBuf {
         self.root.join("origins").join(format!("{session}.json"))
     }
 
     /// What a session's agent needs to go on after a restart.
-    pub fn memory(&self, session: &SessionId) -> PathBuf {
+    pub fn agent_state(&self, session: &SessionId) -> PathBuf {
         self.root.join("memory").join(session.as_str())
     }
 
@@ -206,7 +206,7 @@ impl DataDir {
     }
 
     /// The steps of calls that may not be in the ledger yet.
-    pub(crate) fn daybook(&self) -> PathBuf {
+    pub(crate) fn write_ahead_log(&self) -> PathBuf {
         self.root.join("ledger.steps")
     }
 

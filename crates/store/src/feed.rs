@@ -130,7 +130,7 @@ impl EventFeed {
     }
 
     /// Where event `sequence` of the session at `place` is, which has number `number`.
-    pub fn spot(&self, number: u64, place: i64, sequence: u64) -> FeedCursor {
+    pub fn cursor(&self, number: u64, place: i64, sequence: u64) -> FeedCursor {
         FeedCursor { feed: self.id, number, place, sequence }
     }
 
@@ -140,13 +140,13 @@ impl EventFeed {
             let known = lock(&self.known);
             (known.records, known.total)
         };
-        let Some(last) = records.checked_sub(1) else { return Ok(self.spot(0, 0, 0)) };
+        let Some(last) = records.checked_sub(1) else { return Ok(self.cursor(0, 0, 0)) };
         let record = self.record(last).map_err(JournalError::io("read", &self.path))?;
-        Ok(self.spot(total, record.place, record.sequence))
+        Ok(self.cursor(total, record.place, record.sequence))
     }
 
     /// Whether `spot` is a place of this feed, with this very event.
-    pub fn holds(&self, spot: &FeedCursor) -> Result<bool, JournalError> {
+    pub fn contains(&self, spot: &FeedCursor) -> Result<bool, JournalError> {
         if spot.feed != self.id || spot.number == 0 {
             return Ok(spot.feed == self.id && spot.place == 0 && spot.sequence == 0);
         }

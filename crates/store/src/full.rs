@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
 
 /// Whether `error`, or what caused it, is that the disk takes nothing more: it is full, or a quota or a limit is reached.
-pub fn is_full(error: &(dyn Error + 'static)) -> bool {
+pub fn is_disk_full(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(says_full)
@@ -19,7 +19,7 @@ fn says_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 
     // An error that wraps another of ours tells its kind as `Other`.
-    let inner = error.get_ref().is_some_and(|inner| is_full(inner));
+    let inner = error.get_ref().is_some_and(|inner| is_disk_full(inner));
     inner || matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
@@ -41,17 +41,17 @@ mod tests {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (x BLOB); PRAGMA max_page_count = 2").unwrap();
         let full = connection.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap_err();
-        assert!(is_full(&SessionIndexError::from(full)));
-        assert!(is_full(&io::Error::from(io::ErrorKind::StorageFull)));
-        assert!(is_full(&io::Error::other(io::Error::from(io::ErrorKind::FileTooLarge))));
+        assert!(is_disk_full(&SessionIndexError::from(full)));
+        assert!(is_disk_full(&io::Error::from(io::ErrorKind::StorageFull)));
+        assert!(is_disk_full(&io::Error::other(io::Error::from(io::ErrorKind::FileTooLarge))));
         let source = io::ErrorKind::QuotaExceeded.into();
-        assert!(is_full(&DatabaseError::Io { path: "db".into(), source }));
+        assert!(is_disk_full(&DatabaseError::Io { path: "db".into(), source }));
     }
 
     #[test]
     fn another_failure_is_none() {
         let broken = rusqlite::Connection::open_in_memory().unwrap().execute("nonsense", []).unwrap_err();
-        assert!(!is_full(&SessionIndexError::from(broken)));
-        assert!(!is_full(&io::Error::from(io::ErrorKind::PermissionDenied)));
+        assert!(!is_disk_full(&SessionIndexError::from(broken)));
+        assert!(!is_disk_full(&io::Error::from(io::ErrorKind::PermissionDenied)));
     }
 }

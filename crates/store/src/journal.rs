@@ -20,7 +20,7 @@ mod verify;
 mod walk;
 mod writer;
 
-pub use copy::copy_as;
+pub use copy::copy_journal;
 pub use error::{JournalError, LineDefect};
 pub use file::{FileJournal, OpenedJournal};
 pub use memory::MemoryJournal;
@@ -28,4 +28,4 @@ pub use port::{Journal, StoredRange};
 pub use reader::JournalReader;
 pub use spares::FilePool;
 pub use tail::JournalTail;
-pub use verify::{VerifiedJournal, verify};
+pub use verify::{VerifiedJournal, verify_journal};

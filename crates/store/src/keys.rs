@@ -66,7 +66,7 @@ pub struct KeyRecord {
 
 impl KeyRecord {
     /// Whether it opens anything at `now_ms`.
-    pub fn is_good(&self, now_ms: i64) -> bool {
+    pub fn is_valid(&self, now_ms: i64) -> bool {
         self.revoked_ms.is_none() && self.expires_ms.is_none_or(|expires| now_ms < expires)
     }
 }
@@ -141,7 +141,7 @@ impl KeyStore {
     /// a text by the beginning of its SHA-256.
     pub fn find(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {
         let now = self.clock.now().as_millisecond();
-        Ok(self.record(digest)?.filter(|key| key.is_good(now)))
+        Ok(self.record(digest)?.filter(|key| key.is_valid(now)))
     }
 
     fn record(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {

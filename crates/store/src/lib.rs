@@ -27,10 +27,10 @@ pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
 pub use feed::{EventFeed, EventRange, FeedCursor, FeedCursorError, GrownSessions, GrowthTracker};
-pub use full::is_full;
+pub use full::is_disk_full;
 pub use journal::{
     FileJournal, FilePool, Journal, JournalError, JournalReader, JournalTail, LineDefect, MemoryJournal, OpenedJournal,
-    StoredRange, VerifiedJournal, copy_as, verify,
+    StoredRange, VerifiedJournal, copy_journal, verify_journal,
 };
 pub use keys::{KeyRecord, KeyStore, NewKey};
 pub use ledger::{

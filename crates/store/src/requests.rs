@@ -34,9 +34,9 @@ pub enum RequestLookup {
     /// Nothing: it is noted now.
     New,
     /// It is the name of another request.
-    Another,
+    KeyReused,
     /// The same request was begun then, in milliseconds, and has no answer.
-    Begun(i64),
+    Unanswered(i64),
     /// The same request was answered so.
     Answered(RecordedResponse),
 }
@@ -70,8 +70,8 @@ impl IdempotencyStore {
         let found = transaction.query_row(sql, [caller, key], |row| {
             let same = row.get::<_, [u8; 32]>(0)? == *digest;
             Ok(match (same, row.get::<_, Option<u16>>(2)?) {
-                (false, _) => RequestLookup::Another,
-                (true, None) => RequestLookup::Begun(row.get(1)?),
+                (false, _) => RequestLookup::KeyReused,
+                (true, None) => RequestLookup::Unanswered(row.get(1)?),
                 (true, Some(status)) => {
                     let headers: String = row.get(3)?;
                     let headers = serde_json::from_str(&headers).unwrap_or_default();

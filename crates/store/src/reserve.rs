@@ -16,14 +16,14 @@ pub struct DiskReserve(PathBuf);
 
 impl DiskReserve {
     /// Keeps room at `path`; where there is none now it is kept later.
-    pub fn keep(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf) -> Self {
         let reserve = Self(path);
         reserve.fill();
         reserve
     }
 
     /// Does `work` with that room at hand.
-    pub fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn release_during<T>(&self, work: impl FnOnce() -> T) -> T {
         // One that is not there was used before, and could not be filled again.
         let _ = std::fs::remove_file(&self.0);
         let done = work();
@@ -52,9 +52,9 @@ mod tests {
     fn the_room_is_there_while_it_is_lent_and_taken_again_afterwards() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("reserve");
-        let reserve = DiskReserve::keep(path.clone());
+        let reserve = DiskReserve::new(path.clone());
         assert_eq!(path.metadata().unwrap().len(), BYTES);
-        assert!(reserve.lend(|| !path.exists()));
+        assert!(reserve.release_during(|| !path.exists()));
         assert_eq!(path.metadata().unwrap().len(), BYTES);
     }
 }

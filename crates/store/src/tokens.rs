@@ -48,7 +48,7 @@ pub struct TokenRecord {
 
 impl TokenRecord {
     /// Whether it opens anything at `now_ms`.
-    pub fn is_good(&self, now_ms: i64) -> bool {
+    pub fn is_valid(&self, now_ms: i64) -> bool {
         self.revoked_ms.is_none() && self.expires_ms.is_none_or(|expires| now_ms < expires)
     }
 }
@@ -105,7 +105,7 @@ impl TokenStore {
         let mut statement = connection.prepare_cached("SELECT * FROM token WHERE digest = ?1")?;
         let found = statement.query_row([digest], record).optional()?;
         let now = self.clock.now().as_millisecond();
-        Ok(found.filter(|token| token.is_good(now)))
+        Ok(found.filter(|token| token.is_valid(now)))
     }
 
     /// Makes a token open nothing from now on; whether there was such a token.

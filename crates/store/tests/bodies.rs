@@ -27,12 +27,12 @@ fn files(root: &Path) -> Vec<PathBuf> {
 
 /// How a body with a file of its own is named.
 fn named(bytes: &[u8]) -> BodyRef {
-    BodyRef::Named { sha256: Digest::of(bytes).to_string(), bytes: bytes.len() as u64 }
+    BodyRef::Stored { sha256: Digest::of(bytes).to_string(), bytes: bytes.len() as u64 }
 }
 
 /// Where a body is kept; none: in its record.
 fn path(directory: &DataDir, body: &BodyRef) -> Option<PathBuf> {
-    let BodyRef::Named { sha256, .. } = body else { return None };
+    let BodyRef::Stored { sha256, .. } = body else { return None };
     Some(directory.bodies().join(&sha256[..2]).join(sha256))
 }
 
@@ -53,7 +53,7 @@ fn a_body_stands_under_its_content_and_is_kept_once() {
 fn a_short_text_is_carried_by_who_names_it() {
     let (_place, directory, bodies) = bodies();
     let body = bodies.put(BodyKind::Request, b"abc").unwrap();
-    assert_eq!(body, BodyRef::Here { text: "abc".to_owned() });
+    assert_eq!(body, BodyRef::Inline { text: "abc".to_owned() });
     bodies.sync(&body).unwrap();
     assert!(files(&directory.bodies()).is_empty());
     assert_eq!(bodies.get(&body).unwrap(), b"abc");
@@ -62,21 +62,21 @@ fn a_short_text_is_carried_by_who_names_it() {
 #[test]
 fn only_long_bodies_have_a_file_and_an_answer_is_long_later_unless_it_is_to_be_compressed() {
     let (_place, directory, plain) = bodies();
-    let compressed = plain.clone().compressed(true);
+    let compressed = plain.clone().with_compression(true);
     let check = |bodies: &FileBodyStore, kind, longest: usize| {
         let text = vec![b'a'; longest + 1];
         assert!(bodies.is_short(kind, longest) && !bodies.is_short(kind, longest + 1));
-        assert_eq!(bodies.put(kind, &text[1..]).unwrap(), BodyRef::Here { text: "a".repeat(longest) });
+        assert_eq!(bodies.put(kind, &text[1..]).unwrap(), BodyRef::Inline { text: "a".repeat(longest) });
         let body = bodies.put(kind, &text).unwrap();
         assert_eq!(body, named(&text));
         assert_eq!(bodies.get(&body).unwrap(), text);
     };
     check(&plain, BodyKind::Request, 4_095);
-    check(&plain, BodyKind::Answer, 65_535);
+    check(&plain, BodyKind::Response, 65_535);
     check(&compressed, BodyKind::Request, 4_095);
-    check(&compressed, BodyKind::Answer, 4_095);
+    check(&compressed, BodyKind::Response, 4_095);
     assert_eq!(files(&directory.bodies()).len(), 2);
-    assert_eq!(plain.file(b"abc").unwrap(), named(b"abc"));
+    assert_eq!(plain.put_file(b"abc").unwrap(), named(b"abc"));
     assert_eq!(files(&directory.bodies()).len(), 3);
 }
 
@@ -98,7 +98,7 @@ fn what_is_not_kept_is_not_found_and_a_name_cannot_leave_the_directory() {
     let (_place, _directory, bodies) = bodies();
     let unknown = named(b"?");
     assert!(matches!(bodies.get(&unknown), Err(BodyError::NotFound(_))));
-    let outside = BodyRef::Named { sha256: "../../../../etc/passwd".into(), bytes: 1 };
+    let outside = BodyRef::Stored { sha256: "../../../../etc/passwd".into(), bytes: 1 };
     assert!(matches!(bodies.get(&outside), Err(BodyError::Name(_))));
 }
 
@@ -108,12 +108,12 @@ fn a_body_that_never_ended_leaves_nothing() {
     let mut writer = bodies.writer().unwrap();
     writer.write(b"half").unwrap();
     assert_eq!(files(&directory.bodies()).len(), 1);
-    assert_eq!(bodies.sweep(), 0, "its writer still lives");
+    assert_eq!(bodies.remove_abandoned(), 0, "its writer still lives");
     drop(writer);
     assert!(files(&directory.bodies()).is_empty());
 
     fs::write(directory.bodies().join(".killed.part"), "half").unwrap();
-    assert_eq!(bodies.sweep(), 1);
+    assert_eq!(bodies.remove_abandoned(), 1);
     assert!(files(&directory.bodies()).is_empty());
 }
 
@@ -140,7 +140,7 @@ fn taken(directory: &DataDir) -> u64 {
 fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
     for compress in [false, true] {
         let (_place, directory, bodies) = bodies();
-        let bodies = bodies.compressed(compress);
+        let bodies = bodies.with_compression(compress);
         let requests: Vec<Vec<u8>> = (1..=50).map(request).collect();
         assert!((70_000..90_000).contains(&requests[0].len()), "{} bytes", requests[0].len());
         let mut kept = Vec::new();
@@ -149,7 +149,7 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
             // The answer between two requests is of another kind.
             bodies
                 .put(
-                    BodyKind::Answer,
+                    BodyKind::Response,
                     format!("event: message_start\ndata: {}\n\n", "x".repeat(kept.len() * 200)).as_bytes(),
                 )
                 .unwrap();
@@ -200,7 +200,7 @@ proptest! {
             writer.write(piece).unwrap();
         }
         let body = writer.finish().unwrap();
-        let whole = bodies.file(&pieces.concat()).unwrap();
+        let whole = bodies.put_file(&pieces.concat()).unwrap();
         prop_assert_eq!(&whole, &body);
         prop_assert_eq!(bodies.get(&body).unwrap(), pieces.concat());
         prop_assert_eq!(files(&directory.bodies()).len(), 1);

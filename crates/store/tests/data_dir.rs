@@ -15,7 +15,7 @@ use store::{DataDir, DataDirError};
 fn it_is_made_for_its_user_alone() {
     let place = tempfile::tempdir().unwrap();
     let directory = DataDir::open(place.path().join("a/b")).unwrap();
-    for path in [directory.root().to_owned(), directory.trajectory(), directory.bodies(), directory.owners()] {
+    for path in [directory.root().to_owned(), directory.journal_dir(), directory.bodies(), directory.owners()] {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{}", path.display());
     }
     assert_eq!(DataDir::open(directory.root()).unwrap(), directory);

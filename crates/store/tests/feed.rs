@@ -18,7 +18,7 @@ fn events(feed: &EventFeed, number: u64) -> Vec<((i64, u64), FeedCursor)> {
     let mut events = Vec::new();
     for run in feed.after(number, usize::MAX).unwrap() {
         for sequence in run.first..=run.last {
-            events.push(((run.place, sequence), feed.spot(run.number - (run.last - sequence), run.place, sequence)));
+            events.push(((run.place, sequence), feed.cursor(run.number - (run.last - sequence), run.place, sequence)));
         }
     }
     events
@@ -49,8 +49,8 @@ proptest! {
         let all = events(&feed, 0);
         for (index, (event, spot)) in all.iter().enumerate() {
             prop_assert_eq!(spot.number, index as u64 + 1);
-            prop_assert!(feed.holds(spot).unwrap());
-            prop_assert!(!feed.holds(&feed.spot(spot.number, event.0, event.1 + 1)).unwrap());
+            prop_assert!(feed.contains(spot).unwrap());
+            prop_assert!(!feed.contains(&feed.cursor(spot.number, event.0, event.1 + 1)).unwrap());
             prop_assert_eq!(events(&feed, spot.number), &all[index + 1..]);
         }
         for place in last.keys() {
@@ -105,11 +105,11 @@ fn the_places_of_a_feed_that_was_lost_are_told_apart() {
     std::fs::OpenOptions::new().write(true).open(directory.feed()).unwrap().set_len(16).unwrap();
     let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(2, 2), (1, 3)]).unwrap();
-    assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
+    assert!(!feed.contains(&kept).unwrap() && !feed.contains(&end).unwrap());
     // No feed at all.
     std::fs::write(directory.feed(), "something else, and longer than a head").unwrap();
     let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
-    assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
-    assert!(feed.holds(&feed.spot(0, 0, 0)).unwrap());
+    assert!(!feed.contains(&kept).unwrap() && !feed.contains(&end).unwrap());
+    assert!(feed.contains(&feed.cursor(0, 0, 0)).unwrap());
 }

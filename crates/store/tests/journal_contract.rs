@@ -125,7 +125,7 @@ fn file_journal_keeps_the_contract() {
     let path = place.path().join("trajectory/s1.jsonl");
     let opened = FileJournal::open(&path, session(), clock.clone()).unwrap();
     check_contract(Arc::new(opened.journal), &clock);
-    assert!(store::verify(&path).unwrap().ended);
+    assert!(store::verify_journal(&path).unwrap().ended);
 }
 
 #[test]

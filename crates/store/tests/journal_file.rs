@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::{FileJournal, Journal, JournalError, JournalReader, LineDefect, SystemClock, verify};
+use store::{FileJournal, Journal, JournalError, JournalReader, LineDefect, SystemClock, verify_journal};
 use support::{delta, ended, open, session};
 use tempfile::TempDir;
 
@@ -40,9 +40,9 @@ fn write_lines(path: &Path, lines: &[String]) {
 fn check_damage(path: &Path, line: u64, expected: &str) {
     let opened = FileJournal::open(path, session(), Arc::new(SystemClock)).map(|_| ()).unwrap_err();
     let read = JournalReader::open(path, session()).unwrap().after(0, usize::MAX).unwrap_err();
-    let verified = verify(path).unwrap_err();
+    let verified = verify_journal(path).unwrap_err();
     for error in [opened, read, verified] {
-        let JournalError::Damaged { path: named, line: found, byte, flaw } = error else { panic!("{error:?}") };
+        let JournalError::Damaged { path: named, line: found, byte, defect: flaw } = error else { panic!("{error:?}") };
         let offset: usize =
             lines(path).iter().take(usize::try_from(line).unwrap() - 1).map(|line| line.len() + 1).sum();
         assert_eq!((named.as_path(), found, byte), (path, line, offset as u64));
@@ -68,12 +68,12 @@ fn a_torn_last_record_is_cut_wherever_it_was_torn() {
     let second = lines(&path)[..2].iter().map(|line| line.len() + 1).sum::<usize>();
     for length in second + 1..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
-        assert_eq!(verify(&path).unwrap().torn_bytes, (length - second) as u64);
+        assert_eq!(verify_journal(&path).unwrap().torn_bytes, (length - second) as u64);
         assert_eq!(JournalReader::open(&path, session()).unwrap().after(0, 10).unwrap().len(), 2);
         let opened = open(&path);
         assert_eq!(opened.torn_bytes, (length - second) as u64);
         assert_eq!(opened.journal.append(delta("again")).unwrap().sequence, 3);
-        assert_eq!(verify(&path).unwrap().records, 3);
+        assert_eq!(verify_journal(&path).unwrap().records, 3);
     }
 }
 
@@ -83,7 +83,7 @@ fn a_length_without_bytes_is_a_torn_record_too() {
     write(&path, 2);
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9_000).unwrap();
     assert!(open(&path).torn_bytes > 8_000);
-    assert_eq!(verify(&path).unwrap().torn_bytes, 0);
+    assert_eq!(verify_journal(&path).unwrap().torn_bytes, 0);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_record_torn_at_a_mark_is_cut() {
     let opened = open(&path);
     assert!(opened.torn_bytes > 0);
     assert_eq!(opened.journal.append(delta("again")).unwrap().sequence, 65);
-    assert_eq!(verify(&path).unwrap().records, 65);
+    assert_eq!(verify_journal(&path).unwrap().records, 65);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_foreign_file_is_left_alone() {
     for (text, flaw) in [("a letter\n", "NotARecord"), ("a letter", "Foreign"), ("\u{0}\u{1}", "Foreign")] {
         fs::write(&path, text).unwrap();
         let error = FileJournal::open(&path, session(), Arc::new(SystemClock)).map(|_| ()).unwrap_err();
-        let JournalError::Damaged { line: 1, byte: 0, flaw: found, .. } = error else { panic!("{error:?}") };
+        let JournalError::Damaged { line: 1, byte: 0, defect: found, .. } = error else { panic!("{error:?}") };
         assert!(format!("{found:?}").starts_with(flaw), "{found:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
@@ -143,8 +143,8 @@ fn a_record_after_the_end_is_damage() {
     let prev = base::Digest::of(end.as_bytes()).to_string();
     let forged = format!("{}\"prev\":\"{prev}\"}}", &forged[..forged.find("\"prev\"").unwrap()]);
     write_lines(&path, &[before, vec![end, forged]].concat());
-    let error = verify(&path).unwrap_err();
-    assert!(matches!(error, JournalError::Damaged { line: 4, flaw: LineDefect::AfterEnd, .. }), "{error:?}");
+    let error = verify_journal(&path).unwrap_err();
+    assert!(matches!(error, JournalError::Damaged { line: 4, defect: LineDefect::AfterEnd, .. }), "{error:?}");
 }
 
 #[test]
@@ -158,7 +158,10 @@ fn every_changed_byte_is_found_and_nothing_panics() {
         bad[place] ^= 0x01;
         fs::write(&path, &bad).unwrap();
         // No line follows the last one, so its text is vouched for by nobody but its form.
-        assert!(verify(&path).map_or(true, |verified| verified.torn_bytes > 0 || place >= last_line), "byte {place}");
+        assert!(
+            verify_journal(&path).map_or(true, |verified| verified.torn_bytes > 0 || place >= last_line),
+            "byte {place}"
+        );
     }
 }
 
@@ -208,8 +211,8 @@ fn one_writer_at_a_time() {
     second.append(delta("theirs")).unwrap();
     second.rest();
     let error = first.append(delta("numbered twice")).unwrap_err();
-    assert!(matches!(error, JournalError::Damaged { flaw: LineDefect::Length { .. }, .. }), "{error:?}");
-    assert_eq!(verify(&path).unwrap().records, 2);
+    assert!(matches!(error, JournalError::Damaged { defect: LineDefect::Length { .. }, .. }), "{error:?}");
+    assert_eq!(verify_journal(&path).unwrap().records, 2);
 }
 
 #[test]
@@ -233,7 +236,7 @@ fn a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room() {
     let place = tempfile::tempdir().unwrap();
     let output = support::again_with_small_files(NAME, place.path(), 16).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(verify(&place.path().join("s1.jsonl")).unwrap().torn_bytes, 0);
+    assert_eq!(verify_journal(&place.path().join("s1.jsonl")).unwrap().torn_bytes, 0);
 }
 
 fn fill_the_disk(path: &Path) {
@@ -247,12 +250,12 @@ fn fill_the_disk(path: &Path) {
     };
     assert!(matches!(error, JournalError::Io { doing: "write", .. }), "{error:?}");
     assert!(kept > 3);
-    let verified = verify(path).unwrap();
+    let verified = verify_journal(path).unwrap();
     assert_eq!((verified.records, verified.torn_bytes), (kept, 0));
     assert!(journal.append(delta("x".repeat(700))).is_err());
     assert_eq!(journal.append(delta("short")).unwrap().sequence, kept + 1);
 
     support::lift_the_limit();
     assert_eq!(journal.append(delta("x".repeat(700))).unwrap().sequence, kept + 2);
-    assert_eq!(verify(path).unwrap().records, kept + 2);
+    assert_eq!(verify_journal(path).unwrap().records, kept + 2);
 }

@@ -7,7 +7,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-use store::{Journal, verify};
+use store::{Journal, verify_journal};
 use support::{Chance, delta, open};
 
 /// Fifty kills in all; a journal is left after some, since each is read whole after each.
@@ -50,13 +50,13 @@ fn check_one_journal(name: &str, chance: &Chance) {
 /// What the killed writer had told is there, and the journal goes on. Returns the last number.
 #[track_caller]
 fn check_after_the_kill(path: &Path, told: u64) -> u64 {
-    let found = verify(path).unwrap();
+    let found = verify_journal(path).unwrap();
     assert!(found.records >= told, "{told} were acknowledged, {} are there", found.records);
     let opened = open(path);
     assert_eq!(opened.torn_bytes, found.torn_bytes);
     assert_eq!(*opened.journal.last().borrow(), found.records);
     assert_eq!(opened.journal.after(told - 1, 1).unwrap()[0].sequence, told);
-    assert_eq!(verify(path).unwrap().torn_bytes, 0);
+    assert_eq!(verify_journal(path).unwrap().torn_bytes, 0);
     found.records
 }
 

@@ -30,7 +30,7 @@ proptest! {
         let again = FileJournal::open(&path, session(), clock).unwrap();
         prop_assert_eq!(again.torn_bytes, 0);
         prop_assert_eq!(again.journal.after(0, 100).unwrap().len(), told);
-        prop_assert_eq!(store::verify(&path).unwrap().records, told as u64);
+        prop_assert_eq!(store::verify_journal(&path).unwrap().records, told as u64);
     }
 }
 

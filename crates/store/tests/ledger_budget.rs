@@ -49,7 +49,7 @@ fn hold(session: &str, number: usize, picos: u64, budget: u64) -> CallHold {
 
 /// One caller; returns what it was granted and what that cost in the end.
 async fn call(ledger: &SqliteLedger, hold: CallHold, end: End) -> Option<(u64, u64)> {
-    let (id, picos, most) = (hold.call.clone(), hold.picos, hold.limits[0].most);
+    let (id, picos, most) = (hold.call.clone(), hold.picos, hold.limits[0].max);
     match ledger.hold(hold).await {
         Ok(()) => {}
         Err(LedgerError::Refused(refusal)) => {

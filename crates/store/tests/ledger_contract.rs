@@ -48,7 +48,7 @@ fn of_steps_taken_together_each_stands_for_itself() {
     check_each(|Place { ledger, .. }| {
         let budget = [limit("budget", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100))];
         let held = |name, picos| LedgerOperation::Hold(Box::new(hold(name, picos, &budget)));
-        let replies = ledger.take(vec![
+        let replies = ledger.submit(vec![
             held("1", 60),
             held("2", 60),
             held("3", 40),
@@ -63,7 +63,7 @@ fn of_steps_taken_together_each_stands_for_itself() {
         assert_eq!(taken, [true, false, true, false, true, true, false], "{outcomes:?}");
         let audit = ledger.audit().unwrap();
         assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (3, 70, 30));
-        assert!(ledger.take(Vec::new()).is_empty());
+        assert!(ledger.submit(Vec::new()).is_empty());
     });
 }
 

@@ -18,15 +18,15 @@ fn a_request_is_known_by_its_caller_its_name_and_what_it_is() {
     let (directory, clock) = (tempfile::tempdir().unwrap(), HandClock::at(1_000_000));
     let requests = open(&directory, &clock);
     assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::New);
-    assert!(matches!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Begun(_)));
-    assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), RequestLookup::Another);
+    assert!(matches!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Unanswered(_)));
+    assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), RequestLookup::KeyReused);
     assert_eq!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::New);
     let answered = RecordedResponse { status: 200, headers: vec![("a".into(), "b".into())], body: b"{}".to_vec() };
     requests.answer("me", "k", &answered).unwrap();
     drop(requests);
     let requests = open(&directory, &clock);
     assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Answered(answered));
-    assert!(matches!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::Begun(_)));
+    assert!(matches!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::Unanswered(_)));
 }
 
 #[test]

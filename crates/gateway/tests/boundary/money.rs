@@ -60,7 +60,7 @@ fn budget(picos: u64) -> UsageLimit {
         name: "budget_usd",
         scope: LimitScope::Session,
         window: LimitWindow::Ever,
-        most: LimitAmount::Picos(picos),
+        max: LimitAmount::Picos(picos),
     }
 }
 

@@ -267,9 +267,9 @@ fn session_recovered() -> impl Strategy<Value = SessionRecovered> {
 
 fn body_ref() -> impl Strategy<Value = BodyRef> {
     prop_oneof![
-        any::<String>().prop_map(|text| BodyRef::Here { text }),
-        vec("data: \\{\"text\":\".{0,9}\"\\}\n\n", 0..9).prop_map(|events| BodyRef::Here { text: events.concat() }),
-        ("[0-9a-f]{64}", any::<u64>()).prop_map(|(sha256, bytes)| BodyRef::Named { sha256, bytes }),
+        any::<String>().prop_map(|text| BodyRef::Inline { text }),
+        vec("data: \\{\"text\":\".{0,9}\"\\}\n\n", 0..9).prop_map(|events| BodyRef::Inline { text: events.concat() }),
+        ("[0-9a-f]{64}", any::<u64>()).prop_map(|(sha256, bytes)| BodyRef::Stored { sha256, bytes }),
     ]
 }
 

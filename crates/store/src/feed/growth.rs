@@ -31,9 +31,9 @@ struct Noted {
 #[derive(Debug, PartialEq, Eq)]
 pub enum GrownSessions {
     /// These sessions.
-    These(Vec<SessionId>),
+    Listed(Vec<SessionId>),
     /// More than were remembered.
-    Any,
+    Unlisted,
 }
 
 /// Whether a journal is in the list already.
@@ -51,7 +51,7 @@ impl GrowthTracker {
         let Noted { sessions, forgot } = std::mem::take(&mut *lock(&self.noted));
         // Before anybody looks at them: what is written from now on puts them in the list again.
         let sessions = clear(sessions);
-        if forgot { GrownSessions::Any } else { GrownSessions::These(sessions) }
+        if forgot { GrownSessions::Unlisted } else { GrownSessions::Listed(sessions) }
     }
 
     pub(crate) fn note(&self, session: &SessionId, mark: &Mark) {
@@ -90,10 +90,10 @@ mod tests {
         let (growth, mark) = (GrowthTracker::default(), Mark::default());
         growth.note(&session(1), &mark);
         growth.note(&session(1), &mark);
-        assert_eq!(growth.take(), GrownSessions::These(vec![session(1)]));
-        assert_eq!(growth.take(), GrownSessions::These(vec![]));
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![session(1)]));
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![]));
         growth.note(&session(1), &mark);
-        assert_eq!(growth.take(), GrownSessions::These(vec![session(1)]));
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![session(1)]));
     }
 
     #[test]
@@ -104,9 +104,9 @@ mod tests {
             growth.note(&session(number), mark);
         }
         assert_eq!(lock(&growth.noted).sessions.len(), 1);
-        assert_eq!(growth.take(), GrownSessions::Any);
+        assert_eq!(growth.take(), GrownSessions::Unlisted);
         // Those that were forgotten are told of again when they grow.
         growth.note(&session(0), &marks[0]);
-        assert_eq!(growth.take(), GrownSessions::These(vec![session(0)]));
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![session(0)]));
     }
 }

@@ -14,7 +14,7 @@ use super::walk::{Region, Start, Walk};
 
 /// Writes the journal at `from` to `to` as the one of `session`: the same records with the same numbers and times, in a
 /// chain of their own.
-pub fn copy_as(from: &Path, to: &Path, session: &SessionId) -> Result<(), JournalError> {
+pub fn copy_journal(from: &Path, to: &Path, session: &SessionId) -> Result<(), JournalError> {
     let file = File::open(from).map_err(JournalError::io("open", from))?;
     let end = file.metadata().map_err(JournalError::io("read", from))?.len();
     let mut walk = Walk::new(Region { file: &file, path: from, session: None, end }, Start::FIRST);

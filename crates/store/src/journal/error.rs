@@ -33,7 +33,7 @@ pub enum JournalError {
         byte: u64,
         /// What is wrong with it.
         #[source]
-        flaw: LineDefect,
+        defect: LineDefect,
     },
     /// Another process writes this journal.
     #[error("the journal `{0}` is being written by another process")]

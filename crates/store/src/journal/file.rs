@@ -62,7 +62,7 @@ impl FileJournal {
     }
 
     /// The same for a session that is new: in one of `spares`, where there is one.
-    pub fn begin(
+    pub fn create(
         path: impl Into<PathBuf>,
         session: SessionId,
         clock: Arc<dyn Clock>,
@@ -86,7 +86,7 @@ impl FileJournal {
 
     /// Tells `growth` of each record from now on.
     #[must_use]
-    pub fn growing(self, growth: Arc<GrowthTracker>) -> Self {
+    pub fn with_growth_tracker(self, growth: Arc<GrowthTracker>) -> Self {
         Self { growth: Some(growth), ..self }
     }
 

@@ -56,7 +56,7 @@ impl Journal for MemoryJournal {
                 path: "memory".into(),
                 line: number as u64 + 1,
                 byte: 0,
-                flaw: LineDefect::NotARecord(error),
+                defect: LineDefect::NotARecord(error),
             }),
         };
         records.lines.iter().enumerate().skip(skipped).take(limit).map(read).collect()

@@ -28,12 +28,12 @@ pub struct FilePool {
 
 impl FilePool {
     /// None yet, for journals in `directory`.
-    pub fn beside(directory: PathBuf) -> Self {
+    pub fn new(directory: PathBuf) -> Self {
         Self { directory, files: Mutex::default(), is_filling: AtomicBool::new(false) }
     }
 
     /// Whether it is time for [`Self::fill`]. Who hears so is the only one until it was done.
-    pub fn are_few(&self) -> bool {
+    pub fn should_fill(&self) -> bool {
         lock(&self.files).len() < FEW && !self.is_filling.swap(true, Ordering::SeqCst)
     }
 
@@ -72,10 +72,10 @@ mod tests {
     #[test]
     fn a_spare_is_named_once_and_over_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let spares = FilePool::beside(directory.path().to_owned());
+        let spares = FilePool::new(directory.path().to_owned());
         assert!(spares.take(&directory.path().join("none")).is_none());
-        assert!(spares.are_few());
-        assert!(!spares.are_few(), "two fill at once");
+        assert!(spares.should_fill());
+        assert!(!spares.should_fill(), "two fill at once");
         spares.fill();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a spare has a name");
 
@@ -91,14 +91,14 @@ mod tests {
     #[test]
     fn those_that_were_taken_are_made_again() {
         let directory = tempfile::tempdir().unwrap();
-        let spares = FilePool::beside(directory.path().to_owned());
+        let spares = FilePool::new(directory.path().to_owned());
         spares.fill();
         for number in 0..=MOST - FEW {
             assert!(spares.take(&directory.path().join(number.to_string())).is_some());
         }
-        assert!(spares.are_few());
+        assert!(spares.should_fill());
         spares.fill();
         assert_eq!(lock(&spares.files).len(), MOST);
-        assert!(!spares.are_few());
+        assert!(!spares.should_fill());
     }
 }

@@ -22,7 +22,7 @@ pub struct VerifiedJournal {
 }
 
 /// Checks every line of the journal at `path`: numbers, session, hash chain. Changes nothing.
-pub fn verify(path: &Path) -> Result<VerifiedJournal, JournalError> {
+pub fn verify_journal(path: &Path) -> Result<VerifiedJournal, JournalError> {
     let file = File::open(path).map_err(JournalError::io("open", path))?;
     let end = file.metadata().map_err(JournalError::io("read", path))?.len();
     let mut walk = Walk::new(Region { file: &file, path, session: None, end }, Start::FIRST);

@@ -127,7 +127,12 @@ impl<'a> Walk<'a> {
 
     /// Says what is wrong with the line the walk stands at.
     pub(super) fn damaged(&self, flaw: LineDefect) -> JournalError {
-        JournalError::Damaged { path: self.region.path.to_owned(), line: self.at.sequence, byte: self.at.offset, flaw }
+        JournalError::Damaged {
+            path: self.region.path.to_owned(),
+            line: self.at.sequence,
+            byte: self.at.offset,
+            defect: flaw,
+        }
     }
 
     fn read_line(&mut self) -> Result<bool, JournalError> {

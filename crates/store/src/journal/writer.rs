@@ -151,7 +151,7 @@ impl Writer {
         if found != self.end && !self.leftover {
             let flaw = LineDefect::Length { expected: self.end, found };
             let (line, byte) = (self.stamp.sequence + 1, self.end.min(found));
-            return Err(JournalError::Damaged { path: path.to_owned(), line, byte, flaw });
+            return Err(JournalError::Damaged { path: path.to_owned(), line, byte, defect: flaw });
         }
         self.file = Some(Arc::clone(&file));
         Ok(file)

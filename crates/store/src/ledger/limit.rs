@@ -12,7 +12,7 @@ pub struct UsageLimit {
     /// In which time.
     pub window: LimitWindow,
     /// How much.
-    pub most: LimitAmount,
+    pub max: LimitAmount,
 }
 
 /// Whose use a limit counts.

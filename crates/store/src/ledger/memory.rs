@@ -183,12 +183,12 @@ impl Difference {
     }
 
     fn check(self, limit: &UsageLimit, picos: u64) -> Result<(), LimitExceeded> {
-        let (spent, held, asked) = match limit.most {
+        let (spent, held, asked) = match limit.max {
             LimitAmount::Picos(_) => (self.spent, self.held, picos),
             LimitAmount::Requests(_) => (self.requests, 0, 1),
         };
         let (spent, held) = (spent.unsigned_abs(), held.unsigned_abs());
-        if spent.saturating_add(held).saturating_add(asked) > limit.most.amount() {
+        if spent.saturating_add(held).saturating_add(asked) > limit.max.amount() {
             return Err(LimitExceeded { limit: limit.clone(), spent, held, asked });
         }
         Ok(())

@@ -32,7 +32,7 @@ pub enum LedgerOperation {
 pub trait Ledger: Send + Sync {
     /// Takes `steps` in this order, each on its own: one that is refused stops no other. There is a reply for each.
     /// Together they cost little more than one.
-    fn take(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply>;
+    fn submit(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply>;
     /// Calls whose host died after they were sent, or whose answer was lost, oldest first. They are settled or
     /// failed like any other.
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError>;
@@ -41,23 +41,23 @@ pub trait Ledger: Send + Sync {
 
     /// [`LedgerOperation::Hold`].
     fn hold(&self, hold: CallHold) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Hold(Box::new(hold))]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Hold(Box::new(hold))]))
     }
     /// [`LedgerOperation::Advance`].
     fn advance(&self, call: CallId, progress: CallProgress) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Advance(call, progress)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Advance(call, progress)]))
     }
     /// [`LedgerOperation::Settle`].
     fn settle(&self, call: CallId, charge: CallCharge) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Settle(call, charge)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Settle(call, charge)]))
     }
     /// [`LedgerOperation::Fail`].
     fn fail(&self, call: CallId, reason: String) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Fail(call, reason)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Fail(call, reason)]))
     }
     /// [`LedgerOperation::Resolve`].
     fn resolve(&self, call: CallId, resolution: Resolution) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Resolve(call, resolution)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Resolve(call, resolution)]))
     }
 }
 

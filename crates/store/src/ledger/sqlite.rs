@@ -91,7 +91,7 @@ impl SqliteLedger {
         let connection = database::open(&directory.ledger(), Synchronous::Normal, SCHEMA)?;
         let reader = database::open(&directory.ledger(), Synchronous::Normal, SCHEMA)?;
         let boot = boot_id().map_err(|error| LedgerError::Recovery(error.into()))?;
-        let path = directory.daybook();
+        let path = directory.write_ahead_log();
         let last = Carried::read(&connection)?.generation;
         let daybook = Daybook::open(&path, last).map_err(LedgerError::files)?;
         let teller = Arc::new(Teller::new(daybook, owner, boot, durability, clock));
@@ -158,7 +158,7 @@ impl SqliteLedger {
 }
 
 impl Ledger for SqliteLedger {
-    fn take(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply> {
+    fn submit(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply> {
         let taken = self.teller.take(steps);
         if taken.steps.iter().any(Result::is_ok) {
             self.stir(taken.much_to_carry);

@@ -2,7 +2,7 @@
 
 use protocol::{ProblemCode, SessionId};
 
-use crate::{DatabaseError, is_full};
+use crate::{DatabaseError, is_disk_full};
 
 /// Why the sessions index refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ impl SessionIndexError {
             Self::AlreadyExists(_) => ProblemCode::SessionAlreadyExists,
             Self::NotFound(_) => ProblemCode::SessionNotFound,
             Self::Ambiguous { .. } | Self::Cursor(_) => ProblemCode::InvalidRequest,
-            Self::Database(_) | Self::Disk(_) if is_full(self) => ProblemCode::DiskFull,
+            Self::Database(_) | Self::Disk(_) if is_disk_full(self) => ProblemCode::DiskFull,
             Self::Database(DatabaseError::Io { .. }) | Self::Disk(_) => ProblemCode::JournalUnavailable,
             Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => ProblemCode::Internal,
         }

@@ -100,18 +100,18 @@ impl SessionIndex {
     }
 
     /// Waits until everything written so far survives the power.
-    pub fn settle(&self) -> Result<(), SessionIndexError> {
-        self.settler()()
+    pub fn sync(&self) -> Result<(), SessionIndexError> {
+        self.sync_handle()()
     }
 
     /// What does so later, and keeps nothing else open.
-    pub fn settler(&self) -> impl Fn() -> Result<(), SessionIndexError> + Send + use<> {
+    pub fn sync_handle(&self) -> impl Fn() -> Result<(), SessionIndexError> + Send + use<> {
         let log = self.log.clone();
         move || log.sync().map_err(SessionIndexError::Disk)
     }
 
     /// Enters a session and gives it a name. Of two who create the same id at once, one succeeds. Nobody waits for
-    /// the disk; see [`Self::settle`].
+    /// the disk; see [`Self::sync`].
     pub fn create(&self, new: &NewSession) -> Result<SessionRecord, SessionIndexError> {
         let connection = lock(&self.connection);
         for names in names(new.id.as_str()) {
@@ -136,7 +136,7 @@ impl SessionIndex {
     }
 
     /// Whether there is a session `id`, or was one.
-    pub fn is_used(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
+    pub fn id_was_used(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
         let connection = lock(&self.connection);
         Ok(connection.prepare_cached("SELECT 1 FROM session WHERE id = ?1")?.exists([id.as_str()])?)
     }
@@ -181,13 +181,13 @@ impl SessionIndex {
 
     /// Changes what `change` names and returns the session as it is then.
     pub fn update(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
-        let record = self.note(id, change)?;
-        self.settle()?;
+        let record = self.update_unsynced(id, change)?;
+        self.sync()?;
         Ok(record)
     }
 
     /// Like [`Self::update`], for what the journal tells again: nobody waits for the disk.
-    pub fn note(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
+    pub fn update_unsynced(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
         let sql = format!(
             "UPDATE session SET
                 agent_mode = coalesce(:agent_mode, agent_mode),
@@ -216,9 +216,9 @@ impl SessionIndex {
         changed(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
-    /// Notes the agent's own id of a session; nobody waits for the disk. Less than [`Self::note`]: this is done for each
+    /// Notes the agent's own id of a session; nobody waits for the disk. Less than [`Self::update_unsynced`]: this is done for each
     /// session that is made, and touches one page.
-    pub fn name_native(&self, id: &SessionId, native: &str) -> Result<(), SessionIndexError> {
+    pub fn set_native_session_id(&self, id: &SessionId, native: &str) -> Result<(), SessionIndexError> {
         let sql = "UPDATE session SET native_session_id = ?1, updated_ms = max(updated_ms, ?2)
              WHERE id = ?3 AND deleted_ms IS NULL";
         let connection = lock(&self.connection);
@@ -231,12 +231,12 @@ impl SessionIndex {
         let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL
              WHERE id = ?2 AND deleted_ms IS NULL AND outcome IS NOT NULL";
         let deleted = lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0;
-        self.settle()?;
+        self.sync()?;
         Ok(deleted)
     }
 
     /// Takes back that `owner` entered a session of which nothing was recorded; its id is free again.
-    pub fn unmake(&self, id: &SessionId, owner: &OwnerId) -> Result<(), SessionIndexError> {
+    pub fn remove_unrecorded(&self, id: &SessionId, owner: &OwnerId) -> Result<(), SessionIndexError> {
         let sql = "DELETE FROM session WHERE id = ?1 AND owner = ?2 AND event_count = 0 AND outcome IS NULL";
         lock(&self.connection).execute(sql, params![id.as_str(), owner.as_str()])?;
         Ok(())
@@ -270,7 +270,7 @@ impl SessionIndex {
         let id = &orphan.info.session_id;
         let values = params![owner.as_str(), self.now(), id.as_str(), orphan.owner.as_str(), orphan.epoch];
         let adopted = changed(&lock(&self.connection), &sql, values)?;
-        self.settle()?;
+        self.sync()?;
         adopted.ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn hold(name: &str, picos: u64, limits: &[UsageLimit]) -> CallHold {
 }
 
 pub(crate) fn limit(name: &'static str, scope: LimitScope, window: LimitWindow, most: LimitAmount) -> UsageLimit {
-    UsageLimit { name, scope, window, most }
+    UsageLimit { name, scope, window, max: most }
 }
 
 pub(crate) fn charge(picos: u64) -> CallCharge {

@@ -26,12 +26,12 @@ pub struct SessionProgress {
 
 impl SessionIndex {
     /// The sessions that were entered after the one at `place`, in that order.
-    pub fn entered_after(&self, place: i64) -> Result<Vec<SessionProgress>, SessionIndexError> {
+    pub fn created_after(&self, place: i64) -> Result<Vec<SessionProgress>, SessionIndexError> {
         self.standings("WHERE place > ?1 ORDER BY place", [place])
     }
 
     /// The sessions that another process runs.
-    pub fn run_by_others(&self, owner: &OwnerId) -> Result<Vec<SessionProgress>, SessionIndexError> {
+    pub fn running_elsewhere(&self, owner: &OwnerId) -> Result<Vec<SessionProgress>, SessionIndexError> {
         let all = self.standings("WHERE outcome IS NULL AND owner <> ?1 ORDER BY owner", [owner.as_str()])?;
         // An owner is asked once: it may have left thousands.
         let mut alive = HashMap::new();
@@ -45,12 +45,12 @@ impl SessionIndex {
     }
 
     /// How far one session has come.
-    pub fn standing(&self, id: &SessionId) -> Result<Option<SessionProgress>, SessionIndexError> {
+    pub fn progress(&self, id: &SessionId) -> Result<Option<SessionProgress>, SessionIndexError> {
         Ok(self.standings("WHERE id = ?1", [id.as_str()])?.pop())
     }
 
     /// The session at `place`, unless it was deleted.
-    pub fn at_place(&self, place: i64) -> Result<Option<SessionId>, SessionIndexError> {
+    pub fn session_at(&self, place: i64) -> Result<Option<SessionId>, SessionIndexError> {
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT id FROM kept WHERE place = ?1")?;
         let id: Option<String> = statement.query_row(params![place], |row| row.get(0)).optional()?;
