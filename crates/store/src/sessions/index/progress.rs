@@ -1,4 +1,4 @@
-//! How far sessions have come, by their place in the list: what the feed of all events is made of.
+//! Event counts of sessions, from which the event feed is built.
 
 use std::collections::HashMap;
 
@@ -10,46 +10,46 @@ use super::SessionIndex;
 use crate::owner::is_alive;
 use crate::{OwnerId, SessionIndexError};
 
-/// How far a session has come, as the list of sessions knows it.
+/// The number of events of a session, as the sessions index knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionProgress {
-    /// Its place in the list, which it keeps.
+    /// The row number of the session; it never changes.
     pub place: i64,
     /// The session.
     pub id: SessionId,
-    /// Number of its last event; late for one that has not ended.
+    /// Number of the last event. It may lag behind the journal until the session ends.
     pub event_count: u64,
-    /// Whether it has ended.
+    /// Whether the session has ended.
     pub ended: bool,
     owner: OwnerId,
 }
 
 impl SessionIndex {
-    /// The sessions that were entered after the one at `place`, in that order.
+    /// Returns the sessions created after the session in row `place`, oldest first.
     pub fn created_after(&self, place: i64) -> Result<Vec<SessionProgress>, SessionIndexError> {
-        self.standings("WHERE place > ?1 ORDER BY place", [place])
+        self.read_progress("WHERE place > ?1 ORDER BY place", [place])
     }
 
-    /// The sessions that another process runs.
+    /// Returns the sessions that other live processes run.
     pub fn running_elsewhere(&self, owner: &OwnerId) -> Result<Vec<SessionProgress>, SessionIndexError> {
-        let all = self.standings("WHERE outcome IS NULL AND owner <> ?1 ORDER BY owner", [owner.as_str()])?;
-        // An owner is asked once: it may have left thousands.
+        let all = self.read_progress("WHERE outcome IS NULL AND owner <> ?1 ORDER BY owner", [owner.as_str()])?;
+        // Each owner is checked once, because it may have thousands of sessions.
         let mut alive = HashMap::new();
-        for standing in &all {
-            if !alive.contains_key(&standing.owner) {
-                let lives = is_alive(&self.owners, &standing.owner).map_err(SessionIndexError::Owner)?;
-                alive.insert(standing.owner.clone(), lives);
+        for progress in &all {
+            if !alive.contains_key(&progress.owner) {
+                let is_owner_alive = is_alive(&self.owners, &progress.owner).map_err(SessionIndexError::Owner)?;
+                alive.insert(progress.owner.clone(), is_owner_alive);
             }
         }
-        Ok(all.into_iter().filter(|standing| alive.get(&standing.owner) == Some(&true)).collect())
+        Ok(all.into_iter().filter(|progress| alive.get(&progress.owner) == Some(&true)).collect())
     }
 
-    /// How far one session has come.
+    /// Returns the progress of one session; `None` if it does not exist.
     pub fn progress(&self, id: &SessionId) -> Result<Option<SessionProgress>, SessionIndexError> {
-        Ok(self.standings("WHERE id = ?1", [id.as_str()])?.pop())
+        Ok(self.read_progress("WHERE id = ?1", [id.as_str()])?.pop())
     }
 
-    /// The session at `place`, unless it was deleted.
+    /// Returns the session in row `place`; `None` if it was deleted.
     pub fn session_at(&self, place: i64) -> Result<Option<SessionId>, SessionIndexError> {
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT id FROM kept WHERE place = ?1")?;
@@ -57,7 +57,7 @@ impl SessionIndex {
         Ok(id.and_then(|id| SessionId::new(id).ok()))
     }
 
-    fn standings(&self, clause: &str, values: impl Params) -> Result<Vec<SessionProgress>, SessionIndexError> {
+    fn read_progress(&self, clause: &str, values: impl Params) -> Result<Vec<SessionProgress>, SessionIndexError> {
         let sql = format!("SELECT place, id, event_count, outcome IS NOT NULL AS ended, owner FROM kept {clause}");
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached(&sql)?;

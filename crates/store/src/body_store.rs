@@ -1,10 +1,9 @@
-//! Bodies of model calls, each under the name of its content.
+//! Bodies of model calls in files that are named by the digest of their content.
 //!
-//! A body is named in a record only once it is whole, and it is read back only if it still has the digest it is
-//! named by. What a killed writer left under a name is shorter than its name says, and is replaced by whoever keeps
-//! the same bytes next. The same bytes are kept once, and what a body has in common with one that was kept shortly
-//! before is not kept again: an agent sends its whole conversation at every turn, and room is taken only by what is
-//! new in it. A short text is not kept here at all: the record that names it carries it.
+//! A journal record refers to a body only after the body is complete, and a body is returned only if its digest matches.
+//! A file that a killed writer left is too short, and the next write of the same bytes replaces it. Equal bodies are
+//! stored once. A body that is similar to a recent one is stored as a delta: an agent sends its whole conversation at
+//! every turn, and only the new part takes space. A short text is not stored here but in its journal record.
 
 mod delta;
 mod packed;
@@ -23,48 +22,48 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::{DataDir, lock_file};
-use packed::{Base, Head};
+use packed::{DeltaBase, PackHeader};
 
-/// Bodies to compare the next one with: a conversation, and one beside it.
-const RECENT: usize = 2;
-/// A text of fewer bytes stands in its record: a file of its own would take up as much as this.
+/// Number of recent bodies that the next body is compared with: two concurrent conversations.
+const MAX_RECENT: usize = 2;
+/// A request of fewer bytes is stored in its record. A file would occupy at least this much.
 const SHORT_BYTES: usize = 4 << 10;
-/// So does an answer of fewer bytes. A longer one would be a burden to whoever reads the records.
-const SHORT_ANSWER_BYTES: usize = 64 << 10;
-/// A smaller body is cheaper to keep than to compare, a larger one too large to hold.
-const COMPARED: std::ops::RangeInclusive<usize> = SHORT_BYTES..=4 << 20;
+/// A response of fewer bytes is stored in its record. A longer one would slow down reading the journal.
+const SHORT_RESPONSE_BYTES: usize = 64 << 10;
+/// Sizes of bodies that are compared: a smaller body is cheaper to store, a larger one needs too much memory.
+const COMPARED_BYTES: std::ops::RangeInclusive<usize> = SHORT_BYTES..=4 << 20;
 
-/// What a body is of.
+/// Whether a body is a request or a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// Repeats most of what was asked before.
+    /// A request, which repeats most of the previous one.
     Request,
-    /// Repeats nothing: a file of its own saves no room, and takes longer to make than all the rest of a call.
+    /// A response, which repeats nothing. Creating a file for it takes longer than the rest of a call.
     Response,
 }
 
-/// Why a body could not be kept or read.
+/// A body could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The disk said no.
+    /// A system call failed.
     #[error("cannot {doing} the body `{path}`")]
     Io {
         /// The step that failed.
         doing: &'static str,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// No body of that content is kept.
-    #[error("no body `{0}` is kept")]
+    /// No body has that digest.
+    #[error("body `{0}` not found")]
     NotFound(Digest),
-    /// What is kept is not what was kept.
-    #[error("the body `{0}` was changed or cut")]
+    /// The content does not match the digest.
+    #[error("the body `{0}` is damaged")]
     Damaged(PathBuf),
-    /// The reference names no content.
-    #[error("`{0}` names no body")]
+    /// The reference does not contain a digest.
+    #[error("invalid body digest `{0}`")]
     Name(String),
 }
 
@@ -74,36 +73,36 @@ impl BodyError {
     }
 }
 
-/// Where bodies are kept.
+/// The bodies of a data directory.
 #[derive(Debug, Clone)]
 pub struct FileBodyStore {
     root: PathBuf,
     compress: bool,
-    recent: Arc<Mutex<VecDeque<Recent>>>,
+    recent: Arc<Mutex<VecDeque<RecentBody>>>,
 }
 
-/// A body that was kept shortly before.
+/// A body that was stored recently.
 #[derive(Debug)]
-struct Recent {
+struct RecentBody {
     digest: Digest,
-    /// The bodies it stands on, nearest first.
-    below: Vec<Digest>,
+    /// The chain of bodies that this body is a delta of, nearest first.
+    bases: Vec<Digest>,
     bytes: Vec<u8>,
 }
 
 impl FileBodyStore {
-    /// The bodies of a data directory.
+    /// Returns the body store of a data directory.
     pub fn new(directory: &DataDir) -> Self {
         Self { root: directory.bodies(), compress: false, recent: Arc::default() }
     }
 
-    /// The same, with what is kept from now on compressed or not.
+    /// Sets whether bodies are compressed from now on.
     #[must_use]
     pub fn with_compression(self, compress: bool) -> Self {
         Self { compress, ..self }
     }
 
-    /// Keeps `bytes`: in what is returned, where they are text and few, else in a file.
+    /// Stores `bytes` and returns their reference. A short text is stored in the reference itself, anything else in a file.
     pub fn put<'a>(&self, kind: BodyKind, bytes: impl Into<Cow<'a, [u8]>>) -> Result<BodyRef, BodyError> {
         let bytes = bytes.into();
         if !self.is_short(kind, bytes.len()) {
@@ -115,44 +114,45 @@ impl FileBodyStore {
         }
     }
 
-    /// Whether a text of so many bytes stands in its record.
+    /// Returns whether a text of this length is stored in its record.
     pub fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
         match kind {
-            // Who has bodies compressed wants them small.
-            BodyKind::Response if !self.compress => bytes < SHORT_ANSWER_BYTES,
+            // With compression, small storage matters more than fast writes.
+            BodyKind::Response if !self.compress => bytes < SHORT_RESPONSE_BYTES,
             BodyKind::Response | BodyKind::Request => bytes < SHORT_BYTES,
         }
     }
 
-    /// Keeps `bytes` in a file, however few they are.
+    /// Stores `bytes` in a file, whatever their length.
     pub fn put_file(&self, bytes: &[u8]) -> Result<BodyRef, BodyError> {
         let digest = Digest::of(bytes);
         let length = bytes.len() as u64;
-        // Most requests repeat: they cost a look, not a write.
-        let below = if self.holds(digest, length) { None } else { Some(self.keep(digest, bytes)?) };
-        self.remember(digest, below, bytes);
+        // Many requests repeat, and then nothing is written.
+        let bases = if self.contains(digest, length) { None } else { Some(self.write_new(digest, bytes)?) };
+        self.remember(digest, bases, bytes);
         Ok(BodyRef::Stored { sha256: digest.to_string(), bytes: length })
     }
 
-    /// Writes a body in the form that takes the least room; says which others it stands on.
-    fn keep(&self, digest: Digest, bytes: &[u8]) -> Result<Vec<Digest>, BodyError> {
+    /// Writes a body in its smallest form; returns the chain of bodies that it is a delta of.
+    fn write_new(&self, digest: Digest, bytes: &[u8]) -> Result<Vec<Digest>, BodyError> {
         let packed = {
             let recent = lock(&self.recent);
-            // One that was kept and is gone must not come to stand on itself.
-            let is_above = |recent: &&Recent| recent.digest == digest || recent.below.contains(&digest);
-            let comparable = recent.iter().filter(|recent| COMPARED.contains(&bytes.len()) && !is_above(recent));
-            let bases: Vec<Base<'_>> = comparable
-                .map(|recent| Base { digest: recent.digest, below: &recent.below, bytes: &recent.bytes })
+            // A body that was deleted and is stored again must not become a delta of itself.
+            let depends_on_body = |recent: &&RecentBody| recent.digest == digest || recent.bases.contains(&digest);
+            let comparable =
+                recent.iter().filter(|recent| COMPARED_BYTES.contains(&bytes.len()) && !depends_on_body(recent));
+            let candidates: Vec<DeltaBase<'_>> = comparable
+                .map(|recent| DeltaBase { digest: recent.digest, bases: &recent.bases, bytes: &recent.bytes })
                 .collect();
-            packed::pack(bytes, &bases, self.compress)
+            packed::pack(bytes, &candidates, self.compress)
         };
-        if let Some((file, below)) = packed {
+        if let Some((file, bases)) = packed {
             let mut writer = self.writer()?;
             writer.write(&file)?;
-            writer.stand_at(&self.packed_path(digest))?;
-            return Ok(below);
+            writer.rename_to(&self.packed_path(digest))?;
+            return Ok(bases);
         }
-        if !self.put_new(digest, bytes)? {
+        if !self.create(digest, bytes)? {
             let mut writer = self.writer()?;
             writer.write(bytes)?;
             writer.finish()?;
@@ -160,39 +160,39 @@ impl FileBodyStore {
         Ok(Vec::new())
     }
 
-    /// Has `bytes` ready for the next body to be compared with; `below` is none for one that was there before.
-    fn remember(&self, digest: Digest, below: Option<Vec<Digest>>, bytes: &[u8]) {
-        if !COMPARED.contains(&bytes.len()) {
+    /// Remembers a body for the comparison with the next ones. `bases` is `None` for a body that was stored before.
+    fn remember(&self, digest: Digest, bases: Option<Vec<Digest>>, bytes: &[u8]) {
+        if !COMPARED_BYTES.contains(&bytes.len()) {
             return;
         }
         let mut recent = lock(&self.recent);
-        if let Some(place) = recent.iter().position(|recent| recent.digest == digest) {
-            recent.rotate_left(place);
+        if let Some(index) = recent.iter().position(|recent| recent.digest == digest) {
+            recent.rotate_left(index);
             return;
         }
-        let below = below.unwrap_or_else(|| self.below(digest));
-        recent.truncate(RECENT - 1);
-        recent.push_front(Recent { digest, below, bytes: bytes.to_vec() });
+        let bases = bases.unwrap_or_else(|| self.read_bases(digest));
+        recent.truncate(MAX_RECENT - 1);
+        recent.push_front(RecentBody { digest, bases, bytes: bytes.to_vec() });
     }
 
-    /// The bodies that one on disk stands on, nearest first.
-    fn below(&self, digest: Digest) -> Vec<Digest> {
+    /// Returns the chain of bodies that a stored body is a delta of, nearest first.
+    fn read_bases(&self, digest: Digest) -> Vec<Digest> {
         let base = |digest: &Digest| {
             let mut file = File::open(self.packed_path(*digest)).ok()?;
-            head(&mut file).ok()??.base()
+            read_header(&mut file).ok()??.base()
         };
-        std::iter::successors(base(&digest), base).take(packed::DEEPEST + 1).collect()
+        std::iter::successors(base(&digest), base).take(packed::MAX_CHAIN + 1).collect()
     }
 
-    /// Writes a body under its name, in one go; false: there is something of that name.
+    /// Writes a body directly to its final path; returns false if the file exists.
     ///
-    /// Renaming it into place would cost more than all the rest: the name is given first, and nobody knows it yet.
-    fn put_new(&self, digest: Digest, bytes: &[u8]) -> Result<bool, BodyError> {
+    /// Renaming a temporary file would cost more than the write, and no reader knows the digest yet.
+    fn create(&self, digest: Digest, bytes: &[u8]) -> Result<bool, BodyError> {
         let path = self.path(digest);
         let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let created = match create() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_shard(&path)?;
+                create_shard(&path)?;
                 create()
             }
             created => created,
@@ -200,28 +200,28 @@ impl FileBodyStore {
         let mut file = match created {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-            Err(error) => return Err(BodyError::io("make", &path)(error)),
+            Err(error) => return Err(BodyError::io("create", &path)(error)),
         };
         file.write_all(bytes).map_err(|error| {
-            // Half a body under its name is only untidy, but it takes room where there may be none.
+            // An incomplete body would do no harm, but it occupies space on a disk that may be full.
             let _ = std::fs::remove_file(&path);
             BodyError::io("write", &path)(error)
         })?;
         Ok(true)
     }
 
-    /// Keeps a body that comes piece by piece.
+    /// Returns a writer for a body that arrives in pieces.
     pub fn writer(&self) -> Result<BodyWriter, BodyError> {
         let path = self.root.join(format!(".{}.part", Uuid::new_v4()));
-        let file = lock_file::create(&path).map_err(BodyError::io("make", &path))?;
-        Ok(BodyWriter { bodies: self.clone(), part: Part(path), file, hasher: Sha256::new(), bytes: 0 })
+        let file = lock_file::create(&path).map_err(BodyError::io("create", &path))?;
+        Ok(BodyWriter { bodies: self.clone(), temporary: TemporaryFile(path), file, hasher: Sha256::new(), bytes: 0 })
     }
 
-    /// The bytes of `body`; of one that is named, if they are still what they were.
+    /// Returns the bytes of `body`. Fails if a stored body is missing or damaged.
     pub fn get(&self, body: &BodyRef) -> Result<Vec<u8>, BodyError> {
         match body {
             BodyRef::Inline { text } => Ok(text.clone().into_bytes()),
-            BodyRef::Stored { sha256, .. } => self.read(name(sha256)?),
+            BodyRef::Stored { sha256, .. } => self.read(parse_digest(sha256)?),
         }
     }
 
@@ -235,7 +235,7 @@ impl FileBodyStore {
         }
     }
 
-    /// Reads a body and those it stands on, from the lowest up.
+    /// Reads a packed body and the chain of its bases, and applies the deltas from the last base up.
     fn read_packed(&self, digest: Digest) -> Result<Vec<u8>, BodyError> {
         let mut chain = Vec::new();
         let mut next = Some(digest);
@@ -245,7 +245,7 @@ impl FileBodyStore {
             let file = match std::fs::read(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !chain.is_empty() => {
-                    // The lowest stands as it is.
+                    // The last base is not packed.
                     let plain = self.path(wanted);
                     bytes = Some(std::fs::read(&plain).map_err(|_| BodyError::NotFound(wanted))?);
                     break;
@@ -254,9 +254,9 @@ impl FileBodyStore {
                 Err(error) => return Err(BodyError::io("read", &path)(error)),
             };
             let damaged = || BodyError::Damaged(path.clone());
-            let head = Head::read(&file).ok_or_else(damaged)?;
-            // Longer than any chain we write: a damaged file that leads to itself.
-            if chain.len() > packed::DEEPEST {
+            let head = PackHeader::read(&file).ok_or_else(damaged)?;
+            // Longer than any chain that is written: a damaged file that refers to itself.
+            if chain.len() > packed::MAX_CHAIN {
                 return Err(damaged());
             }
             next = head.base();
@@ -271,17 +271,17 @@ impl FileBodyStore {
         }
     }
 
-    /// Returns when `body` is on disk.
+    /// Returns when `body` and its bases are on disk.
     pub fn sync(&self, body: &BodyRef) -> Result<(), BodyError> {
         let BodyRef::Stored { sha256, .. } = body else { return Ok(()) };
-        let mut next = Some(name(sha256)?);
+        let mut next = Some(parse_digest(sha256)?);
         while let Some(digest) = next.take() {
             let plain = self.path(digest);
             let path = if plain.exists() { plain } else { self.packed_path(digest) };
             let shard = path.parent().unwrap_or(&self.root);
             let outcome = File::open(&path).and_then(|mut file| {
                 file.sync_all()?;
-                next = head(&mut file)?.and_then(|head| head.base());
+                next = read_header(&mut file)?.and_then(|head| head.base());
                 File::open(shard)?.sync_all()
             });
             outcome.map_err(BodyError::io("sync", &path))?;
@@ -289,20 +289,20 @@ impl FileBodyStore {
         Ok(())
     }
 
-    /// Removes what killed writers left, and says how many that were.
+    /// Removes the temporary files of killed writers; returns their number.
     pub fn remove_abandoned(&self) -> usize {
-        lock_file::sweep(&self.root, "part")
+        lock_file::remove_abandoned(&self.root, "part")
     }
 
-    /// After a power cut, or a kill at the wrong moment, a name may stand without its bytes: such a body is
-    /// written again.
-    fn holds(&self, digest: Digest, bytes: u64) -> bool {
+    /// Returns whether a complete file of that length exists. A kill or a power cut may leave an incomplete file, which
+    /// is written again.
+    fn contains(&self, digest: Digest, bytes: u64) -> bool {
         if self.path(digest).metadata().is_ok_and(|metadata| metadata.len() == bytes) {
             return true;
         }
         let packed = || {
             let mut file = File::open(self.packed_path(digest)).ok()?;
-            Some((file.metadata().ok()?.len(), head(&mut file).ok()??))
+            Some((file.metadata().ok()?.len(), read_header(&mut file).ok()??))
         };
         packed().is_some_and(|(length, head)| head.length == bytes && head.file_length() == length)
     }
@@ -317,66 +317,66 @@ impl FileBodyStore {
     }
 }
 
-/// The name of a body.
-fn name(sha256: &str) -> Result<Digest, BodyError> {
+/// Parses the digest of a body.
+fn parse_digest(sha256: &str) -> Result<Digest, BodyError> {
     sha256.parse().map_err(|_| BodyError::Name(sha256.to_owned()))
 }
 
-/// The head of a packed body.
-fn head(file: &mut File) -> io::Result<Option<Head>> {
-    let mut beginning = Vec::new();
-    file.take(64).read_to_end(&mut beginning)?;
-    Ok(Head::read(&beginning))
+/// Reads the header of a packed body; returns `None` if it is not valid.
+fn read_header(file: &mut File) -> io::Result<Option<PackHeader>> {
+    let mut bytes = Vec::new();
+    file.take(64).read_to_end(&mut bytes)?;
+    Ok(PackHeader::read(&bytes))
 }
 
-/// Makes the directory of a body.
-fn make_shard(path: &Path) -> Result<(), BodyError> {
+/// Creates the directory of a body.
+fn create_shard(path: &Path) -> Result<(), BodyError> {
     let Some(shard) = path.parent() else { return Ok(()) };
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(shard);
-    made.map_err(BodyError::io("make the directory of", path))
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(shard);
+    created.map_err(BodyError::io("create the directory of", path))
 }
 
-/// A body that is still coming. Dropped before [`BodyWriter::finish`], it leaves nothing.
+/// A body that is being written. Dropping it before [`BodyWriter::finish`] removes the file.
 #[derive(Debug)]
 pub struct BodyWriter {
     bodies: FileBodyStore,
-    part: Part,
+    temporary: TemporaryFile,
     file: File,
     hasher: Sha256,
     bytes: u64,
 }
 
 impl BodyWriter {
-    /// Adds `bytes` at the end.
+    /// Appends `bytes`.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
-        self.file.write_all(bytes).map_err(BodyError::io("write", &self.part.0))?;
+        self.file.write_all(bytes).map_err(BodyError::io("write", &self.temporary.0))?;
         self.hasher.update(bytes);
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
-    /// Gives the body its name.
+    /// Moves the file to its final path and returns the reference of the body.
     pub fn finish(self) -> Result<BodyRef, BodyError> {
         let digest = Digest::finish(self.hasher.clone());
         let bytes = self.bytes;
-        if !self.bodies.holds(digest, bytes) {
+        if !self.bodies.contains(digest, bytes) {
             let path = self.bodies.path(digest);
-            self.stand_at(&path)?;
+            self.rename_to(&path)?;
         }
         Ok(BodyRef::Stored { sha256: digest.to_string(), bytes })
     }
 
-    fn stand_at(self, path: &Path) -> Result<(), BodyError> {
-        make_shard(path)?;
-        std::fs::rename(&self.part.0, path).map_err(BodyError::io("name", path))
+    fn rename_to(self, path: &Path) -> Result<(), BodyError> {
+        create_shard(path)?;
+        std::fs::rename(&self.temporary.0, path).map_err(BodyError::io("rename", path))
     }
 }
 
-/// The file of a body that has no name yet; removed unless it was renamed.
+/// The file of an incomplete body; removed on drop unless it was renamed.
 #[derive(Debug)]
-struct Part(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Drop for Part {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

@@ -1,9 +1,9 @@
-//! Requests that their callers have named, and how they were answered: asked twice, done once, also across kill -9.
+//! Requests with an idempotency key and their responses: a repeated request is executed once, also across kill -9.
 //!
-//! A request is noted before anything is done for it. One that has no answer was broken off, or failed: it may be asked
-//! again, and whoever does it must find out what became of the first time.
+//! A request is stored before it is executed. A request without a response was interrupted or failed. It may be
+//! repeated, and the caller must then find out what the first execution did.
 //!
-//! Not here: what makes two requests the same (`server`).
+//! Not here: when two requests are the same (`server`).
 
 use std::sync::{Arc, Mutex};
 
@@ -14,34 +14,34 @@ use crate::database::{self, DatabaseError, Synchronous};
 use crate::sessions::SCHEMA;
 use crate::{Clock, DataDir};
 
-/// A name is remembered this long: a client repeats a request within minutes, not after days.
-const REMEMBERED_MS: i64 = 24 * 60 * 60 * 1000;
+/// How long a key is stored. A client repeats a request within minutes, not after days.
+const RETENTION_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// How a request was answered.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedResponse {
     /// HTTP status.
     pub status: u16,
-    /// Headers, in their order.
+    /// Headers in their order.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// What is known of a name.
+/// The result of looking up an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestLookup {
-    /// Nothing: it is noted now.
+    /// The key is new; the request is stored now.
     New,
-    /// It is the name of another request.
+    /// The key belongs to a different request.
     KeyReused,
-    /// The same request was begun then, in milliseconds, and has no answer.
+    /// The same request started at this time, in milliseconds, and has no response.
     Unanswered(i64),
-    /// The same request was answered so.
+    /// The same request has this response.
     Answered(RecordedResponse),
 }
 
-/// The named requests of a data directory. Several processes may have it open.
+/// The requests with idempotency keys of a data directory. Several processes may use it at once.
 pub struct IdempotencyStore {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
@@ -49,23 +49,25 @@ pub struct IdempotencyStore {
 
 impl std::fmt::Debug for IdempotencyStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Requests").finish_non_exhaustive()
+        f.debug_struct("IdempotencyStore").finish_non_exhaustive()
     }
 }
 
 impl IdempotencyStore {
-    /// Opens the requests of `directory`.
+    /// Opens the store of `directory`.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, DatabaseError> {
         let connection = database::open(&directory.database(), Synchronous::Full, SCHEMA)?;
         Ok(Self { connection: Mutex::new(connection), clock })
     }
 
-    /// Notes the request that `caller` names `key`, unless it is known. `digest` is that of all that makes it what it is.
+    /// Looks up the request of `caller` with `key`, and stores it if it is new.
+    ///
+    /// `digest` covers everything that identifies the request. A different digest means that the key is reused.
     pub fn begin(&self, caller: &str, key: &str, digest: &[u8; 32]) -> Result<RequestLookup, DatabaseError> {
         let now = self.clock.now().as_millisecond();
         let mut connection = lock(&self.connection);
         let transaction = connection.transaction()?;
-        transaction.execute("DELETE FROM request WHERE begun_ms < ?1", [now.saturating_sub(REMEMBERED_MS)])?;
+        transaction.execute("DELETE FROM request WHERE begun_ms < ?1", [now.saturating_sub(RETENTION_MS)])?;
         let sql = "SELECT digest, begun_ms, status, headers, body FROM request WHERE caller = ?1 AND key = ?2";
         let found = transaction.query_row(sql, [caller, key], |row| {
             let same = row.get::<_, [u8; 32]>(0)? == *digest;
@@ -88,11 +90,11 @@ impl IdempotencyStore {
         Ok(known.unwrap_or(RequestLookup::New))
     }
 
-    /// Keeps the answer to a request that was begun.
-    pub fn answer(&self, caller: &str, key: &str, answered: &RecordedResponse) -> Result<(), DatabaseError> {
-        let headers = serde_json::to_string(&answered.headers).unwrap_or_default();
+    /// Stores the response to a request.
+    pub fn answer(&self, caller: &str, key: &str, response: &RecordedResponse) -> Result<(), DatabaseError> {
+        let headers = serde_json::to_string(&response.headers).unwrap_or_default();
         let sql = "UPDATE request SET status = ?3, headers = ?4, body = ?5 WHERE caller = ?1 AND key = ?2";
-        lock(&self.connection).execute(sql, params![caller, key, answered.status, headers, answered.body])?;
+        lock(&self.connection).execute(sql, params![caller, key, response.status, headers, response.body])?;
         Ok(())
     }
 }

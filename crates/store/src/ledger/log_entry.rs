@@ -1,4 +1,4 @@
-//! One step of one call, as it stands in the daybook: a line of JSON that can be read without the lines before it.
+//! Lines of the write-ahead log: one operation of one call as JSON, readable without the lines before it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::limit::LimitScope;
-use super::totals::{Difference, Parties};
+use super::totals::{CallParties, TotalAmounts};
 use super::{CallProgress, CallSource};
-use crate::{OwnerId, json};
+use crate::OwnerId;
 
-/// A line of the daybook.
+/// One line of the write-ahead log.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Line {
-    /// When, in milliseconds.
+pub(super) struct LogLine {
+    /// The time in milliseconds since 1970.
     pub(super) at: i64,
-    pub(super) step: Entry,
+    pub(super) step: LogEntry,
 }
 
-/// What was done.
+/// The operation of a line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Entry {
+pub(super) enum LogEntry {
     Hold(Box<HoldEntry>),
     Advance {
         call: CallId,
@@ -31,32 +31,32 @@ pub(super) enum Entry {
     },
     Settle {
         call: CallId,
-        share: Arc<Share>,
+        share: Arc<CallShare>,
         picos: i64,
         #[serde(serialize_with = "write_usage")]
         usage: Usage,
     },
     Fail {
         call: CallId,
-        share: Arc<Share>,
+        share: Arc<CallShare>,
         reason: String,
     },
-    /// The tables were changed without the daybook: sums that were read from them before are worth nothing.
+    /// The tables were changed without the log: totals that a process read from them earlier are out of date.
     Forget,
 }
 
-/// A hold that was granted. What most holds have in common is left out, and what follows from the rest.
+/// A granted hold. Default values, and values that follow from others, are left out of the JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct HoldEntry {
     pub(super) call: CallId,
-    pub(super) share: Arc<Share>,
+    pub(super) share: Arc<CallShare>,
     pub(super) system: Cow<'static, str>,
-    /// The run, where that is not the session.
+    /// The run, if it is not the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<Arc<str>>,
     #[serde(default = "first_attempt", skip_serializing_if = "is_first_attempt")]
     pub(super) attempt: u32,
-    /// Where it comes from, in a line of a version that did not leave it to the run and the attempt.
+    /// The source reference, in lines of earlier versions. Now it follows from run, attempt and call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reference: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,41 +67,36 @@ pub(super) struct HoldEntry {
     pub(super) price_hash: Arc<str>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) sent: bool,
-    /// It uses a part of its session's lease.
+    /// Whether the hold uses a part of its session's lease.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) leased: bool,
-    /// Whose requests are counted by the minute.
+    /// The scopes whose requests per minute are counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) minutes: Vec<LimitScope>,
     pub(super) owner: OwnerId,
     pub(super) boot: Arc<str>,
 }
 
-/// What is set aside for a call, and whose sums it counts in.
+/// The held amount of a call, and the parties whose totals it counts in.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Share {
+pub(super) struct CallShare {
     pub(super) session: SessionId,
     pub(super) account: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<Arc<str>>,
-    /// The day it was held on.
+    /// The day of the hold.
     pub(super) day: i64,
     pub(super) picos: i64,
 }
 
-impl Share {
-    /// Whether both count in the same sums.
-    pub(super) fn counts_with(&self, other: &Self) -> bool {
-        (self.day, &self.session, &self.account, &self.key) == (other.day, &other.session, &other.account, &other.key)
-    }
-
-    pub(super) fn parties(&self) -> Parties<'_> {
-        Parties { session: self.session.as_str(), account: &self.account, key: self.key.as_deref() }
+impl CallShare {
+    pub(super) fn parties(&self) -> CallParties<'_> {
+        CallParties { session: self.session.as_str(), account: &self.account, key: self.key.as_deref() }
     }
 }
 
 impl HoldEntry {
-    /// Where it comes from, as one text.
+    /// Returns the source reference, `run/attempt/call`.
     pub(super) fn reference(&self) -> Cow<'_, str> {
         if let Some(reference) = &self.reference {
             return reference.into();
@@ -111,26 +106,26 @@ impl HoldEntry {
     }
 }
 
-impl Entry {
-    /// Whose sums it changes, and by how much.
-    pub(super) fn change(&self) -> Option<(&Share, Difference)> {
+impl LogEntry {
+    /// Returns the change of totals, with the parties whose totals change; `None` if no total changes.
+    pub(super) fn total_change(&self) -> Option<(&CallShare, TotalAmounts)> {
         match self {
-            Self::Hold(hold) => Some((&hold.share, Difference { held: hold.share.picos, spent: 0, requests: 1 })),
+            Self::Hold(hold) => Some((&hold.share, TotalAmounts { held: hold.share.picos, spent: 0, requests: 1 })),
             Self::Settle { share, picos, .. } => {
-                Some((share, Difference { held: -share.picos, spent: *picos, requests: 0 }))
+                Some((share, TotalAmounts { held: -share.picos, spent: *picos, requests: 0 }))
             }
-            Self::Fail { share, .. } => Some((share, Difference { held: -share.picos, ..Difference::default() })),
+            Self::Fail { share, .. } => Some((share, TotalAmounts { held: -share.picos, ..TotalAmounts::default() })),
             Self::Advance { .. } | Self::Forget => None,
         }
     }
 }
 
-impl Line {
-    /// Adds it to `lines` as it is written, newline included; or nothing.
+impl LogLine {
+    /// Appends the line with its newline to `lines`. On an error, `lines` is unchanged.
     pub(super) fn encode(&self, lines: &mut Vec<u8>) -> serde_json::Result<()> {
         let start = lines.len();
         lines.reserve(512);
-        json::write(self, lines).inspect_err(|_| lines.truncate(start))?;
+        serde_json::to_writer(&mut *lines, self).inspect_err(|_| lines.truncate(start))?;
         lines.push(b'\n');
         Ok(())
     }
@@ -140,12 +135,12 @@ fn first_attempt() -> u32 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_first_attempt(attempt: &u32) -> bool {
     *attempt == first_attempt()
 }
 
-/// Tokens of the kinds that there are any of: who reads takes the others for none.
+/// Writes the token counts that are not zero. A reader takes missing counts as zero.
 fn write_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
     let kinds = [
         ("input_tokens", usage.input_tokens),
@@ -154,9 +149,9 @@ fn write_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::
         ("cache_write_tokens", usage.cache_write_tokens),
         ("cache_write_1h_tokens", usage.cache_write_1h_tokens),
     ];
-    let some = || kinds.iter().filter(|(_, tokens)| *tokens > 0);
-    let mut written = serializer.serialize_struct("Usage", some().count())?;
-    for (kind, tokens) in some() {
+    let non_zero = || kinds.iter().filter(|(_, tokens)| *tokens > 0);
+    let mut written = serializer.serialize_struct("Usage", non_zero().count())?;
+    for (kind, tokens) in non_zero() {
         written.serialize_field(kind, tokens)?;
     }
     written.end()
@@ -166,21 +161,21 @@ fn write_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::
 mod tests {
     use super::*;
 
-    /// A line, as it is written, and where the hold in it comes from.
+    /// Decodes and encodes `line`; returns the new text and the source reference of a hold.
     #[track_caller]
-    fn again(line: &str) -> (String, Option<String>) {
-        let line: Line = serde_json::from_str(line).unwrap();
+    fn encode_again(line: &str) -> (String, Option<String>) {
+        let line: LogLine = serde_json::from_str(line).unwrap();
         let mut text = Vec::new();
         line.encode(&mut text).unwrap();
         let reference = match line.step {
-            Entry::Hold(hold) => Some(hold.reference().into_owned()),
+            LogEntry::Hold(hold) => Some(hold.reference().into_owned()),
             _ => None,
         };
         (String::from_utf8(text).unwrap().trim_end().to_owned(), reference)
     }
 
     #[test]
-    fn what_goes_without_saying_is_not_written_and_need_not_be() {
+    fn default_values_are_left_out() {
         let hold = |source: &str| {
             r#"{"at":5,"step":{"hold":{"call":"c1","share":{"session":"s1","account":"a1","day":3,"picos":7},"#
                 .to_owned()
@@ -192,22 +187,22 @@ mod tests {
             (r#""run":"r1","#, "r1/1/c1"),
             (r#""run":"r1","attempt":2,"#, "r1/2/c1"),
         ] {
-            assert_eq!(again(&hold(source)), (hold(source), Some(reference.to_owned())));
+            assert_eq!(encode_again(&hold(source)), (hold(source), Some(reference.to_owned())));
         }
         let settle = r#"{"at":5,"step":{"settle":{"call":"c1","share":{"session":"s1","account":"a1","day":3,"picos":7},"picos":4,"usage":{"output_tokens":3}}}}"#;
-        assert_eq!(again(settle), (settle.to_owned(), None));
+        assert_eq!(encode_again(settle), (settle.to_owned(), None));
     }
 
     #[test]
-    fn a_line_of_an_earlier_version_is_read() {
-        let (hold, reference) = again(
+    fn line_of_an_earlier_version_is_read() {
+        let (hold, reference) = encode_again(
             r#"{"at":5,"step":{"hold":{"call":"c1","share":{"session":"s1","account":"a1","day":3,"picos":7},
             "system":"viv","reference":"r1/2/c1","user":null,"agent":"a","model":"m1","price_hash":"p1","sent":true,
             "leased":false,"minutes":["key"],"owner":"o1","boot":"b1"}}}"#,
         );
         assert_eq!(reference.as_deref(), Some("r1/2/c1"));
         insta::assert_snapshot!(hold, @r#"{"at":5,"step":{"hold":{"call":"c1","share":{"session":"s1","account":"a1","day":3,"picos":7},"system":"viv","reference":"r1/2/c1","agent":"a","model":"m1","price_hash":"p1","sent":true,"minutes":["key"],"owner":"o1","boot":"b1"}}}"#);
-        let (settle, _) = again(
+        let (settle, _) = encode_again(
             r#"{"at":5,"step":{"settle":{"call":"c1","share":{"session":"s1","account":"a1","day":3,"picos":7},
             "picos":4,"usage":{"input_tokens":1,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":2,
             "cache_write_1h_tokens":0}}}}"#,

@@ -1,4 +1,4 @@
-//! Room on the disk that is kept for what makes room: to delete something takes a little, too.
+//! Disk space that is allocated in advance, so that a session can be deleted on a full disk.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,33 +7,33 @@ use std::path::PathBuf;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// Enough for the list of sessions to lose one.
+/// Enough for the sessions index to delete a session.
 const BYTES: u64 = 256 << 10;
 
-/// A file that takes up room until it is needed.
+/// A file that occupies disk space until the space is needed.
 #[derive(Debug)]
 pub struct DiskReserve(PathBuf);
 
 impl DiskReserve {
-    /// Keeps room at `path`; where there is none now it is kept later.
+    /// Allocates the reserve at `path`. If the disk is full now, the next use tries again.
     pub fn new(path: PathBuf) -> Self {
         let reserve = Self(path);
         reserve.fill();
         reserve
     }
 
-    /// Does `work` with that room at hand.
+    /// Frees the reserved space, runs `work`, and allocates the reserve again.
     pub fn release_during<T>(&self, work: impl FnOnce() -> T) -> T {
-        // One that is not there was used before, and could not be filled again.
+        // The file is missing if the reserve was used before and could not be allocated again.
         let _ = std::fs::remove_file(&self.0);
-        let done = work();
+        let result = work();
         self.fill();
-        done
+        result
     }
 
     fn fill(&self) {
         if self.allocate().is_err() {
-            // There is no room to be kept; who needs it next fails as if there were no reserve.
+            // The disk is full. The next use runs without a reserve.
             let _ = std::fs::remove_file(&self.0);
         }
     }
@@ -49,9 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_room_is_there_while_it_is_lent_and_taken_again_afterwards() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("reserve");
+    fn reserve_is_freed_during_work_and_allocated_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("reserve");
         let reserve = DiskReserve::new(path.clone());
         assert_eq!(path.metadata().unwrap().len(), BYTES);
         assert!(reserve.release_during(|| !path.exists()));

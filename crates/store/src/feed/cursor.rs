@@ -1,24 +1,24 @@
-//! A place among the events of all sessions, as clients keep it.
+//! A cursor of the event feed, as clients store it.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place among the events of all sessions: behind one event of one session. To clients it is one word without meaning.
+/// The position after one event in the event feed. For clients it is an opaque text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedCursor {
-    /// Which feed.
+    /// The id of the feed.
     pub(super) feed: u64,
-    /// How many events of all sessions come before or are it.
+    /// The number of the event in the feed.
     pub number: u64,
-    /// The session, by its place in the list of sessions.
+    /// The row number of the session in the sessions index.
     pub(super) place: i64,
-    /// The event.
+    /// The sequence number of the event in its session.
     pub(super) sequence: u64,
 }
 
-/// What was said is no place in any feed.
+/// The text is not a feed cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no place among the events")]
+#[error("invalid feed cursor `{0}`")]
 pub struct FeedCursorError(String);
 
 impl fmt::Display for FeedCursor {
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spot_survives_its_text() {
-        let spot = FeedCursor { feed: 7, number: u64::MAX, place: 3, sequence: 19 };
-        assert_eq!(spot.to_string().parse(), Ok(spot));
+    fn cursor_round_trips_through_text() {
+        let cursor = FeedCursor { feed: 7, number: u64::MAX, place: 3, sequence: 19 };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-g", "+1-2-3-", "1-2-ffffffffffffffff-4"] {
             assert!(bad.parse::<FeedCursor>().is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! One call, as the gateway tells the ledger about it.
+//! One model call as the gateway describes it to the ledger.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,81 +8,75 @@ use serde::{Deserialize, Serialize};
 
 use super::{LedgerError, UsageLimit};
 
-/// No call has so many tokens; a vendor that says so must not make the sums overflow.
+/// The most tokens of one call. A larger count of a vendor is capped, so that totals cannot overflow.
 const MAX_TOKENS: u64 = 1 << 40;
-/// Ten thousand dollars for one call are a mistake, and a batch of larger ones would not fit a sum.
+/// The highest cost of one call, ten thousand dollars. A batch of larger amounts could overflow a total.
 const MAX_PICOS: u64 = 10_000_000_000_000_000;
 
-/// What a call may cost, and whom.
+/// A request to reserve the highest possible cost of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallHold {
     /// The call.
     pub call: CallId,
-    /// Where it comes from; the same source is never held twice.
+    /// The source of the call. The same source is never held twice.
     pub source: CallSource,
     /// The session.
     pub session: SessionId,
     /// The account that pays.
     pub account: Arc<str>,
-    /// The person.
+    /// The user.
     pub user: Option<Arc<str>>,
-    /// Name of the key it came with.
+    /// Id of the gateway key of the caller.
     pub key: Option<Arc<str>>,
-    /// Which agent asks.
+    /// The agent that made the call.
     pub agent: Option<Arc<str>>,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
-    /// Hash of the price table the sum was made with.
+    /// Hash of the price table that `picos` was computed with.
     pub price_hash: Arc<str>,
-    /// The most it can cost.
+    /// The highest possible cost, in pico-dollars.
     pub picos: u64,
-    /// What it must fit into.
+    /// The limits that the hold must not exceed.
     pub limits: Vec<UsageLimit>,
-    /// The call is sent as soon as the hold is granted. Saves [`CallProgress::Sent`]; a host that dies before it
-    /// could send leaves an unknown call then, where an intent would have been released.
+    /// Whether the call is sent as soon as the hold is granted. Saves a [`CallProgress::Sent`], but if the host dies
+    /// before sending, the call becomes unknown instead of being released.
     pub sent: bool,
-    /// The call's id was made for this hold, so nobody can have held it before. Saves a look into the tables.
+    /// Whether the call id was generated for this hold, so that it cannot be in the ledger. Saves a query.
     pub fresh: bool,
 }
 
-/// Where a call comes from: a system, and the call's place in it.
+/// The source of a call: a system, a run and an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallSource {
-    /// Which system counted it.
+    /// The system that counted the call.
     pub system: Cow<'static, str>,
-    /// The run, which is the session unless a task says otherwise.
+    /// The run; the session unless a task sets another.
     pub run: Arc<str>,
-    /// Which attempt of the run.
+    /// Number of the attempt of the run.
     pub attempt: u32,
 }
 
 impl CallSource {
-    /// `run/attempt/call`.
+    /// Returns `run/attempt/call`.
     pub(super) fn reference(run: &str, attempt: u32, call: &CallId) -> String {
-        let (mut digits, call) = (itoa::Buffer::new(), call.as_str());
-        let attempt = digits.format(attempt);
-        let mut reference = String::with_capacity(run.len() + attempt.len() + call.len() + 2);
-        for part in [run, "/", attempt, "/", call] {
-            reference.push_str(part);
-        }
-        reference
+        format!("{run}/{attempt}/{call}")
     }
 }
 
-/// How far a call got.
+/// The progress of a call that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallProgress {
-    /// The next byte goes to the upstream: from now on it may cost.
+    /// The request is about to be sent to the upstream. From now on it may cost.
     Sent,
-    /// The first byte came back.
+    /// The first byte of the response arrived.
     Streaming,
-    /// Its answer did not come whole: nobody here knows what it cost, and its hold stays.
+    /// The response is incomplete, so the cost is unknown and the hold stays.
     Lost,
 }
 
 impl CallProgress {
-    /// Where a call is then.
+    /// Returns the state of a call with this progress.
     pub(super) fn state(self) -> &'static str {
         match self {
             Self::Sent => "sent",
@@ -91,7 +85,7 @@ impl CallProgress {
         }
     }
 
-    /// Whether a call can get there from `state`.
+    /// Returns whether a call in `state` can make this progress.
     pub(super) fn follows(self, state: &str) -> bool {
         match self {
             Self::Sent => state == "intent",
@@ -100,31 +94,31 @@ impl CallProgress {
         }
     }
 
-    /// Why it is there, where that is not plain.
+    /// Returns the reason to record with the state, if any.
     pub(super) fn reason(self) -> Option<&'static str> {
-        (self == Self::Lost).then_some("its answer did not come whole")
+        (self == Self::Lost).then_some("the response is incomplete")
     }
 }
 
-/// What a call cost in the end.
+/// The actual cost of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallCharge {
-    /// Tokens as the vendor counted them.
+    /// Tokens as counted by the vendor.
     pub usage: Usage,
-    /// The price; more than was held if the vendor served more than it was asked for.
+    /// The cost in pico-dollars. It exceeds the hold if the vendor served more than was requested.
     pub picos: u64,
 }
 
-/// `picos` as the database keeps them.
-pub(super) fn checked(picos: u64) -> Result<i64, LedgerError> {
+/// Returns `picos` as a database integer. Fails above the highest cost of one call.
+pub(super) fn checked_picos(picos: u64) -> Result<i64, LedgerError> {
     match i64::try_from(picos) {
         Ok(amount) if picos <= MAX_PICOS => Ok(amount),
         _ => Err(LedgerError::TooMuch(picos)),
     }
 }
 
-/// `usage` as it can be added up.
-pub(super) fn bounded(usage: Usage) -> Usage {
+/// Returns `usage` with every count capped at the most tokens of one call.
+pub(super) fn bounded_usage(usage: Usage) -> Usage {
     Usage {
         input_tokens: usage.input_tokens.min(MAX_TOKENS),
         output_tokens: usage.output_tokens.min(MAX_TOKENS),

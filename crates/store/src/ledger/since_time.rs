@@ -1,4 +1,4 @@
-//! From when on usage is asked for, as people write it.
+//! The start time of a usage query, as users write it: `7d`, `2026-11-15`.
 
 use std::str::FromStr;
 
@@ -6,25 +6,25 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-/// A time in the past: so long ago, or a day in UTC, or a moment.
+/// A start time: a duration before now, or a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinceTime {
     /// Milliseconds before now.
     Ago(i64),
-    /// A moment, in milliseconds.
+    /// Milliseconds since 1970.
     Moment(i64),
 }
 
-/// What is no time.
+/// The text is not a start time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time; write e.g. `7d`, `24h`, `2026-11-15` or `2026-11-15T08:00:00Z`")]
+#[error("invalid time `{0}`; expected e.g. `7d`, `24h`, `2026-11-15` or `2026-11-15T08:00:00Z`")]
 pub struct SinceTimeError(String);
 
 impl SinceTime {
-    /// The moment, seen from `now`.
+    /// Returns the time in milliseconds since 1970.
     pub fn millisecond(self, now: Timestamp) -> i64 {
         match self {
-            Self::Ago(length) => now.as_millisecond().saturating_sub(length),
+            Self::Ago(duration) => now.as_millisecond().saturating_sub(duration),
             Self::Moment(moment) => moment,
         }
     }
@@ -36,12 +36,12 @@ impl FromStr for SinceTime {
     fn from_str(text: &str) -> Result<Self, SinceTimeError> {
         let moment = || Some(text.parse::<Timestamp>().ok()?.as_millisecond());
         let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond());
-        let found = ago(text).map(Self::Ago).or_else(|| moment().or_else(day).map(Self::Moment));
+        let found = parse_duration(text).map(Self::Ago).or_else(|| moment().or_else(day).map(Self::Moment));
         found.ok_or_else(|| SinceTimeError(text.to_owned()))
     }
 }
 
-fn ago(text: &str) -> Option<i64> {
+fn parse_duration(text: &str) -> Option<i64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "s" => 1_000,
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn durations_dates_and_timestamps_are_parsed() {
         let read = |text: &str| text.parse::<SinceTime>().ok();
         assert_eq!(read("7d"), Some(SinceTime::Ago(7 * 86_400_000)));
         assert_eq!(read("2h"), Some(SinceTime::Ago(7_200_000)));

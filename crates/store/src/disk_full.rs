@@ -1,4 +1,4 @@
-//! Whether something failed because the disk takes nothing more.
+//! Detection of errors that are caused by a full disk.
 
 use std::error::Error;
 use std::io;
@@ -6,25 +6,25 @@ use std::io;
 use rusqlite::ErrorCode;
 use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
 
-/// Whether `error`, or what caused it, is that the disk takes nothing more: it is full, or a quota or a limit is reached.
+/// Returns whether `error` or one of its causes means that the disk is full, or that a quota or size limit is reached.
 pub fn is_disk_full(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause: &(dyn Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(says_full)
-            || cause.downcast_ref::<rusqlite::Error>().is_some_and(database_is_full)
+        cause.downcast_ref::<io::Error>().is_some_and(is_full_io)
+            || cause.downcast_ref::<rusqlite::Error>().is_some_and(is_full_database)
     })
 }
 
-fn says_full(error: &io::Error) -> bool {
+fn is_full_io(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 
-    // An error that wraps another of ours tells its kind as `Other`.
+    // An `io::Error` that wraps another error has the kind `Other`.
     let inner = error.get_ref().is_some_and(|inner| is_disk_full(inner));
     inner || matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// SQLite tells only a missing block as such; a quota, a limit of file sizes and a log that cannot grow are failed writes to it.
-fn database_is_full(error: &rusqlite::Error) -> bool {
+/// SQLite reports only a full disk as such. A quota, a file size limit and a log that cannot grow are failed writes.
+fn is_full_database(error: &rusqlite::Error) -> bool {
     let failed_write = [SQLITE_IOERR_WRITE, SQLITE_IOERR_SHMSIZE];
     error
         .sqlite_error()
@@ -37,7 +37,7 @@ mod tests {
     use crate::{DatabaseError, SessionIndexError};
 
     #[test]
-    fn a_full_disk_is_known_by_whatever_meets_it() {
+    fn full_disk_is_detected_in_every_error_type() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (x BLOB); PRAGMA max_page_count = 2").unwrap();
         let full = connection.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap_err();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn another_failure_is_none() {
+    fn other_failures_are_not_a_full_disk() {
         let broken = rusqlite::Connection::open_in_memory().unwrap().execute("nonsense", []).unwrap_err();
         assert!(!is_disk_full(&SessionIndexError::from(broken)));
         assert!(!is_disk_full(&io::Error::from(io::ErrorKind::PermissionDenied)));
