@@ -1,4 +1,4 @@
-//! Bodies are kept once, whole, and given back only as they were.
+//! The body store: bodies are stored once, and damaged bodies are not returned.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,28 +19,28 @@ fn bodies() -> (TempDir, DataDir, FileBodyStore) {
     (place, directory, bodies)
 }
 
-/// Every file below `root`.
+/// Returns every file below `root`.
 fn files(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// How a body with a file of its own is named.
-fn named(bytes: &[u8]) -> BodyRef {
+/// Returns the reference of a body in a file.
+fn stored(bytes: &[u8]) -> BodyRef {
     BodyRef::Stored { sha256: Digest::of(bytes).to_string(), bytes: bytes.len() as u64 }
 }
 
-/// Where a body is kept; none: in its record.
+/// Returns the file of a body; `None` for an inline body.
 fn path(directory: &DataDir, body: &BodyRef) -> Option<PathBuf> {
     let BodyRef::Stored { sha256, .. } = body else { return None };
     Some(directory.bodies().join(&sha256[..2]).join(sha256))
 }
 
 #[test]
-fn a_body_stands_under_its_content_and_is_kept_once() {
+fn body_is_stored_once_under_its_digest() {
     let (_place, directory, bodies) = bodies();
     let body = bodies.put(BodyKind::Request, b"abc\xff").unwrap();
-    assert_eq!(body, named(b"abc\xff"));
+    assert_eq!(body, stored(b"abc\xff"));
     let path = path(&directory, &body).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abc\xff");
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -50,7 +50,7 @@ fn a_body_stands_under_its_content_and_is_kept_once() {
 }
 
 #[test]
-fn a_short_text_is_carried_by_who_names_it() {
+fn short_text_is_inline() {
     let (_place, directory, bodies) = bodies();
     let body = bodies.put(BodyKind::Request, b"abc").unwrap();
     assert_eq!(body, BodyRef::Inline { text: "abc".to_owned() });
@@ -60,7 +60,7 @@ fn a_short_text_is_carried_by_who_names_it() {
 }
 
 #[test]
-fn only_long_bodies_have_a_file_and_an_answer_is_long_later_unless_it_is_to_be_compressed() {
+fn only_long_bodies_have_a_file_and_responses_have_a_higher_limit() {
     let (_place, directory, plain) = bodies();
     let compressed = plain.clone().with_compression(true);
     let check = |bodies: &FileBodyStore, kind, longest: usize| {
@@ -68,7 +68,7 @@ fn only_long_bodies_have_a_file_and_an_answer_is_long_later_unless_it_is_to_be_c
         assert!(bodies.is_short(kind, longest) && !bodies.is_short(kind, longest + 1));
         assert_eq!(bodies.put(kind, &text[1..]).unwrap(), BodyRef::Inline { text: "a".repeat(longest) });
         let body = bodies.put(kind, &text).unwrap();
-        assert_eq!(body, named(&text));
+        assert_eq!(body, stored(&text));
         assert_eq!(bodies.get(&body).unwrap(), text);
     };
     check(&plain, BodyKind::Request, 4_095);
@@ -76,12 +76,12 @@ fn only_long_bodies_have_a_file_and_an_answer_is_long_later_unless_it_is_to_be_c
     check(&compressed, BodyKind::Request, 4_095);
     check(&compressed, BodyKind::Response, 4_095);
     assert_eq!(files(&directory.bodies()).len(), 2);
-    assert_eq!(plain.put_file(b"abc").unwrap(), named(b"abc"));
+    assert_eq!(plain.put_file(b"abc").unwrap(), stored(b"abc"));
     assert_eq!(files(&directory.bodies()).len(), 3);
 }
 
 #[test]
-fn a_changed_body_is_not_given_back_and_a_cut_one_is_written_again() {
+fn changed_body_is_rejected_and_truncated_body_is_written_again() {
     let (_place, directory, bodies) = bodies();
     let body = bodies.put(BodyKind::Request, b"some words\xff").unwrap();
     let path = files(&directory.bodies()).pop().unwrap();
@@ -94,21 +94,21 @@ fn a_changed_body_is_not_given_back_and_a_cut_one_is_written_again() {
 }
 
 #[test]
-fn what_is_not_kept_is_not_found_and_a_name_cannot_leave_the_directory() {
+fn missing_body_is_not_found_and_digest_cannot_leave_the_directory() {
     let (_place, _directory, bodies) = bodies();
-    let unknown = named(b"?");
+    let unknown = stored(b"?");
     assert!(matches!(bodies.get(&unknown), Err(BodyError::NotFound(_))));
     let outside = BodyRef::Stored { sha256: "../../../../etc/passwd".into(), bytes: 1 };
     assert!(matches!(bodies.get(&outside), Err(BodyError::Name(_))));
 }
 
 #[test]
-fn a_body_that_never_ended_leaves_nothing() {
+fn unfinished_body_leaves_no_file() {
     let (_place, directory, bodies) = bodies();
     let mut writer = bodies.writer().unwrap();
     writer.write(b"half").unwrap();
     assert_eq!(files(&directory.bodies()).len(), 1);
-    assert_eq!(bodies.remove_abandoned(), 0, "its writer still lives");
+    assert_eq!(bodies.remove_abandoned(), 0, "the file of a live writer was removed");
     drop(writer);
     assert!(files(&directory.bodies()).is_empty());
 
@@ -117,8 +117,8 @@ fn a_body_that_never_ended_leaves_nothing() {
     assert!(files(&directory.bodies()).is_empty());
 }
 
-/// The request of one turn, as agents make them: the whole conversation, a mark that moves with its end, and behind it
-/// the same prompt and tools every time.
+/// Returns the request of one turn as agents send it: the whole conversation with a cache mark at its end, then the same
+/// prompt and tools.
 fn request(turns: usize) -> Vec<u8> {
     let scattered = |seed: usize| (0..70_usize).map(move |n| (seed * 7_919 + n * n * 31) % 9_973);
     let word = |seed: usize| scattered(seed).map(|number| format!("{number:x}")).collect::<Vec<_>>().join(" ");
@@ -132,12 +132,12 @@ fn request(turns: usize) -> Vec<u8> {
     body.into_bytes()
 }
 
-fn taken(directory: &DataDir) -> u64 {
+fn stored_bytes(directory: &DataDir) -> u64 {
     files(&directory.bodies()).iter().map(|path| path.metadata().unwrap().len()).sum()
 }
 
 #[test]
-fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
+fn fifty_turns_take_less_than_three_times_the_space_of_the_first() {
     for compress in [false, true] {
         let (_place, directory, bodies) = bodies();
         let bodies = bodies.with_compression(compress);
@@ -146,7 +146,7 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
         let mut kept = Vec::new();
         for request in &requests {
             kept.push(bodies.put(BodyKind::Request, request).unwrap());
-            // The answer between two requests is of another kind.
+            // A response is stored between two requests.
             bodies
                 .put(
                     BodyKind::Response,
@@ -155,10 +155,10 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
                 .unwrap();
         }
         let (first, all) = (requests[0].len() as u64, requests.iter().map(Vec::len).sum::<usize>() as u64);
-        let taken = taken(&directory);
+        let taken = stored_bytes(&directory);
         println!("compress {compress}: {all} bytes of requests take {taken}, the first alone {first}");
         assert!(taken < 3 * first, "{all} bytes take {taken}, the first alone {first}");
-        // Read by somebody who has seen none of them.
+        // A new store has no recent bodies in memory.
         let reader = FileBodyStore::new(&directory);
         for (body, request) in kept.iter().zip(&requests) {
             assert_eq!(&reader.get(body).unwrap(), request);
@@ -168,7 +168,7 @@ fn fifty_turns_take_less_than_three_times_the_room_of_the_first() {
 }
 
 #[test]
-fn damage_below_a_body_is_found() {
+fn damaged_base_of_a_body_is_detected() {
     let (_place, directory, bodies) = bodies();
     let (first, second) =
         (bodies.put(BodyKind::Request, request(1)).unwrap(), bodies.put(BodyKind::Request, request(2)).unwrap());
@@ -181,7 +181,7 @@ fn damage_below_a_body_is_found() {
     assert!(matches!(bodies.get(&second), Err(BodyError::Damaged(_))));
     fs::remove_file(path(&first)).unwrap();
     assert!(matches!(bodies.get(&second), Err(BodyError::NotFound(_))));
-    // A cut one is written again.
+    // A truncated body is written again.
     fs::write(&packed, b"vivb1").unwrap();
     assert!(bodies.get(&second).is_err());
     bodies.put(BodyKind::Request, request(1)).unwrap();
@@ -193,7 +193,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn pieces_and_the_whole_are_the_same_body(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8)) {
+    fn body_in_pieces_equals_the_whole_body(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8)) {
         let (_place, directory, bodies) = bodies();
         let mut writer = bodies.writer().unwrap();
         for piece in &pieces {

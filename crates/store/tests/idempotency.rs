@@ -1,4 +1,4 @@
-//! Named requests: noted before they are done, answered the same as long as the name is remembered.
+//! Idempotency keys: a request is stored before it is executed, and repeated requests get the same response.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,31 +7,31 @@ mod support;
 use std::sync::Arc;
 
 use store::{DataDir, IdempotencyStore, RecordedResponse, RequestLookup};
-use support::HandClock;
+use support::ManualClock;
 
-fn open(directory: &tempfile::TempDir, clock: &Arc<HandClock>) -> IdempotencyStore {
+fn open(directory: &tempfile::TempDir, clock: &Arc<ManualClock>) -> IdempotencyStore {
     IdempotencyStore::open(&DataDir::open(directory.path().join("data")).unwrap(), clock.clone()).unwrap()
 }
 
 #[test]
-fn a_request_is_known_by_its_caller_its_name_and_what_it_is() {
-    let (directory, clock) = (tempfile::tempdir().unwrap(), HandClock::at(1_000_000));
+fn request_is_identified_by_caller_key_and_digest() {
+    let (directory, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(1_000_000));
     let requests = open(&directory, &clock);
     assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::New);
     assert!(matches!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Unanswered(_)));
     assert_eq!(requests.begin("me", "k", &[2; 32]).unwrap(), RequestLookup::KeyReused);
     assert_eq!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::New);
-    let answered = RecordedResponse { status: 200, headers: vec![("a".into(), "b".into())], body: b"{}".to_vec() };
-    requests.answer("me", "k", &answered).unwrap();
+    let response = RecordedResponse { status: 200, headers: vec![("a".into(), "b".into())], body: b"{}".to_vec() };
+    requests.answer("me", "k", &response).unwrap();
     drop(requests);
     let requests = open(&directory, &clock);
-    assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Answered(answered));
+    assert_eq!(requests.begin("me", "k", &[1; 32]).unwrap(), RequestLookup::Answered(response));
     assert!(matches!(requests.begin("you", "k", &[2; 32]).unwrap(), RequestLookup::Unanswered(_)));
 }
 
 #[test]
-fn a_name_is_forgotten_after_a_day() {
-    let (directory, clock) = (tempfile::tempdir().unwrap(), HandClock::at(1_000_000));
+fn key_expires_after_a_day() {
+    let (directory, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(1_000_000));
     let requests = open(&directory, &clock);
     requests.begin("me", "k", &[1; 32]).unwrap();
     clock.set(1_000_000 + 24 * 3600 + 1);

@@ -1,11 +1,11 @@
-//! The `data` of the events that the session API had before us.
+//! The `data` of the events that the session API defines: sessions, turns, items, permissions and questions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Item, ItemId, PermissionId, QuestionId, TurnId};
 
-/// `session.started`.
+/// `session.started`: the first event of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionStarted {
@@ -18,17 +18,17 @@ pub struct SessionStarted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionEnded {
-    /// How it ended.
+    /// How the session ended.
     pub reason: SessionEndReason,
-    /// Who ended it.
+    /// Who ended the session.
     pub terminated_by: TerminatedBy,
-    /// What went wrong.
+    /// The error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Exit code of the agent's process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// What the agent's process wrote to stderr.
+    /// Output of the agent's process on stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<StderrOutput>,
 }
@@ -66,7 +66,7 @@ pub struct StderrOutput {
     pub tail: Option<String>,
     /// Whether lines between head and tail were left out.
     pub truncated: bool,
-    /// How many lines there were.
+    /// Number of lines in total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_lines: Option<u64>,
 }
@@ -75,20 +75,20 @@ pub struct StderrOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Turn {
-    /// Which of the two.
+    /// Whether the turn started or ended.
     pub phase: TurnPhase,
     /// The turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// How it ended; ours.
+    /// How the turn ended. Our addition to the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<TurnOutcome>,
-    /// Anything else.
+    /// Other data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
 
-/// Which end of a turn.
+/// Start or end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -103,13 +103,13 @@ pub enum TurnPhase {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOutcome {
-    /// The agent said it was done.
+    /// The agent reported success.
     Completed,
-    /// The agent said it failed, or its process died.
+    /// The agent reported a failure, or its process died.
     Failed,
-    /// Somebody stopped it, or the host died under it.
+    /// A client stopped the turn, or the host died.
     Interrupted,
-    /// Nothing came for too long.
+    /// The turn exceeded its time limit.
     TimedOut,
 }
 
@@ -117,7 +117,7 @@ pub enum TurnOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ItemEvent {
-    /// The item as it is now.
+    /// The item in its current state.
     pub item: Item,
 }
 
@@ -125,25 +125,25 @@ pub struct ItemEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ItemDelta {
-    /// Which item grows.
+    /// The item.
     pub item_id: ItemId,
-    /// The agent's own name for it.
+    /// The agent's own id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_item_id: Option<String>,
-    /// What to append.
+    /// The text to append.
     pub delta: String,
 }
 
-/// `error`: something failed, the session may go on.
+/// `error`: something failed; the session may continue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorData {
-    /// For a person.
+    /// Message for people.
     pub message: String,
-    /// For a program; see [`crate::ProblemCode`].
+    /// Code for programs; see [`crate::ProblemCode`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Anything else.
+    /// Other data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -152,18 +152,18 @@ pub struct ErrorData {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permission {
-    /// Answered by this id.
+    /// The id to answer with.
     pub permission_id: PermissionId,
-    /// What the agent wants to do.
+    /// The requested action.
     pub action: String,
-    /// Asked, or how it was answered.
+    /// Whether it is pending, or how it was answered.
     pub status: PermissionStatus,
-    /// The tool, its input, and why the answer came (`expired`, `turn_ended`).
+    /// The tool, its input, and the reason of the answer (`expired`, `turn_ended`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
 
-/// Where a permission stands.
+/// The status of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -196,15 +196,16 @@ impl From<PermissionReply> for PermissionStatus {
     }
 }
 
-/// `grant.created` and `grant.revoked`: what a person allowed for the rest of a session. Exactly that, never a category.
+/// `grant.created` and `grant.revoked`: an action that a person allowed for the rest of a session. A grant covers exactly
+/// this action, never a category.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grant {
-    /// The permission that was answered with `always`; the grant is revoked by this id.
+    /// The permission that was answered with `always`. This id revokes the grant.
     pub grant_id: PermissionId,
-    /// What the agent may do without asking again.
+    /// The action that the agent may repeat.
     pub action: String,
-    /// The pattern that the request showed, or the tool and its whole input: whatever has another is asked about again.
+    /// The pattern in the request, or the tool and its whole input. Any other input needs a new permission.
     #[serde(rename = "match")]
     pub matching: Value,
 }
@@ -213,59 +214,61 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Question {
-    /// Answered by this id.
+    /// The id to answer with.
     pub question_id: QuestionId,
-    /// What is asked.
+    /// The text of the question.
     pub prompt: String,
     /// Answers to choose from.
     pub options: Vec<String>,
     /// The first answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
-    /// Every answer, a list a question; ours.
+    /// All answers, one list for each prompt. Our addition to the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Vec<Vec<String>>>,
-    /// Asked, or how it was answered.
+    /// Whether it is pending, or how it was answered.
     pub status: QuestionStatus,
-    /// `questions`: each thing it asks, with `question`, `header`, `multiSelect` and `options` of `label` and `description`, where the
-    /// agent says more than fits above. `reason`: why it was resolved when nobody answered. Ours.
+    /// `questions`: all prompts, each with `question`, `header`, `multiSelect` and `options` of `label` and
+    /// `description`, if the agent gives more than the fields above can hold. `reason`: why the question was resolved
+    /// without an answer. Our addition to the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
 
-/// One of the things that a request asks.
+/// One prompt of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionPrompt {
-    /// A word or two for what is asked.
+    /// A short heading.
     pub header: Option<String>,
-    /// What is asked.
+    /// The text of the prompt.
     pub prompt: String,
     /// Answers to choose from.
     pub options: Vec<String>,
-    /// What the agent says of each of them; empty where it says nothing.
+    /// A description of each option; empty if the agent gives none.
     pub descriptions: Vec<String>,
-    /// Whether more than one of them may be chosen.
+    /// Whether more than one option may be chosen.
     pub multi_select: bool,
 }
 
 impl Question {
-    /// Each thing it asks, in the order in which the answers are given. Tools of several agents ask a few at once: then
-    /// the first is in the fields, and all of them are in the metadata.
+    /// Returns all prompts, in the order of the answers.
+    ///
+    /// Some agents ask several prompts at once. Then the fields hold the first one, and the metadata holds all.
     pub fn prompts(&self) -> Vec<QuestionPrompt> {
         let list = self.metadata.as_ref().and_then(|metadata| metadata["questions"].as_array());
-        let read = |asked: &Value| {
-            let options = asked["options"].as_array().into_iter().flatten();
-            let read = |option: &Value| {
+        let read = |prompt: &Value| {
+            let options = prompt["options"].as_array().into_iter().flatten();
+            let read_option = |option: &Value| {
                 let description = option["description"].as_str().unwrap_or_default();
                 Some((option["label"].as_str().or(option.as_str())?.to_owned(), description.to_owned()))
             };
-            let (options, descriptions) = options.filter_map(read).unzip();
+            let (options, descriptions) = options.filter_map(read_option).unzip();
             QuestionPrompt {
-                header: asked["header"].as_str().map(str::to_owned),
-                prompt: asked["question"].as_str().unwrap_or(&self.prompt).to_owned(),
+                header: prompt["header"].as_str().map(str::to_owned),
+                prompt: prompt["question"].as_str().unwrap_or(&self.prompt).to_owned(),
                 options,
                 descriptions,
-                multi_select: asked["multiSelect"].as_bool().unwrap_or(false),
+                multi_select: prompt["multiSelect"].as_bool().unwrap_or(false),
             }
         };
         match list.filter(|list| !list.is_empty()) {
@@ -281,7 +284,7 @@ impl Question {
     }
 }
 
-/// Where a question stands.
+/// The status of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -292,13 +295,13 @@ pub enum QuestionStatus {
     Rejected,
 }
 
-/// `agent.unparsed`: the agent printed something we could not read; it is in `raw`.
+/// `agent.unparsed`: a line of the agent could not be parsed; the line is in `raw`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentUnparsed {
-    /// What was wrong with it.
+    /// The parse error.
     pub error: String,
-    /// Where it came from (`stdout`, `stderr`).
+    /// The stream of the line (`stdout`, `stderr`).
     pub location: String,
     /// SHA-256 of the line, hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,39 +1,38 @@
-//! The `data` of the events that are ours: what the host saw, not what the agent told.
+//! The `data` of events that the host adds to the session API: model calls, policy, egress, commands and recovery.
 
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::pieces::{Joined, Pieces};
+use crate::stream_delta::{DecodedStream, StreamDelta};
 use crate::{Attachment, CallId, SessionId, TurnId, Usage};
 
-/// `session_registered`: a session, its sandbox and its task are known to the gateway.
+/// `session_registered`: the gateway accepts calls of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRegistered {
-    /// The session the token is good for. The token itself is never recorded.
+    /// The session of the token. The token itself is never recorded.
     pub session_id: SessionId,
-    /// The sandbox it runs in.
+    /// The sandbox of the session.
     pub sandbox_id: String,
-    /// The task it belongs to.
+    /// The task of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_name: Option<String>,
 }
 
-/// A body: here where it is short, or kept beside the journal, by its content.
+/// A request or response body: inline if it is short, else a reference by digest.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "BodyFields")]
 pub enum BodyRef {
-    /// Its bytes are few and text. They are kept nowhere else, and what vouches for the line vouches for them. A stream is
-    /// written in pieces, of which each says only what is new in it.
+    /// A short text, stored only in the record. An event stream is delta-encoded in JSON.
     Inline {
-        /// All of it.
+        /// The whole body.
         text: String,
     },
-    /// It has a file of its own, or was not to be kept at all.
+    /// A body in a file of the body store, or one that was not stored.
     Stored {
         /// Hexadecimal SHA-256 of the bytes.
         sha256: String,
-        /// How many bytes.
+        /// Length in bytes.
         bytes: u64,
     },
 }
@@ -43,8 +42,8 @@ impl Serialize for BodyRef {
         match self {
             Self::Inline { text } => {
                 let mut body = serializer.serialize_struct("BodyRef", 1)?;
-                match Pieces::of(text) {
-                    Some(pieces) => body.serialize_field("pieces", &pieces)?,
+                match StreamDelta::new(text) {
+                    Some(delta) => body.serialize_field("pieces", &delta)?,
                     None => body.serialize_field("text", text)?,
                 }
                 body.end()
@@ -59,13 +58,13 @@ impl Serialize for BodyRef {
     }
 }
 
-/// A body as it is read: earlier versions named one that stood in its record, too.
+/// The JSON fields of a body. Records of earlier versions have a digest with an inline body.
 #[derive(Deserialize)]
 struct BodyFields {
     sha256: Option<String>,
     bytes: Option<u64>,
     text: Option<String>,
-    pieces: Option<Joined>,
+    pieces: Option<DecodedStream>,
 }
 
 impl TryFrom<BodyFields> for BodyRef {
@@ -73,11 +72,11 @@ impl TryFrom<BodyFields> for BodyRef {
 
     fn try_from(fields: BodyFields) -> Result<Self, Self::Error> {
         match fields {
-            BodyFields { text: Some(text), .. } | BodyFields { pieces: Some(Joined(text)), .. } => {
+            BodyFields { text: Some(text), .. } | BodyFields { pieces: Some(DecodedStream(text)), .. } => {
                 Ok(Self::Inline { text })
             }
             BodyFields { sha256: Some(sha256), bytes: Some(bytes), .. } => Ok(Self::Stored { sha256, bytes }),
-            _ => Err("a body has `text`, or `pieces`, or `sha256` and `bytes`"),
+            _ => Err("a body needs `text`, or `pieces`, or both `sha256` and `bytes`"),
         }
     }
 }
@@ -85,237 +84,237 @@ impl TryFrom<BodyFields> for BodyRef {
 /// `anthropic_request`, `openai_request`, `gemini_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// Pairs request, response and charge.
+    /// The call; links request, response and cost.
     pub call_id: CallId,
-    /// Method and path as the agent sent them.
+    /// Method and path of the request.
     pub path: String,
-    /// The model asked for.
+    /// The requested model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whether the answer is a stream.
+    /// Whether the response is streamed.
     pub stream: bool,
-    /// The body, byte for byte.
+    /// The unchanged body.
     pub body: BodyRef,
 }
 
 /// `anthropic_response`, `openai_response`, `gemini_response`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelResponse {
-    /// Pairs request, response and charge.
+    /// The call; links request, response and cost.
     pub call_id: CallId,
-    /// HTTP status the agent got.
+    /// HTTP status sent to the agent.
     pub status: u16,
-    /// Whether the answer was a stream.
+    /// Whether the response was streamed.
     pub stream: bool,
-    /// Tokens, as the vendor counted them.
+    /// Tokens as counted by the vendor.
     #[serde(default)]
     pub usage: Usage,
-    /// Why the model stopped.
+    /// The stop reason of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// The body, byte for byte.
+    /// The unchanged body.
     pub body: BodyRef,
 }
 
-/// `upstream_error`: the model's side failed.
+/// `upstream_error`: the upstream failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamError {
-    /// The call that failed.
+    /// The failed call.
     pub call_id: CallId,
-    /// HTTP status of the upstream, when it answered at all.
+    /// HTTP status of the upstream; absent if there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What went wrong.
+    /// The error message.
     pub message: String,
 }
 
-/// `llm.call`: one finished call with its price.
+/// `llm.call`: a finished call with its cost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LlmCall {
     /// The call.
     pub call_id: CallId,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
-    /// The model that answered.
+    /// The model that responded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_answered: Option<String>,
     /// Name of the upstream in the configuration.
     pub upstream: String,
-    /// What a proxy behind us calls it, to find it in that proxy's own accounts.
+    /// The call id of an upstream proxy, to find the call in its records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_call_id: Option<String>,
     /// Tokens by kind.
     pub usage: Usage,
-    /// Price in pico-dollars (10⁻¹² USD).
+    /// Cost in pico-dollars (10⁻¹² USD).
     pub cost_picos: i64,
-    /// HTTP status the agent got.
+    /// HTTP status sent to the agent.
     pub status: u16,
     /// Microseconds to the first byte.
     pub ttft_micros: u64,
     /// Microseconds to the last byte.
     pub duration_micros: u64,
-    /// Why the model stopped.
+    /// The stop reason of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
 }
 
-/// `policy.effective`: what the sandbox enforces, key by key.
+/// `policy.effective`: the enforced policy, by key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyEffective {
-    /// Which backend enforces it.
+    /// The backend that enforces the policy.
     pub backend: String,
     /// Key → `{state: enforced|weaker|absent, by, value}`.
     pub keys: Value,
-    /// What that lets the session do, in words.
+    /// The policy as sentences for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sentences: Vec<PolicySentence>,
 }
 
-/// One thing a session may do or not, and who said so.
+/// A permission or restriction of a session, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicySentence {
     /// The sentence.
     pub text: String,
-    /// The layer it comes from.
+    /// The layer of the rule.
     pub layer: String,
     /// The rule, with its file and line.
     pub rule: String,
 }
 
-/// `policy.narrowed` and `policy.widened`: what a running session may reach, from here on.
+/// `policy.narrowed` and `policy.widened`: a change of the policy of a running session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
-    /// What was taken away or granted, each as `key=value`.
+    /// The removed or granted rules, each as `key=value`.
     pub rules: Vec<String>,
-    /// When a grant ends, in seconds since 1970.
+    /// Expiry of a grant, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_secs: Option<u64>,
 }
 
-/// `egress.allowed`, written when the connection is over, and `egress.denied`.
+/// `egress.allowed`, recorded at the end of the connection, and `egress.denied`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EgressConnection {
-    /// Host name or address asked for.
+    /// Requested host name or address.
     pub host: String,
-    /// Port asked for.
+    /// Requested port.
     pub port: u16,
     /// The rule that decided, with its file and line.
     pub rule: String,
-    /// The method, where one was seen: `CONNECT`, `GET`, `SOCKS5`.
+    /// The method, if known: `CONNECT`, `GET`, `SOCKS5`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// The path, where one was seen; never its query.
+    /// The path, if known, without its query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The address that was called.
+    /// The address that was connected to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Bytes both ways together.
+    /// Bytes in both directions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Those of them that left the sandbox.
+    /// Bytes that left the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_sent: Option<u64>,
-    /// From the request to the end of the connection.
+    /// Microseconds from the request to the end of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_micros: Option<u64>,
-    /// How many attempts this record stands for, when it is not one.
+    /// Number of attempts that this record represents, if more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Why an allowed connection failed or was cut.
+    /// The reason why an allowed connection failed or was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// `exec.started`.
+/// `exec.started`: a command was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecStarted {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Where it runs.
+    /// Working directory.
     pub workdir: String,
 }
 
-/// `exec.finished`.
+/// `exec.finished`: a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecFinished {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Its exit code, when it had one.
+    /// Exit code; absent if a signal ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Wall time.
+    /// Wall time in microseconds.
     pub wall_micros: u64,
 }
 
-/// `task_command_finished`: one command of a task.
+/// `task_command_finished`: a command of a task ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCommandFinished {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Its exit code.
+    /// Exit code.
     pub exit_code: i32,
-    /// Wall time.
+    /// Wall time in microseconds.
     pub wall_micros: u64,
 }
 
 /// `budget.exceeded`: a call was refused before it was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetExceeded {
-    /// What was used up: `budget_usd`, `max_requests`.
+    /// The exceeded limit: `budget_usd`, `max_requests`.
     pub limit: String,
-    /// In words.
+    /// Message for people.
     pub message: String,
 }
 
-/// `workspace.changed`: what the overlay holds that the host does not.
+/// `workspace.changed`: the differences between the workspace of the session and the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceChanged {
-    /// Paths added.
+    /// Added paths.
     pub added: Vec<String>,
-    /// Paths changed.
+    /// Changed paths.
     pub modified: Vec<String>,
-    /// Paths deleted.
+    /// Deleted paths.
     pub deleted: Vec<String>,
 }
 
-/// `message.queued`: a message was taken and waits for its turn.
+/// `message.queued`: a message was accepted and waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageQueued {
-    /// The turn that will answer it.
+    /// The turn that will answer the message.
     pub turn_id: TurnId,
-    /// The words.
+    /// The text of the message.
     pub message: String,
-    /// Files that go with them.
+    /// Attached files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// Chosen by the client, so that the same message is not taken twice.
+    /// Id chosen by the client, so that a repeated message is accepted once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,
-    /// It interrupts the turn that runs, and comes before everything that waits.
+    /// Whether the message interrupts the running turn and precedes all queued messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steers: bool,
 }
 
-/// `message.removed`: a message that waited was taken out of the queue; its turn never starts.
+/// `message.removed`: a message was removed from the queue; its turn never starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageRemoved {
-    /// The turn that would have answered it.
+    /// The turn that would have answered the message.
     pub turn_id: TurnId,
-    /// As its client named it.
+    /// The id chosen by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,
 }
 
-/// `session.recovered`: the host died and came back.
+/// `session.recovered`: the host restarted after a crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecovered {
-    /// What was left undone: a turn, permissions, questions.
+    /// Interrupted work: a turn, permissions, questions.
     pub interrupted: Vec<String>,
-    /// Bytes of a half-written last record that were cut.
+    /// Bytes of an incomplete last record that were removed.
     pub torn_bytes: u64,
 }
 
@@ -326,13 +325,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_here_or_named_and_one_of_an_earlier_version_is_read() {
-        let here = BodyRef::Inline { text: "abc".to_owned() };
-        assert_eq!(serde_json::to_value(&here).unwrap(), json!({"text": "abc"}));
+    fn body_is_inline_or_stored_and_earlier_form_is_read() {
+        let inline = BodyRef::Inline { text: "abc".to_owned() };
+        assert_eq!(serde_json::to_value(&inline).unwrap(), json!({"text": "abc"}));
         let earlier = json!({"sha256": "ba7816bf", "bytes": 3, "text": "abc"});
-        assert_eq!(serde_json::from_value::<BodyRef>(earlier).unwrap(), here);
-        let named = BodyRef::Stored { sha256: "ba7816bf".to_owned(), bytes: 3 };
-        assert_eq!(serde_json::to_value(&named).unwrap(), json!({"sha256": "ba7816bf", "bytes": 3}));
+        assert_eq!(serde_json::from_value::<BodyRef>(earlier).unwrap(), inline);
+        let stored = BodyRef::Stored { sha256: "ba7816bf".to_owned(), bytes: 3 };
+        assert_eq!(serde_json::to_value(&stored).unwrap(), json!({"sha256": "ba7816bf", "bytes": 3}));
         assert!(serde_json::from_value::<BodyRef>(json!({"sha256": "ba7816bf"})).is_err());
     }
 }
