@@ -20,7 +20,7 @@ pub struct SessionStarted {
 pub struct SessionEnded {
     /// How the session ended.
     pub reason: SessionEndReason,
-    /// Who ended the session.
+    /// The party that ended the session.
     pub terminated_by: TerminatedBy,
     /// The error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub enum SessionEndReason {
     Terminated,
 }
 
-/// Who ended a session.
+/// The party that ended a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -196,8 +196,8 @@ impl From<PermissionReply> for PermissionStatus {
     }
 }
 
-/// `grant.created` and `grant.revoked`: an action that a person allowed for the rest of a session. A grant covers exactly
-/// this action, never a category.
+/// `grant.created` and `grant.revoked`: an action that a person allowed for the rest of a session. A grant covers
+/// exactly this action, never a category.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grant {

@@ -1,7 +1,7 @@
 //! Ids, with one type for each kind of thing. An id is checked when it is created.
 //!
-//! A `SessionId` is part of file names and URL paths, so it contains no separator and does not start with a dot. Copies of
-//! an id share their text.
+//! A `SessionId` is part of file names and URL paths, so it contains no separator and does not start with a dot. Copies
+//! of an id share their text.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Data types that all crates share: ids, events, items, usage and problem codes.
 //!
-//! Field names and event names are those of the session API that we are compatible with; we only add to them. Everything
-//! here is plain data that survives a round trip through JSON, including unknown event types.
+//! Field names and event names are those of the session API that we are compatible with; we only add to them.
+//! Everything here is plain data that survives a round trip through JSON, including unknown event types.
 //!
 //! Not here: I/O, clocks, async code, and rules about permissions.
 

@@ -25,8 +25,8 @@ impl Secret {
         &self.0
     }
 
-    /// Returns a text of the same shape that contains nothing of the secret, for programs that need a key to start. It is
-    /// always the same for the same secret.
+    /// Returns a text of the same shape that contains nothing of the secret, for programs that need a key to start. It
+    /// is always the same for the same secret.
     pub fn placeholder(&self) -> String {
         placeholder::placeholder(&self.0)
     }

@@ -1,9 +1,10 @@
 //! Bodies of model calls in files that are named by the digest of their content.
 //!
-//! A journal record refers to a body only after the body is complete, and a body is returned only if its digest matches.
-//! A file that a killed writer left is too short, and the next write of the same bytes replaces it. Equal bodies are
-//! stored once. A body that is similar to a recent one is stored as a delta: an agent sends its whole conversation at
-//! every turn, and only the new part takes space. A short text is not stored here but in its journal record.
+//! A journal record refers to a body only after the body is complete, and a body is returned only if its digest
+//! matches. A file that a killed writer left is too short, and the next write of the same bytes replaces it. Equal
+//! bodies are stored once. A body that is similar to a recent one is stored as a delta: an agent sends its whole
+//! conversation at every turn, and only the new part takes space. A short text is not stored here but in its journal
+//! record.
 
 mod delta;
 mod packed;
@@ -102,7 +103,8 @@ impl FileBodyStore {
         Self { compress, ..self }
     }
 
-    /// Stores `bytes` and returns their reference. A short text is stored in the reference itself, anything else in a file.
+    /// Stores `bytes` and returns their reference. A short text is stored in the reference itself, anything else in a
+    /// file.
     pub fn put<'a>(&self, kind: BodyKind, bytes: impl Into<Cow<'a, [u8]>>) -> Result<BodyRef, BodyError> {
         let bytes = bytes.into();
         if !self.is_short(kind, bytes.len()) {

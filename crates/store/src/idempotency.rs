@@ -1,7 +1,7 @@
 //! Requests with an idempotency key and their responses: a repeated request is executed once, also across kill -9.
 //!
 //! A request is stored before it is executed. A request without a response was interrupted or failed. It may be
-//! repeated, and the caller must then find out what the first execution did.
+//! repeated, and the caller must then find out the result of the first execution.
 //!
 //! Not here: when two requests are the same (`server`).
 

@@ -1,7 +1,7 @@
 //! Gateway keys for callers without a sandbox: account, allowed models, limits and expiry.
 //!
-//! Only the SHA-256 of a key is stored, in the database of the ledger. A revoked key stays in the table, so that reports
-//! can still name it.
+//! Only the SHA-256 of a key is stored, in the database of the ledger. A revoked key stays in the table, so that
+//! reports can still name it.
 //!
 //! Not here: generating and comparing keys (`gateway`).
 
@@ -137,8 +137,8 @@ impl KeyStore {
 
     /// Returns the valid key with this digest.
     ///
-    /// The time of the lookup may reveal something about the digest, but not about the key: nobody can choose a text by
-    /// the first bytes of its SHA-256.
+    /// The time of the lookup may reveal something about the digest, but not about the key: a caller cannot choose a
+    /// text by the first bytes of its SHA-256.
     pub fn find(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {
         let now = self.clock.now().as_millisecond();
         Ok(self.record(digest)?.filter(|key| key.is_valid(now)))

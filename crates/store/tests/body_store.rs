@@ -117,8 +117,8 @@ fn unfinished_body_leaves_no_file() {
     assert!(files(&directory.bodies()).is_empty());
 }
 
-/// Returns the request of one turn as agents send it: the whole conversation with a cache mark at its end, then the same
-/// prompt and tools.
+/// Returns the request of one turn as agents send it: the whole conversation with a cache mark at its end, then the
+/// same prompt and tools.
 fn request(turns: usize) -> Vec<u8> {
     let scattered = |seed: usize| (0..70_usize).map(move |n| (seed * 7_919 + n * n * 31) % 9_973);
     let word = |seed: usize| scattered(seed).map(|number| format!("{number:x}")).collect::<Vec<_>>().join(" ");

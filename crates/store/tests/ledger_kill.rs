@@ -1,7 +1,7 @@
 //! kill -9 while calls are charged.
 //!
-//! The child acts as gateway and vendor: between `sent` and `settled` it records the cost that the vendor would bill. In
-//! the end, the ledger must match the records of the vendor.
+//! The child acts as gateway and vendor: between `sent` and `settled` it records the cost that the vendor would bill.
+//! In the end, the ledger must match the records of the vendor.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Leases: an amount per session that is synced to disk before it is used, so that most calls need not wait for the disk.
+//! Leases: an amount per session that is synced to disk before it is used, so that most calls need not wait for the
+//! disk.
 //!
 //! A power cut may lose the last transactions, but never a lease. The part of a lease that is not recorded as used is
 //! then held as an unknown call. A call waits for the disk only when the lease of its session is used up.

@@ -24,7 +24,7 @@ pub enum LedgerOperation {
     Resolve(CallId, Resolution),
 }
 
-/// The record of what every call cost.
+/// The record of the cost of every call.
 ///
 /// A reply means that the operation has the durability with which the ledger was opened: a call must not be sent before
 /// the replies to its hold and its [`CallProgress::Sent`]. Limits are never exceeded, with any number of concurrent

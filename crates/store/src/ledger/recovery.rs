@@ -1,8 +1,8 @@
 //! Recovery of calls that a dead process left open.
 //!
-//! A call that was never sent cost nothing, so its hold is released. A call that was sent may have a cost, so it becomes
-//! unknown and its hold stays. A power cut may lose the record that a call was sent, so after one every open call becomes
-//! unknown, and so does the unused part of a lease.
+//! A call that was never sent cost nothing, so its hold is released. A call that was sent may have a cost, so it
+//! becomes unknown and its hold stays. A power cut may lose the record that a call was sent, so after one every open
+//! call becomes unknown, and so does the unused part of a lease.
 
 use std::path::Path;
 

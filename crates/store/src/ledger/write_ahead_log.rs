@@ -1,11 +1,12 @@
-//! The write-ahead log: every ledger operation in the order in which it was applied, by all processes of a data directory.
+//! The write-ahead log: every ledger operation in the order in which it was applied, by all processes of a data
+//! directory.
 //!
 //! An operation is applied once its line is in the file. That costs one write, and the line survives the process; the
 //! tables are updated later. A process that writes holds the file's lock and has read all lines of other processes, so
 //! two processes never grant the same money.
 //!
-//! The first line of the file is its generation. A file whose lines are all in the tables is replaced by an empty file of
-//! the next generation.
+//! The first line of the file is its generation. A file whose lines are all in the tables is replaced by an empty file
+//! of the next generation.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -73,8 +73,8 @@ pub(crate) fn child_command(name: &str, directory: &Path) -> Command {
     command
 }
 
-/// Like [`child_command`], with a file size limit in blocks of 512 bytes, which makes writes fail as on a full disk. The
-/// shell ignores SIGXFSZ before the start, which needs unsafe code in Rust.
+/// Like [`child_command`], with a file size limit in blocks of 512 bytes, which makes writes fail as on a full disk.
+/// The shell ignores SIGXFSZ before the start, which needs unsafe code in Rust.
 pub(crate) fn child_command_with_file_limit(name: &str, directory: &Path, blocks: u32) -> Command {
     let child = child_command(name, directory);
     let mut shell = Command::new("sh");

@@ -22,7 +22,8 @@ pub struct DriftRecord {
 }
 
 impl SessionIndex {
-    /// Adds `more` to the counts of its agent and version, without syncing: lost counts can be rebuilt from the journals.
+    /// Adds `more` to the counts of its agent and version, without syncing: lost counts can be rebuilt from the
+    /// journals.
     pub fn count_drift(&self, more: &DriftRecord) -> Result<(), SessionIndexError> {
         let sql = "INSERT INTO drift (agent, version, unparsed, unknown) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (agent, version) DO UPDATE
