@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::{EventBody, EventDraft, SessionId, SessionRecovered};
-use store::{FileJournal, Journal as _, JournalError, JournalReader, SystemClock, verify};
+use store::{FileJournal, Journal as _, JournalError, JournalReader, SystemClock, verify_journal};
 
 /// Who reads, who checks and who goes on writing agree on what is a journal; what is none is told and never changed;
 /// and what was appended to one leaves one.
 pub(crate) fn journal(data: &[u8]) {
     let (file, path) = in_memory(data);
     let session = SessionId::new("s1").unwrap();
-    let verified = verify(&path);
+    let verified = verify_journal(&path);
     let reader = JournalReader::open(&path, session.clone()).unwrap();
     for (after, limit) in [(0, 1), (0, usize::MAX), (1, 2), (63, 5), (u64::MAX, 1)] {
         if let Ok(events) = reader.after(after, limit) {
@@ -36,7 +36,7 @@ pub(crate) fn journal(data: &[u8]) {
     match opened.journal.append(EventDraft::daemon(body)) {
         Ok(event) => {
             assert_eq!(event.sequence, before.records + 1, "the next number");
-            assert_eq!(verify(&path).unwrap().records, event.sequence, "it is still a journal");
+            assert_eq!(verify_journal(&path).unwrap().records, event.sequence, "it is still a journal");
         }
         Err(JournalError::Ended) => assert!(before.ended, "only the end is the end"),
         Err(error) => panic!("a journal that is one takes a record: {error}"),

@@ -1,8 +1,8 @@
 //! Paths and ports inside every sandbox. They are the same in the jail, in containers and in the policy's rules.
 
-/// Where the workspace is mounted.
+/// The mount point of the workspace.
 pub const WORKSPACE: &str = "/workspace";
-/// Where read-only dependencies are mounted.
+/// The mount point of read-only dependencies.
 pub const DEPENDENCIES: &str = "/deps";
 /// The home directory of the sandbox user.
 pub const HOME: &str = "/home/agent";

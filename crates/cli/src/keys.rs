@@ -128,7 +128,7 @@ fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
 fn state(key: &KeyRecord, now_ms: i64) -> &'static str {
     match key.revoked_ms {
         Some(_) => "revoked",
-        None if key.is_good(now_ms) => "good",
+        None if key.is_valid(now_ms) => "good",
         None => "expired",
     }
 }

@@ -45,13 +45,13 @@ pub(crate) fn prices(config: &Config) -> Result<PriceTable, Failure> {
 /// What all calls of the data directory must fit into.
 pub(crate) fn budgets(section: &BudgetsSection) -> Vec<UsageLimit> {
     let money = |name, scope, window, picos: Option<u64>| {
-        picos.map(|picos| UsageLimit { name, scope, window, most: LimitAmount::Picos(picos) })
+        picos.map(|picos| UsageLimit { name, scope, window, max: LimitAmount::Picos(picos) })
     };
     let requests = section.session_requests_per_minute.map(|requests| UsageLimit {
         name: "budgets.session_requests_per_minute",
         scope: LimitScope::Session,
         window: LimitWindow::Minute,
-        most: LimitAmount::Requests(requests),
+        max: LimitAmount::Requests(requests),
     });
     let limits = [
         money("budgets.day_usd", LimitScope::Everything, LimitWindow::Day, section.day_usd),

@@ -2,7 +2,7 @@
 //!
 //! A word that chooses (yes, no, apply) is read in any case; an answer to a question is what was typed, letter by letter.
 
-use protocol::{Asked, PermissionReply, Question};
+use protocol::{PermissionReply, Question, QuestionPrompt};
 
 use crate::timeline::clean;
 
@@ -27,16 +27,16 @@ pub(crate) async fn permission() -> Result<PermissionReply, Nobody> {
 
 /// Asks each thing that `question` asks; nothing when one of them is not answered.
 pub(crate) async fn answers(question: &Question) -> Result<Option<Vec<Vec<String>>>, Nobody> {
-    of_each(&question.asked(), line).await
+    of_each(&question.prompts(), line).await
 }
 
 /// The first option of each thing that `question` asks, which is what the agent thought most likely.
 pub(crate) fn first_options(question: &Question) -> Option<Vec<Vec<String>>> {
-    question.asked().into_iter().map(|asked| Some(vec![asked.options.into_iter().next()?])).collect()
+    question.prompts().into_iter().map(|asked| Some(vec![asked.options.into_iter().next()?])).collect()
 }
 
 async fn of_each(
-    list: &[Asked],
+    list: &[QuestionPrompt],
     mut read: impl AsyncFnMut(String) -> Result<String, Nobody>,
 ) -> Result<Option<Vec<Vec<String>>>, Nobody> {
     let mut all = Vec::new();
@@ -52,7 +52,7 @@ async fn of_each(
 }
 
 /// What stands before the place to type: the question, unless it stands there already, and what can be chosen.
-fn prompt(asked: &Asked, with_question: bool) -> String {
+fn prompt(asked: &QuestionPrompt, with_question: bool) -> String {
     let mut lines = Vec::new();
     if with_question {
         let header = asked.header.as_deref().map(|header| format!("{}: ", clean(header))).unwrap_or_default();
@@ -69,17 +69,17 @@ fn prompt(asked: &Asked, with_question: bool) -> String {
         });
         lines.extend(described);
     }
-    lines.push(if asked.several { "answers, with commas between: " } else { "answer: " }.to_owned());
+    lines.push(if asked.multi_select { "answers, with commas between: " } else { "answer: " }.to_owned());
     lines.join(&format!("\n{:>22}", ""))
 }
 
 /// What was typed: the number of an option, its name, or words of the person's own.
-fn meant(asked: &Asked, typed: &str) -> Vec<String> {
+fn meant(asked: &QuestionPrompt, typed: &str) -> Vec<String> {
     let option = |word: &str| {
         let numbered = word.parse::<usize>().ok().and_then(|number| asked.options.get(number.checked_sub(1)?));
         numbered.or_else(|| asked.options.iter().find(|option| option.eq_ignore_ascii_case(word))).cloned()
     };
-    if asked.several {
+    if asked.multi_select {
         let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
         return words.map(|word| option(word).unwrap_or_else(|| word.to_owned())).collect();
     }
@@ -104,13 +104,13 @@ async fn line(prompt: String) -> Result<String, Nobody> {
 mod tests {
     use super::*;
 
-    fn asked(options: &[&str], several: bool) -> Asked {
+    fn asked(options: &[&str], several: bool) -> QuestionPrompt {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let descriptions = vec![String::new(); options.len()];
-        Asked { header: None, prompt: "Which?".to_owned(), options, descriptions, several }
+        QuestionPrompt { header: None, prompt: "Which?".to_owned(), options, descriptions, multi_select: several }
     }
 
-    async fn check(list: &[Asked], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, Nobody> {
+    async fn check(list: &[QuestionPrompt], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, Nobody> {
         let mut lines = typed.iter();
         of_each(list, async |_| lines.next().map(|line| (*line).to_owned()).ok_or(Nobody)).await
     }

@@ -139,7 +139,7 @@ impl<'a> Desk<'a> {
         let session = self.id(reference)?;
         let discarded = match ImportedSession::find(&self.directory, &session) {
             Some(imported) => imported.discard(),
-            None => sandbox::discard(&self.directory.changes(&session)),
+            None => sandbox::discard(&self.directory.change_set(&session)),
         };
         discarded.map_err(|error| diff::unreadable(&session, &error))
     }

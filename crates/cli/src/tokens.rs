@@ -135,7 +135,7 @@ fn list(tokens: &[TokenRecord], json: bool) -> Result<(), Failure> {
 fn state(token: &TokenRecord, now_ms: i64) -> &'static str {
     match token.revoked_ms {
         Some(_) => "revoked",
-        None if token.is_good(now_ms) => "good",
+        None if token.is_valid(now_ms) => "good",
         None => "expired",
     }
 }

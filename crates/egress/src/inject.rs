@@ -37,7 +37,7 @@ impl Desk {
                     format!("the credential `{}` (net.inject) was not given to this session", injection.credential);
                 Refusal::built_in(rule, "begin a new session with this policy")
             })?;
-            dressed.veils.extend(Redactor::over(secret));
+            dressed.veils.extend(Redactor::new(secret));
             dressed.headers.push((injection.header, Some(value)));
         }
         if dressed.headers.is_empty() {

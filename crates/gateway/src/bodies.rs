@@ -40,8 +40,8 @@ impl MemoryBodyStore {
     /// The bytes behind a reference.
     pub fn get(&self, body: &BodyRef) -> Option<Vec<u8>> {
         match body {
-            BodyRef::Here { text } => Some(text.clone().into_bytes()),
-            BodyRef::Named { sha256, .. } => lock(&self.0).get(sha256).cloned(),
+            BodyRef::Inline { text } => Some(text.clone().into_bytes()),
+            BodyRef::Stored { sha256, .. } => lock(&self.0).get(sha256).cloned(),
         }
     }
 }
@@ -51,7 +51,7 @@ impl BodyStore for MemoryBodyStore {
         let sha256 = Digest::of(&bytes).to_string();
         let mut kept = lock(&self.0);
         kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
-        Ok(BodyRef::Named { sha256, bytes: bytes.len() as u64 })
+        Ok(BodyRef::Stored { sha256, bytes: bytes.len() as u64 })
     }
 
     fn is_short(&self, _: BodyKind, _: usize) -> bool {

@@ -112,7 +112,7 @@ impl CallRecord {
 
     /// Whether an answer of so many bytes can be kept by the thread that serves the call.
     pub(crate) fn keeps_here(&self, bytes: usize) -> bool {
-        self.open.as_ref().is_some_and(|open| open.identity.bodies.is_short(BodyKind::Answer, bytes))
+        self.open.as_ref().is_some_and(|open| open.identity.bodies.is_short(BodyKind::Response, bytes))
     }
 
     /// What is to be written at the end of a call whose answer [can be kept here](Self::keeps_here); `done` is told when
@@ -121,7 +121,7 @@ impl CallRecord {
         let (open, tasks) = (self.open.take()?, self.tasks.clone());
         let body = ending.answer.as_mut().and_then(|answer| {
             let body = std::mem::take(&mut answer.body);
-            open.kept(open.identity.keep(BodyKind::Answer, body))
+            open.kept(open.identity.keep(BodyKind::Response, body))
         });
         Some(open.ended(ending, body, Done { tasks, waiting: done }))
     }
@@ -132,7 +132,7 @@ impl CallRecord {
         let body = match &mut ending.answer {
             Some(answer) => {
                 let body = std::mem::take(&mut answer.body);
-                open.kept(open.keep(&self.tasks, BodyKind::Answer, body).await)
+                open.kept(open.keep(&self.tasks, BodyKind::Response, body).await)
             }
             None => None,
         };

@@ -154,7 +154,7 @@ impl Refusal {
 fn spent(refusal: &store::LimitExceeded) -> String {
     let store::LimitExceeded { limit, spent, held, asked } = refusal;
     let name = &limit.name;
-    match limit.most {
+    match limit.max {
         LimitAmount::Picos(most) => {
             let left = most.saturating_sub(spent.saturating_add(*held));
             let (most, spent, held, asked) = (dollars(most), dollars(*spent), dollars(*held), dollars(*asked));
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_budget_says_whether_nothing_is_left_or_too_little() {
-        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, most };
+        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, max: most };
         let dollar = 1_000_000_000_000;
         let told = |spent_picos, held| {
             spent(&store::LimitExceeded {

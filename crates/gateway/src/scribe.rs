@@ -117,7 +117,7 @@ impl Scribe {
     /// ledger was asked to be, and the other written.
     pub(crate) async fn open(&self, step: LedgerOperation, record: Option<Record>) -> Result<(), NotOpened> {
         let opened = if self.serves_one() {
-            let reply = self.ledger.take(vec![step]).pop().ok_or(NotOpened::Refused(LedgerError::Stopped))?;
+            let reply = self.ledger.submit(vec![step]).pop().ok_or(NotOpened::Refused(LedgerError::Stopped))?;
             Opened::Held(reply, record)
         } else {
             let (waiting, opened) = oneshot::channel();
@@ -192,7 +192,7 @@ impl Desk {
         let settled: Vec<_> =
             take_steps(&mut steps, self.settling, |settling| (settling.step, (settling.written, settling.then)));
         let opening: Vec<_> = take_steps(&mut steps, self.opening, |(step, record, waiting)| (step, (record, waiting)));
-        let mut replies = if steps.is_empty() { Vec::new() } else { ledger.take(steps) }.into_iter();
+        let mut replies = if steps.is_empty() { Vec::new() } else { ledger.submit(steps) }.into_iter();
         for ((written, then), reply) in settled.into_iter().zip(replies.by_ref()) {
             then(written, reply);
         }

@@ -111,6 +111,6 @@ impl Hold {
 
     /// Ends the call in the ledger at once, for whom nobody can wait.
     pub(crate) fn close_here(&self, outcome: &Outcome) {
-        drop(self.ledger.take(vec![self.last_step(outcome)]));
+        drop(self.ledger.submit(vec![self.last_step(outcome)]));
     }
 }

@@ -128,7 +128,7 @@ impl VendorUpstream {
     fn cover(&self, mut headers: HeaderMap, frames: ResponseStream) -> (HeaderMap, ResponseStream) {
         let Some(Cover { veil, lowered }) = &self.cover else { return (headers, frames) };
         let in_name = |name: &HeaderName| name.as_str().len() >= lowered.len() && name.as_str().contains(lowered);
-        let repeats = |name: &HeaderName, value: &HeaderValue| veil.covers(value.as_bytes()) || in_name(name);
+        let repeats = |name: &HeaderName, value: &HeaderValue| veil.finds_secret(value.as_bytes()) || in_name(name);
         let telling: Vec<HeaderName> =
             headers.iter().filter(|(name, value)| repeats(name, value)).map(|(name, _)| name.clone()).collect();
         for name in telling {
@@ -147,7 +147,7 @@ struct Cover {
 
 impl Cover {
     fn over(key: &Secret) -> Option<Self> {
-        Some(Self { veil: Redactor::over(key)?, lowered: key.expose().to_ascii_lowercase() })
+        Some(Self { veil: Redactor::new(key)?, lowered: key.expose().to_ascii_lowercase() })
     }
 }
 
@@ -165,7 +165,7 @@ impl Stream for Covered {
         let this = &mut *self;
         while !this.over {
             match ready!(this.frames.as_mut().poll_next(context)) {
-                Some(Ok(bytes)) => match this.veil.pass(bytes) {
+                Some(Ok(bytes)) => match this.veil.redact(bytes) {
                     bytes if bytes.is_empty() => {}
                     bytes => return Poll::Ready(Some(Ok(bytes))),
                 },

@@ -1,7 +1,7 @@
-//! One thing that happened in a session.
+//! Events of a session.
 //!
-//! `type` says what `data` is: the two are read together, so every event survives a round trip, one
-//! of a type we have never seen too.
+//! `type` determines the content of `data`. Both are parsed together, so events of unknown types survive a round trip
+//! as well.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::{
     TurnId, UpstreamError, WorkspaceChanged,
 };
 
-/// An event as a client reads it. The journal gives it its number and its time.
+/// An event as clients read it. The journal assigns its number and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// `evt_<sequence>`.
@@ -24,7 +24,7 @@ pub struct Event {
     pub time: String,
     /// The session.
     pub session_id: SessionId,
-    /// What happened, and everything about it.
+    /// The content of the event.
     #[serde(flatten)]
     pub draft: EventDraft,
 }
@@ -32,50 +32,50 @@ pub struct Event {
 /// An event before it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EventDraft {
-    /// The turn it belongs to.
+    /// The turn of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
     /// The agent's own session id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_session_id: Option<String>,
-    /// Made by us where the agent was silent.
+    /// Whether the host created the event because the agent did not report it.
     pub synthetic: bool,
-    /// Who says so.
+    /// The source of the event.
     pub source: EventSource,
-    /// What happened: `type` and `data`.
+    /// `type` and `data`.
     #[serde(flatten)]
     pub body: EventBody,
-    /// What the agent printed, kept where we did not understand all of it.
+    /// The agent's output, kept if it was not understood completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Value>,
 }
 
 impl EventDraft {
-    /// Something the agent said.
+    /// Returns an event that the agent reported.
     pub fn agent(body: EventBody) -> Self {
         Self { turn_id: None, native_session_id: None, synthetic: false, source: EventSource::Agent, body, raw: None }
     }
 
-    /// Something the host saw or did.
+    /// Returns an event that the host reports.
     pub fn daemon(body: EventBody) -> Self {
         Self { source: EventSource::Daemon, ..Self::agent(body) }
     }
 
-    /// Marks it as made by us in the agent's place.
+    /// Marks the event as created by the host instead of the agent.
     #[must_use]
     pub fn synthetic(mut self) -> Self {
         self.synthetic = true;
         self
     }
 
-    /// Says which turn it belongs to.
+    /// Sets the turn.
     #[must_use]
     pub fn in_turn(mut self, turn: Option<TurnId>) -> Self {
         self.turn_id = turn;
         self
     }
 
-    /// Keeps what the agent printed.
+    /// Adds the agent's output.
     #[must_use]
     pub fn with_raw(mut self, raw: Value) -> Self {
         self.raw = Some(raw);
@@ -83,18 +83,18 @@ impl EventDraft {
     }
 }
 
-/// Who says that something happened.
+/// The source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventSource {
-    /// The agent's own output.
+    /// The output of the agent.
     Agent,
     /// The host.
     Daemon,
 }
 
-/// What happened.
+/// The type and data of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data")]
 #[expect(missing_docs, reason = "each variant is documented by its payload")]
@@ -176,7 +176,7 @@ pub enum EventBody {
     #[serde(rename = "workspace.changed")]
     WorkspaceChanged(WorkspaceChanged),
 
-    /// A type of a later version: kept as it is.
+    /// An event of an unknown type, kept unchanged.
     #[serde(untagged)]
     Other {
         #[serde(rename = "type")]
@@ -186,7 +186,7 @@ pub enum EventBody {
 }
 
 impl EventBody {
-    /// The `type` it has on the wire.
+    /// Returns the `type` in JSON.
     pub fn kind(&self) -> &str {
         match self {
             Self::SessionStarted(_) => "session.started",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_we_know_survives() {
+    fn known_event_round_trips() {
         check_round_trip(
             r#"{"event_id":"evt_7","sequence":7,"time":"2026-11-15T10:00:00Z","session_id":"s","synthetic":false,
                 "source":"agent","type":"item.delta","data":{"item_id":"itm_1","delta":"hi"}}"#,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_we_do_not_know_survives() {
+    fn unknown_event_round_trips() {
         check_round_trip(
             r#"{"event_id":"evt_7","sequence":7,"time":"2026-11-15T10:00:00Z","session_id":"s","turn_id":"trn_1",
                 "synthetic":true,"source":"daemon","type":"planet.moved","data":{"a":[1,null]},"raw":"x"}"#,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_type_with_foreign_data_is_kept_too() {
+    fn known_type_with_unknown_data_round_trips() {
         check_round_trip(
             r#"{"event_id":"evt_1","sequence":1,"time":"t","session_id":"s","synthetic":false,"source":"agent",
                 "type":"item.delta","data":{"surprise":true}}"#,

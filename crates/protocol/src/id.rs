@@ -1,35 +1,35 @@
-//! Names of things, one type a thing, checked where they enter.
+//! Ids, with one type for each kind of thing. An id is checked when it is created.
 //!
-//! A `SessionId` is part of file names and paths, so it can never hold a separator or a dot at its start. An id is named
-//! in many places at once, so its text is shared.
+//! A `SessionId` is part of file names and URL paths, so it contains no separator and does not start with a dot. Copies
+//! of an id share their text.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Why a text cannot be an id.
+/// The text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("an id must not be empty")]
     Empty,
-    /// Longer than a file name may be.
-    #[error("an id has at most {max} characters, this one has {len}")]
+    /// The text is longer than a file name may be.
+    #[error("id too long: {len} characters, at most {max} are allowed")]
     TooLong {
-        /// Characters given.
+        /// Length of the text.
         len: usize,
         /// Characters allowed.
         max: usize,
     },
-    /// A character that could leave the directory an id names a file in.
-    #[error("an id is made of letters, digits, `-`, `_` and inner `.`; found `{0}`")]
+    /// The character is not allowed, because an id is part of file names.
+    #[error("invalid character `{0}` in an id; use letters, digits, `-`, `_` and inner single dots")]
     Character(char),
 }
 
 const MAX_LEN: usize = 128;
 
-/// What `check` lets through, but for the length.
+/// The ids that `check` accepts, except for their length.
 #[cfg(feature = "openapi")]
 const PATTERN: &str = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$";
 
@@ -58,14 +58,14 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks `text` and makes it an id.
+            /// Returns `text` as an id. Fails if it is not a valid id.
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
                 check(&text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The id as it stands in paths, files and JSON.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -123,34 +123,34 @@ macro_rules! id {
 }
 
 id!(
-    /// One conversation with one agent; chosen by the client, or a UUID v7.
+    /// The id of a session, chosen by the client or a UUID v7.
     SessionId
 );
 id!(
-    /// One prompt and everything that followed from it, `trn_…`.
+    /// The id of a turn, `trn_…`.
     TurnId
 );
 id!(
-    /// One message, tool call or status inside a session, `itm_…`.
+    /// The id of an item, `itm_…`.
     ItemId
 );
 id!(
-    /// Something the agent may not do before somebody said yes, `per_…`.
+    /// The id of a permission, `per_…`.
     PermissionId
 );
 id!(
-    /// Something the agent asked a person, `que_…`.
+    /// The id of a question, `que_…`.
     QuestionId
 );
 id!(
-    /// One call to a model through the gateway, `call_…`.
+    /// The id of a model call, `call_…`.
     CallId
 );
 
 macro_rules! numbered {
     ($name:ident, $prefix:literal) => {
         impl $name {
-            #[doc = concat!("`", $prefix, "_<epoch>_<number>`: counted anew at each start of the agent.")]
+            #[doc = concat!("Returns `", $prefix, "_<epoch>_<number>`. Numbers start again with each start of the agent.")]
             pub fn numbered(epoch: u32, number: u64) -> Self {
                 Self(format!(concat!($prefix, "_{}_{}"), epoch, number).into())
             }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_cannot_leave_its_directory() {
+    fn id_cannot_leave_its_directory() {
         for bad in ["", ".", "..", "a/b", "../x", "a..b", ".hidden", "a b", "a\0b", "é", "%2e%2e"] {
             assert!(SessionId::new(bad).is_err(), "`{bad}` was accepted");
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_ids_pass_and_stay_as_they_are() {
+    fn valid_ids_are_accepted_unchanged() {
         for good in ["s1", "my-session_2", "019a-7", "v1.2", &"x".repeat(128)] {
             let json = serde_json::to_string(&SessionId::new(good).unwrap()).unwrap();
             assert_eq!(serde_json::from_str::<SessionId>(&json).unwrap().as_str(), good);
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_numbered_id_is_an_ordinary_one() {
+    fn numbered_id_is_a_valid_id() {
         let id = ItemId::numbered(u32::MAX, u64::MAX);
         assert_eq!(ItemId::new(id.as_str()), Ok(id));
         assert_eq!(QuestionId::numbered(2, 7).as_str(), "que_2_7");
     }
 
     #[test]
-    fn a_bad_id_is_refused_in_json_too() {
+    fn invalid_id_is_rejected_in_json() {
         assert!(serde_json::from_str::<SessionId>("\"../etc\"").is_err());
     }
 }

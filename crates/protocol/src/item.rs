@@ -1,4 +1,4 @@
-//! What an agent says and does, piece by piece.
+//! Items: messages, tool calls, tool results and statuses of a turn.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,26 +9,26 @@ use crate::ItemId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Item {
-    /// Ours; the same in started, delta and completed.
+    /// The id assigned by the host; the same in started, delta and completed events.
     pub item_id: ItemId,
-    /// The agent's own name for it.
+    /// The agent's own id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_item_id: Option<String>,
-    /// The item this one belongs to: a sub-agent's tool call, a result's call.
+    /// The parent item: the tool call of a sub-agent or of a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<ItemId>,
-    /// What sort of thing it is.
+    /// The kind of the item.
     pub kind: ItemKind,
-    /// Who speaks.
+    /// The author of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<ItemRole>,
-    /// The thing itself.
+    /// The content.
     pub content: Vec<ContentPart>,
-    /// How far it got.
+    /// The status.
     pub status: ItemStatus,
 }
 
-/// What sort of thing an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -42,7 +42,7 @@ pub enum ItemKind {
     Unknown,
 }
 
-/// Who speaks in an item.
+/// The author of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -54,7 +54,7 @@ pub enum ItemRole {
     Tool,
 }
 
-/// How far an item got.
+/// The status of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -65,73 +65,73 @@ pub enum ItemStatus {
     Failed,
 }
 
-/// One piece of an item's content.
+/// One part of an item's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// Something structured that has no shape of ours.
+    /// Structured data of another shape.
     Json {
-        /// As it came.
+        /// The unchanged data.
         json: Value,
     },
-    /// The agent calls a tool.
+    /// A call of a tool.
     ToolCall {
         /// Name of the tool.
         name: String,
         /// Its input, as JSON text.
         arguments: String,
-        /// Pairs the call with its result.
+        /// Links the call with its result.
         call_id: String,
     },
-    /// What a tool gave back.
+    /// The result of a tool.
     ToolResult {
-        /// Pairs the result with its call.
+        /// Links the result with its call.
         call_id: String,
-        /// As the agent was told.
+        /// The output, as passed to the agent.
         output: String,
     },
-    /// A file was read, written or patched.
+    /// A file that was read, written or patched.
     FileRef {
-        /// Path as the agent knows it.
+        /// Path inside the sandbox.
         path: String,
-        /// What happened to it.
+        /// The operation.
         action: FileAction,
-        /// Unified diff, where the agent gave one.
+        /// Unified diff, if the agent gave one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,
     },
-    /// The model thinks.
+    /// Reasoning of the model.
     Reasoning {
-        /// The thought.
+        /// The text.
         text: String,
-        /// Whether a person may read it.
+        /// Whether clients may show it.
         visibility: ReasoningVisibility,
     },
-    /// A picture in the workspace.
+    /// An image in the workspace.
     Image {
-        /// Where it is.
+        /// Path of the image.
         path: String,
-        /// Its media type.
+        /// Media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mime: Option<String>,
     },
-    /// A short word on what goes on.
+    /// A short status message.
     Status {
-        /// The word.
+        /// The message.
         label: String,
-        /// More of it.
+        /// Details.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
 }
 
-/// What happened to a file.
+/// The operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -142,7 +142,7 @@ pub enum FileAction {
     Patch,
 }
 
-/// Whether a thought may be shown.
+/// Whether clients may show a reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

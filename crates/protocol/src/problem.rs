@@ -1,29 +1,29 @@
-//! What a program may know about a failure: a stable code and a problem document.
+//! Stable error codes, and problem documents (RFC 9457).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $exit:literal;)*) => {
-        /// Stable identifier of a failure; listed in `docs/errors.md`, never renamed.
+        /// A stable error code, listed in `docs/errors.md`. Codes are never renamed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ProblemCode { $($(#[$doc])* $variant,)* }
 
         impl ProblemCode {
-            /// Every code there is.
+            /// Every code.
             pub const ALL: &[ProblemCode] = &[$(ProblemCode::$variant,)*];
 
-            /// As it stands in JSON and on the terminal.
+            /// Returns the code in JSON and on the terminal.
             pub fn as_str(self) -> &'static str {
                 match self { $(ProblemCode::$variant => $text,)* }
             }
 
-            /// The HTTP status that goes with it.
+            /// Returns the HTTP status of the code.
             pub fn status(self) -> u16 {
                 match self { $(ProblemCode::$variant => $status,)* }
             }
 
-            /// The exit code of `viv` that goes with it.
+            /// Returns the exit code of `viv`.
             pub fn exit(self) -> u8 {
                 match self { $(ProblemCode::$variant => $exit,)* }
             }
@@ -32,27 +32,27 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The request or argument makes no sense.
+    /// The request or argument is not valid.
     InvalidRequest = "invalid_request", 400, 2;
-    /// No agent of that name.
+    /// No agent has that name.
     UnsupportedAgent = "unsupported_agent", 400, 2;
     /// The agent is known but not installed.
     AgentNotInstalled = "agent_not_installed", 404, 3;
     /// Installing the agent failed.
     InstallFailed = "install_failed", 500, 1;
-    /// The agent's process ended when it should not have.
+    /// The agent's process ended unexpectedly.
     AgentProcessExited = "agent_process_exited", 500, 1;
-    /// No token, or one that opens nothing here.
+    /// The token is missing or not valid.
     TokenInvalid = "token_invalid", 401, 4;
     /// No token has that id.
     TokenNotFound = "token_not_found", 404, 3;
-    /// The token is good, but not for this.
+    /// The scope of the token does not allow the request.
     PermissionDenied = "permission_denied", 403, 4;
-    /// No session is made on that directory, or not by this caller.
+    /// Sessions may not use that directory, or not for this caller.
     DirectoryNotAllowed = "directory_not_allowed", 403, 4;
-    /// No session of that id.
+    /// No session has that id.
     SessionNotFound = "session_not_found", 404, 3;
-    /// A session of that id exists.
+    /// A session with that id exists.
     SessionAlreadyExists = "session_already_exists", 409, 2;
     /// The session has ended.
     SessionEnded = "session_ended", 409, 2;
@@ -60,109 +60,109 @@ codes! {
     SessionOpen = "session_open", 409, 2;
     /// A turn is running.
     TurnRunning = "turn_running", 409, 2;
-    /// The permission was answered, or resolved when its turn ended.
+    /// The permission was already answered, or resolved at the end of its turn.
     PermissionNotPending = "permission_not_pending", 409, 2;
-    /// The session never asked for that permission.
+    /// The session has no permission with that id.
     PermissionNotFound = "permission_not_found", 404, 3;
-    /// The question was answered, or resolved when its turn ended.
+    /// The question was already answered, or resolved at the end of its turn.
     QuestionNotPending = "question_not_pending", 409, 2;
-    /// The session never asked that question.
+    /// The session has no question with that id.
     QuestionNotFound = "question_not_found", 404, 3;
-    /// The message no longer waits: its turn has begun, or it was removed.
+    /// The message is not queued: its turn has started, or it was removed.
     MessageNotQueued = "message_not_queued", 409, 2;
-    /// The session never had that message in its queue.
+    /// The session has no message with that id.
     MessageNotFound = "message_not_found", 404, 3;
-    /// No task of that id.
+    /// No task has that id.
     TaskNotFound = "task_not_found", 404, 3;
-    /// No grant of that id is in force.
+    /// No active grant has that id.
     GrantNotFound = "grant_not_found", 404, 3;
-    /// The `Idempotency-Key` names another request.
+    /// The `Idempotency-Key` was used for a different request.
     IdempotencyKeyReused = "idempotency_key_reused", 422, 2;
-    /// The request of that `Idempotency-Key` is being done.
+    /// The request with that `Idempotency-Key` is in progress.
     IdempotencyKeyInFlight = "idempotency_key_in_flight", 409, 2;
-    /// The bundle is damaged, or is none.
+    /// The file is damaged, or not a bundle.
     BundleInvalid = "bundle_invalid", 422, 2;
-    /// The agent cannot keep that mode.
+    /// The agent does not support that mode.
     ModeNotSupported = "mode_not_supported", 400, 2;
-    /// Nobody serves the data directory.
+    /// No server runs for the data directory.
     ServerNotRunning = "server_not_running", 503, 3;
-    /// The server is about to end, and takes nothing new.
+    /// The server is shutting down and accepts no new requests.
     ShuttingDown = "shutting_down", 503, 1;
-    /// The event stream broke.
+    /// The event stream was interrupted.
     StreamError = "stream_error", 502, 7;
-    /// Nothing came for too long.
+    /// The time limit was exceeded.
     Timeout = "timeout", 504, 124;
-    /// No such route.
+    /// The route does not exist.
     RouteNotFound = "route_not_found", 404, 3;
-    /// The route does not take this method.
+    /// The route does not support the method.
     MethodNotAllowed = "method_not_allowed", 405, 2;
-    /// The body is larger than the route takes.
+    /// The body is larger than the route accepts.
     BodyTooLarge = "body_too_large", 413, 2;
-    /// The body is of another media type.
+    /// The route does not accept the media type of the body.
     UnsupportedMediaType = "unsupported_media_type", 415, 2;
-    /// The `Host` or `Origin` header is not ours.
+    /// The `Host` or `Origin` header is not allowed.
     HostNotAllowed = "host_not_allowed", 403, 4;
-    /// The policy says no.
+    /// The policy denies the action.
     PolicyDenied = "policy_denied", 403, 5;
-    /// The policy file cannot be read.
+    /// The policy document is not valid.
     PolicyInvalid = "policy_invalid", 422, 5;
-    /// A layer asked for more than the ones above it allow.
+    /// A layer asks for more than the layers above it allow.
     PolicyWideningDenied = "policy_widening_denied", 403, 5;
-    /// The sandbox could not be made, or would not have been tight.
+    /// The sandbox could not be created, or would not enforce its policy.
     SandboxCreateError = "sandbox_create_error", 500, 6;
     /// A listener could not be bound.
     ProxyBindError = "proxy_bind_error", 500, 6;
-    /// Another server has the data directory.
+    /// Another server uses the data directory.
     DataDirInUse = "data_dir_in_use", 409, 6;
-    /// A configuration file is wrong.
+    /// A configuration file is not valid.
     ConfigInvalid = "config_invalid", 422, 2;
-    /// The model's side failed.
+    /// The upstream failed.
     UpstreamError = "upstream_error", 502, 7;
     /// The budget is used up.
     BudgetExceeded = "budget_exceeded", 402, 8;
-    /// The model has no price, so nothing is asked of it.
+    /// The model has no price, so its calls are refused.
     PriceUnknown = "price_unknown", 400, 2;
-    /// A recording holds no answer to a request of its replay.
+    /// The recording has no response to a request of the replay.
     ReplayMiss = "replay_miss", 403, 9;
-    /// A replay did not do what the recorded session did.
+    /// The replay differs from the recorded session.
     ReplayDiffers = "replay_differs", 409, 9;
-    /// A session cannot be replayed as it was recorded.
+    /// The session cannot be replayed.
     ReplayImpossible = "replay_impossible", 409, 2;
     /// A command in the sandbox failed.
     RuntimeError = "runtime_error", 500, 1;
-    /// An artifact is not there or cannot be read.
+    /// An artifact does not exist or cannot be read.
     ArtifactReadError = "artifact_read_error", 404, 3;
-    /// A host file changed since the session began.
+    /// A file on the host changed after the start of the session.
     ApplyConflict = "apply_conflict", 409, 2;
-    /// The path leads out of the workspace.
+    /// The path is outside the workspace.
     FileOutsideWorkspace = "file_outside_workspace", 400, 2;
-    /// There is no such file in the workspace.
+    /// The file does not exist in the workspace.
     FileNotFound = "file_not_found", 404, 3;
-    /// There is a file of that name.
+    /// The file exists.
     FileExists = "file_exists", 409, 2;
-    /// There is something of another kind, or a directory that is not empty.
+    /// The path is of another kind, or a directory that is not empty.
     FileWrongKind = "file_wrong_kind", 409, 2;
-    /// The user inside may not do that to the file.
+    /// The sandbox user may not access the file.
     FilePermissionDenied = "file_permission_denied", 403, 4;
-    /// The file or archive is larger than the caller takes.
+    /// The file or archive is larger than allowed.
     FileTooLarge = "file_too_large", 413, 2;
     /// The disk limit of the sandbox is reached.
     WorkspaceFull = "workspace_full", 507, 1;
-    /// A command inside holds on to the file.
+    /// A command in the sandbox uses the file.
     FileBusy = "file_busy", 409, 1;
-    /// The archive holds what is never unpacked.
+    /// The archive contains an entry that is never unpacked.
     ArchiveRefused = "archive_refused", 422, 2;
-    /// The system could not reach the file.
+    /// A system call on the file failed.
     FileUnavailable = "file_unavailable", 500, 1;
     /// The sandbox was destroyed.
     SandboxGone = "sandbox_gone", 409, 2;
-    /// The record could not be kept, so nothing else was done.
+    /// The journal could not be written, so the action was not performed.
     JournalUnavailable = "journal_unavailable", 503, 1;
-    /// The disk of the data directory takes nothing more.
+    /// The disk of the data directory is full.
     DiskFull = "disk_full", 507, 1;
-    /// What is on record of the session is not what was written.
+    /// The journal of the session is damaged.
     JournalDamaged = "journal_damaged", 500, 1;
-    /// A defect of ours.
+    /// A defect of `viv`.
     Internal = "internal", 500, 1;
 }
 
@@ -173,31 +173,31 @@ pub struct Problem {
     /// `urn:viv:error:<code>`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What failed, the same for every instance.
+    /// Title of the error, the same for every occurrence.
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What failed this time.
+    /// Description of this occurrence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Stable code.
+    /// The stable code.
     pub code: String,
-    /// A line that can be pasted to mend it.
+    /// A command that helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Where to read more.
+    /// Link to the documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub docs: Option<String>,
-    /// The request it answers.
+    /// The id of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Anything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extensions: Map<String, Value>,
 }
 
 impl Problem {
-    /// A problem with a code and what failed this time.
+    /// Returns a problem with a code and a description.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("urn:viv:error:{}", code.as_str()),
@@ -212,7 +212,7 @@ impl Problem {
         }
     }
 
-    /// Adds a line that can be pasted.
+    /// Adds a command that helps.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

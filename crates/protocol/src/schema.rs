@@ -1,7 +1,7 @@
-//! The schema of an event, for the document that describes the API.
+//! The OpenAPI schema of an event.
 //!
-//! Written by hand: `type` says what `data` is, and a type of a later version is an event too, which no derived
-//! schema can say.
+//! It is written by hand, because a derived schema cannot express that `type` determines `data` and that unknown types
+//! are allowed.
 
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{KnownFormat, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type};
@@ -43,16 +43,16 @@ impl PartialSchema for Event {
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
             .minimum(Some(1));
         ObjectBuilder::new()
-            .description(Some("One thing that happened in a session."))
+            .description(Some("An event of a session."))
             .property("event_id", text().description(Some("`evt_<sequence>`.")))
             .property("sequence", number.description(Some("Contiguous from 1 in a session.")))
             .property("time", text().description(Some("RFC 3339, UTC.")))
             .property("session_id", text())
-            .property("turn_id", text().description(Some("The turn it belongs to.")))
+            .property("turn_id", text().description(Some("The turn of the event.")))
             .property("native_session_id", text().description(Some("The agent's own session id.")))
             .property("synthetic", ObjectBuilder::new().schema_type(Type::Boolean))
             .property("source", Ref::from_schema_name(EventSource::name()))
-            .property("type", text().description(Some("What happened; it says what `data` is.")))
+            .property("type", text().description(Some("The event type; it determines the content of `data`.")))
             .property("data", data())
             .property("raw", ObjectBuilder::new().schema_type(utoipa::openapi::schema::SchemaType::AnyValue))
             .required("event_id")
@@ -67,7 +67,7 @@ impl PartialSchema for Event {
     }
 }
 
-/// The payloads of the types the API had before us; whatever else there is, it is an object.
+/// Returns the schema of `data`: a payload that the session API defines, or any other object.
 fn data() -> Schema {
     let known = [
         SessionStarted::name(),

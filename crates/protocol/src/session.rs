@@ -1,4 +1,4 @@
-//! What a client sends to make a session, and what it is told about one.
+//! Request and response bodies of the session API.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::SessionId;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
-    /// Which agent.
+    /// The agent.
     pub agent: String,
     /// The agent's own mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,10 +20,10 @@ pub struct CreateSession {
     /// `default`, `plan`, `acceptEdits` or `bypass`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<String>,
-    /// Which model.
+    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Which of the host's upstreams its model calls go to; the host's usual one when absent. Ours.
+    /// The upstream for model calls; absent means the default upstream. Our addition to the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
     /// Variant of the model.
@@ -35,7 +35,7 @@ pub struct CreateSession {
     /// The workspace on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// For people.
+    /// Title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// MCP servers of this session.
@@ -46,17 +46,17 @@ pub struct CreateSession {
     pub skills: Option<Value>,
 }
 
-/// A file that goes with a message.
+/// A file attached to a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
-    /// Where it is.
+    /// Path of the file.
     pub path: String,
-    /// Its media type.
+    /// Media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
-    /// Its name.
+    /// File name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
 }
@@ -68,16 +68,16 @@ pub struct Attachment {
 pub struct SessionInfo {
     /// The session.
     pub session_id: SessionId,
-    /// Two words for people; ours.
+    /// Name for people, two words. Our addition to the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Which agent.
+    /// The agent.
     pub agent: String,
     /// The agent's own mode.
     pub agent_mode: String,
     /// The permission mode.
     pub permission_mode: String,
-    /// Which model.
+    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Variant of the model.
@@ -88,7 +88,7 @@ pub struct SessionInfo {
     pub native_session_id: Option<String>,
     /// Whether `session.ended` was recorded.
     pub ended: bool,
-    /// What is on record of it is not what was written, and was put aside; ours.
+    /// Whether the journal is damaged and was moved to quarantine. Our addition to the API.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub damaged: bool,
     /// Number of the last event.
@@ -100,7 +100,7 @@ pub struct SessionInfo {
     /// The workspace on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// For people.
+    /// Title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// MCP servers of this session.

@@ -1,14 +1,14 @@
-//! Tokens of one model call, by the kinds that have prices of their own.
+//! Token counts of a model call, by kind of token. Each kind has its own price.
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens as the vendor counted them. Each field is a total, never an increment.
+/// Tokens as counted by the vendor. Each field is a total, never an increment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Prompt tokens that no cache served.
+    /// Prompt tokens that were not read from a cache.
     pub input_tokens: u64,
-    /// Tokens the model wrote, thinking included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
     /// Prompt tokens read from the cache.
     pub cache_read_tokens: u64,

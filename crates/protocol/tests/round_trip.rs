@@ -1,4 +1,4 @@
-//! Every event survives JSON, whatever it says.
+//! Every event survives a round trip through JSON.
 
 mod arbitrary;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 proptest! {
     #[test]
-    fn any_event_survives_json(event in arbitrary::event()) {
+    fn any_event_round_trips(event in arbitrary::event()) {
         let text = serde_json::to_string(&event).unwrap();
         prop_assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event.clone());
         let value = serde_json::to_value(&event).unwrap();
@@ -21,14 +21,14 @@ proptest! {
     }
 
     #[test]
-    fn any_draft_survives_json(draft in arbitrary::draft()) {
+    fn any_draft_round_trips(draft in arbitrary::draft()) {
         let text = serde_json::to_string(&draft).unwrap();
         prop_assert_eq!(serde_json::from_str::<EventDraft>(&text).unwrap(), draft);
     }
 }
 
 #[test]
-fn each_type_has_a_name_of_its_own_and_is_tried() {
+fn every_event_type_has_a_unique_name_and_a_generator() {
     let mut runner = TestRunner::deterministic();
     let bodies = arbitrary::bodies();
     let mut kinds = BTreeSet::new();

@@ -1,34 +1,34 @@
-//! A key of ours: used, never shown.
+//! Secrets, which are used and never printed.
 //!
-//! A [`Secret`] prints as nothing, a [`Redactor`] keeps it out of what servers answer, and a placeholder of its shape stands
-//! where it must not be.
+//! A [`Secret`] has no readable debug output, a [`Redactor`] removes it from responses, and a placeholder of the same
+//! shape replaces it inside a sandbox.
 
 mod placeholder;
-mod veil;
+mod redactor;
 
 use std::fmt;
 
-pub use veil::Redactor;
+pub use redactor::Redactor;
 
-/// A key or a credential. It prints as `Secret(…)`, and [`Redactor`] keeps it out of answers.
+/// A key or other credential. Its debug output is `Secret(…)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text`, without the line end that a file may have left on it.
+    /// Returns `text` as a secret, without white space at its ends, such as the newline of a file.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(text.as_ref().trim().to_owned())
     }
 
-    /// The key itself, for the header it belongs in.
+    /// Returns the secret itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A text of the same shape with nothing of the key in it, always the same, for programs that will not start
-    /// without a key.
+    /// Returns a text of the same shape that contains nothing of the secret, for programs that need a key to start. It
+    /// is always the same for the same secret.
     pub fn placeholder(&self) -> String {
-        placeholder::of(&self.0)
+        placeholder::placeholder(&self.0)
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_trimmed_and_never_printed() {
+    fn secret_is_trimmed_and_never_printed() {
         assert_eq!(Secret::new("key\n").expose(), "key");
         assert_eq!(format!("{:?}", Secret::new("key")), "Secret(…)");
     }

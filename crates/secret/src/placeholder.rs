@@ -1,40 +1,43 @@
-//! What stands for a key where the key itself must not be: of the same shape, and with nothing of it.
+//! Placeholders for keys: texts of the same shape that contain nothing of the key.
 
-/// What a placeholder says, over and over.
-const WORD: &str = "vivplaceholder";
-/// Letters and digits that a word before `_` or `-` may have, to say what kind of key this is.
-const KIND: usize = 10;
+/// The repeated text of a placeholder.
+const FILLER_WORD: &str = "vivplaceholder";
+/// The most letters of a prefix word such as `ghp` or `sk`.
+const MAX_PREFIX_WORD: usize = 10;
 
-/// A text of the shape of `key`: as long, with the same beginning where that is a word that tells the kind of key
-/// (`ghp_`, `sk-ant-`), of digits where that is of digits, and with dots where that has them. Who looks at the form of
-/// a key alone takes it for one; who reads it sees what it is.
-pub(crate) fn of(key: &str) -> String {
-    let kind = kind(key);
-    let rest = &key[kind.len()..];
-    let only = |allowed: fn(char) -> bool| rest.chars().all(|letter| allowed(letter) || matches!(letter, '-' | '.'));
-    // With only such letters, a hyphen parts a key as in a UUID, and is no letter of it.
-    let (filler, keeps_hyphens) = if only(|letter| letter.is_ascii_digit()) {
+/// Returns a placeholder for `key`: of the same length, with the same prefix (`ghp_`, `sk-ant-`), with dots at the same
+/// positions, and of digits only if the key is.
+///
+/// A program that checks the form of a key accepts it, and a person sees that it is a placeholder.
+pub(crate) fn placeholder(key: &str) -> String {
+    let prefix = prefix(key);
+    let rest = &key[prefix.len()..];
+    let consists_of =
+        |allowed: fn(char) -> bool| rest.chars().all(|letter| allowed(letter) || matches!(letter, '-' | '.'));
+    // In a key of digits, a hyphen separates groups, as in a UUID, so it is kept.
+    let (filler, keeps_hyphens) = if consists_of(|letter| letter.is_ascii_digit()) {
         ("0", true)
-    } else if only(|letter| letter.is_ascii_hexdigit()) {
+    } else if consists_of(|letter| letter.is_ascii_hexdigit()) {
         ("0123456789abcdef", true)
     } else {
-        (WORD, false)
+        (FILLER_WORD, false)
     };
     let mut filler = filler.chars().cycle();
-    let stands_in = rest.chars().map(|letter| match letter {
+    let replaced = rest.chars().map(|letter| match letter {
         '.' => '.',
         '-' if keeps_hyphens => '-',
         _ => filler.next().unwrap_or('0'),
     });
-    kind.chars().chain(stands_in).collect()
+    prefix.chars().chain(replaced).collect()
 }
 
-/// The words at the beginning that tell the kind, each with the mark behind it; never more than half of the key.
-fn kind(key: &str) -> &str {
+/// Returns the prefix words of a key, each with its `_` or `-`; never more than half of the key.
+fn prefix(key: &str) -> &str {
     let mut end = 0;
     while let Some(length) = key[end..].find(['_', '-']) {
         let word = &key[end..end + length];
-        let is_word = !word.is_empty() && word.len() <= KIND && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let is_word =
+            !word.is_empty() && word.len() <= MAX_PREFIX_WORD && word.bytes().all(|byte| byte.is_ascii_lowercase());
         if !is_word || (end + length + 1) * 2 > key.len() {
             break;
         }
@@ -45,10 +48,10 @@ fn kind(key: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::placeholder;
 
     #[test]
-    fn it_has_the_shape_of_the_key_and_nothing_of_it() {
+    fn placeholder_has_the_shape_of_the_key_and_nothing_of_it() {
         for (key, expected) in [
             ("ghp_A1b2C3d4E5f6G7h8", "ghp_vivplaceholdervi"),
             ("sk-ant-Zx9Zx9Zx9Zx9Zx9", "sk-ant-vivplaceholderv"),
@@ -58,7 +61,7 @@ mod tests {
             ("hunter_2", "vivplace"),
             ("", ""),
         ] {
-            assert_eq!(of(key), expected, "{key}");
+            assert_eq!(placeholder(key), expected, "{key}");
         }
     }
 }

@@ -38,7 +38,7 @@ impl ApiError {
 
     /// Something could not be kept on disk; `what` says what.
     pub(crate) fn unkept(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        let full = store::is_full(error);
+        let full = store::is_disk_full(error);
         let failed = |code| Self::new(code, format!("{what}: {}", error_chain(error)));
         if full { failed(ProblemCode::DiskFull).hint("df -h") } else { failed(ProblemCode::JournalUnavailable) }
     }

@@ -98,9 +98,9 @@ pub(crate) async fn once(State(state): State<AppState>, request: Request, next: 
     let requests = state.requests()?;
     let begun_ms = match begin(&requests, &caller, &key, digest).await? {
         RequestLookup::New => None,
-        RequestLookup::Begun(begun_ms) => Some(begun_ms),
+        RequestLookup::Unanswered(begun_ms) => Some(begun_ms),
         RequestLookup::Answered(answered) => return Ok(replay(answered)),
-        RequestLookup::Another => {
+        RequestLookup::KeyReused => {
             let detail = format!("the key `{key}` was used for another request");
             return Err(ApiError::new(ProblemCode::IdempotencyKeyReused, detail));
         }

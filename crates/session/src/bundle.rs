@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 use protocol::{BodyRef, EventBody, EventDraft, SessionEndReason, SessionEnded, SessionId, SessionInfo, TerminatedBy};
-use store::{FileBodyStore, Journal, JournalError, NewSession, SessionPatch, copy_as, verify};
+use store::{FileBodyStore, Journal, JournalError, NewSession, SessionPatch, copy_journal, verify_journal};
 use tempfile::NamedTempFile;
 
 use crate::changes::SessionChanges;
@@ -70,22 +70,22 @@ impl Sessions {
     fn take_in(&self, bundle: &File, new_id: Option<SessionId>) -> Result<SessionId, SessionError> {
         check(bundle)?;
         let directory = self.host.shelf.directory();
-        let journal = NamedTempFile::new_in(directory.trajectory()).map_err(failed("take in"))?;
+        let journal = NamedTempFile::new_in(directory.journal_dir()).map_err(failed("take in"))?;
         let changes = tempfile::tempdir_in(directory.root()).map_err(failed("take in"))?;
         let mut info = unpack(bundle, journal.path(), changes.path(), &FileBodyStore::new(directory))?;
         let ended = check_journal(journal.path(), &info)?;
         let journal = match new_id.filter(|id| *id != info.session_id) {
             None => journal,
             Some(id) => {
-                let copy = NamedTempFile::new_in(directory.trajectory()).map_err(failed("take in"))?;
-                copy_as(journal.path(), copy.path(), &id)?;
+                let copy = NamedTempFile::new_in(directory.journal_dir()).map_err(failed("take in"))?;
+                copy_journal(journal.path(), copy.path(), &id)?;
                 info.session_id = id;
                 copy
             }
         };
         let id = info.session_id.clone();
         let _alone = self.host.shelf.take_in_alone();
-        if self.host.shelf.index.is_used(&id)? {
+        if self.host.shelf.index.id_was_used(&id)? {
             return Err(self.host.shelf.taken(id));
         }
         // A journal of a session that is not in the list is nobody's: an import that was killed has left it.
@@ -143,9 +143,9 @@ impl Sessions {
 
 /// Fails unless the journal is whole and what the bundle says of its session; tells whether the session has ended.
 fn check_journal(path: &Path, info: &SessionInfo) -> Result<bool, SessionError> {
-    let verified = verify(path).map_err(|error| match error {
+    let verified = verify_journal(path).map_err(|error| match error {
         // Where it lies here is nobody's business.
-        JournalError::Damaged { line, flaw, .. } => {
+        JournalError::Damaged { line, defect: flaw, .. } => {
             SessionError::Bundle(format!("line {line} of its journal is damaged: {flaw}"))
         }
         other => SessionError::Journal(other),
@@ -203,15 +203,15 @@ impl Named {
     /// None where the journal itself has it.
     fn of(body: &BodyRef) -> Option<Self> {
         match body {
-            BodyRef::Here { .. } => None,
-            BodyRef::Named { sha256, bytes } => Some(Self(sha256.clone(), *bytes)),
+            BodyRef::Inline { .. } => None,
+            BodyRef::Stored { sha256, bytes } => Some(Self(sha256.clone(), *bytes)),
         }
     }
 }
 
 impl From<Named> for BodyRef {
     fn from(Named(sha256, bytes): Named) -> Self {
-        Self::Named { sha256, bytes }
+        Self::Stored { sha256, bytes }
     }
 }
 

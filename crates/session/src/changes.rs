@@ -30,7 +30,7 @@ impl SessionChanges {
         if let Some(imported) = ImportedSession::find(directory, id) {
             return Ok(Self::Told(imported));
         }
-        match SavedChanges::open(&directory.changes(id)) {
+        match SavedChanges::open(&directory.change_set(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::None),
             opened => opened.map(Self::Saved),
         }

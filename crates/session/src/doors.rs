@@ -155,7 +155,7 @@ fn attach_egress(
 /// What the policy lets a session spend on models.
 fn budgets(policy: &EffectivePolicy) -> Vec<UsageLimit> {
     let models = policy.models();
-    let of_session = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, most };
+    let of_session = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, max: most };
     vec![
         of_session("models.budget_usd", LimitAmount::Picos(models.budget_picos)),
         of_session("models.max_requests", LimitAmount::Requests(models.max_requests)),

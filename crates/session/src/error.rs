@@ -7,7 +7,7 @@ use policy::{PolicyError, WideningDenied};
 use protocol::{PermissionId, ProblemCode, QuestionId, SessionId, TurnId};
 use sandbox::{ApplyError, SandboxError};
 use serde_json::{Map, Value, json};
-use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_full};
+use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_disk_full};
 
 use crate::WorkspaceForbidden;
 use crate::skills::SkillError;
@@ -224,7 +224,7 @@ impl SessionError {
     /// Stable identifier for clients.
     pub fn code(&self) -> ProblemCode {
         // Whatever met it: it is not our defect, and it is mended in the same way.
-        if is_full(self) {
+        if is_disk_full(self) {
             return ProblemCode::DiskFull;
         }
         match self {
@@ -277,7 +277,7 @@ impl SessionError {
 
     /// What to do about it, in a line that can be pasted where there is one.
     pub fn hint(&self) -> Option<String> {
-        if is_full(self) {
+        if is_disk_full(self) {
             return Some("df -h".to_owned());
         }
         match self {

@@ -78,7 +78,7 @@ impl GlobalFeed {
 
     /// Where it begins.
     pub fn beginning(&self) -> FeedCursor {
-        self.feed.spot(0, 0, 0)
+        self.feed.cursor(0, 0, 0)
     }
 
     /// Where it ends now.
@@ -89,7 +89,7 @@ impl GlobalFeed {
     /// Whether somebody has really been at `spot`: it is not, when a power loss took what was there or when it is of
     /// another data directory.
     pub fn holds(&self, spot: &FeedCursor) -> Result<bool, SessionError> {
-        Ok(self.feed.holds(spot)?)
+        Ok(self.feed.contains(spot)?)
     }
 
     fn keep_looking(self: &Arc<Self>) {
@@ -121,7 +121,7 @@ impl GlobalFeed {
     fn catch_up(&self, look: Look) -> Result<(), SessionError> {
         let mut looked = lock(&self.looked);
         let told = self.shelf.growth.take();
-        let look = if looked.failed || told == GrownSessions::Any {
+        let look = if looked.failed || told == GrownSessions::Unlisted {
             *looked = Looked::default();
             Look::Everywhere
         } else {
@@ -143,22 +143,22 @@ impl GlobalFeed {
         look: Look,
     ) -> Result<BTreeMap<i64, u64>, SessionError> {
         let mut grown = BTreeMap::new();
-        let told = if let GrownSessions::These(sessions) = told { sessions } else { Vec::new() };
+        let told = if let GrownSessions::Listed(sessions) = told { sessions } else { Vec::new() };
         for id in told {
-            if let Some(standing) = self.shelf.index.standing(&id)? {
+            if let Some(standing) = self.shelf.index.progress(&id)? {
                 grown.insert(standing.place, self.last(&id));
             }
         }
         if look >= Look::Around {
             let from = if look == Look::Everywhere { 0 } else { looked.newest };
             let seen = looked.newest;
-            for standing in self.shelf.index.entered_after(from)? {
+            for standing in self.shelf.index.created_after(from)? {
                 looked.newest = looked.newest.max(standing.place);
                 let is_known = standing.ended || standing.place <= seen;
                 let last = if is_known { standing.event_count } else { self.last(&standing.id) };
                 raise(&mut grown, standing.place, last);
             }
-            let now = self.shelf.index.run_by_others(self.shelf.owner.id())?;
+            let now = self.shelf.index.running_elsewhere(self.shelf.owner.id())?;
             let now: HashMap<i64, SessionId> = now.into_iter().map(|standing| (standing.place, standing.id)).collect();
             // Those that were run elsewhere are looked at once more: they may have ended since.
             for (place, id) in now.iter().chain(&looked.elsewhere) {

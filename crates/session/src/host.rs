@@ -130,7 +130,7 @@ impl Host {
     ///
     /// It goes into the page cache, which takes less than to wake another thread for it.
     pub(crate) fn note_native(&self, id: &SessionId, native: &str) {
-        if let Err(error) = self.shelf.index.name_native(id, native) {
+        if let Err(error) = self.shelf.index.set_native_session_id(id, native) {
             tracing::warn!(session = %id, %error, "cannot note the agent's own name of a session");
         }
     }

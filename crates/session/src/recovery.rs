@@ -45,7 +45,7 @@ fn open(shelf: &Shelf, orphan: &SessionRecord) -> Result<(Arc<FileJournal>, u64)
     let expected = orphan.info.event_count;
     let missing = |found: u64, byte: u64| {
         let flaw = LineDefect::Missing { expected, found };
-        SessionError::Journal(JournalError::Damaged { path: path.clone(), line: found + 1, byte, flaw })
+        SessionError::Journal(JournalError::Damaged { path: path.clone(), line: found + 1, byte, defect: flaw })
     };
     // Opening would make it.
     if expected > 0 && !path.exists() {
@@ -61,7 +61,7 @@ fn open(shelf: &Shelf, orphan: &SessionRecord) -> Result<(Arc<FileJournal>, u64)
 
 /// Where `error` says that a journal is not what was written: puts it aside as it is, tells, and ends the session.
 pub(crate) fn set_damaged_aside(shelf: &Shelf, id: &SessionId, error: SessionError) -> SessionError {
-    let SessionError::Journal(JournalError::Damaged { flaw, line, .. }) = &error else { return error };
+    let SessionError::Journal(JournalError::Damaged { defect: flaw, line, .. }) = &error else { return error };
     let flaw = format!("line {line}: {flaw}");
     let aside = match shelf.quarantine(id) {
         Ok(aside) => aside.display().to_string(),

@@ -75,8 +75,8 @@ impl Shelf {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = ProcessOwner::claim(&directory)?;
-        let spares = Arc::new(FilePool::beside(directory.trajectory()));
-        let reserve = DiskReserve::keep(directory.reserve());
+        let spares = Arc::new(FilePool::new(directory.journal_dir()));
+        let reserve = DiskReserve::new(directory.reserve());
         Ok(Self {
             spares,
             directory,
@@ -116,7 +116,7 @@ impl Shelf {
         let id = &record.info.session_id;
         // What an import that was killed has left is none of this session.
         gone(std::fs::remove_dir_all(self.directory.imported(id))).inspect_err(|_| self.unmake(id))?;
-        let begun = self.open_by(id, |path| FileJournal::begin(path, id.clone(), self.clock.clone(), &self.spares));
+        let begun = self.open_by(id, |path| FileJournal::create(path, id.clone(), self.clock.clone(), &self.spares));
         self.keep_spares();
         let (journal, _) = begun.inspect_err(|_| self.unmake(id))?;
         Ok((journal, record))
@@ -132,7 +132,7 @@ impl Shelf {
                 tracing::warn!(session = %id, %error, "something is left of a session that was not made");
             }
         }
-        if let Err(error) = self.index.unmake(id, self.owner.id()) {
+        if let Err(error) = self.index.remove_unrecorded(id, self.owner.id()) {
             tracing::warn!(session = %id, %error, "a session that was not made stays in the list for now");
         }
     }
@@ -155,7 +155,7 @@ impl Shelf {
 
     /// Makes files for sessions to come, beside everything else, when few are left.
     pub(crate) fn keep_spares(&self) {
-        if self.spares.are_few() {
+        if self.spares.should_fill() {
             let spares = self.spares.clone();
             tokio::task::spawn_blocking(move || spares.fill());
         }
@@ -167,7 +167,7 @@ impl Shelf {
             return;
         }
         // Holds nothing of the sessions: whoever closes them waits for none of this.
-        let (settle, settling) = (self.index.settler(), self.settling.clone());
+        let (settle, settling) = (self.index.sync_handle(), self.settling.clone());
         tokio::spawn(async move {
             tokio::time::sleep(SETTLE_AFTER).await;
             // Who enters from here on asks again.
@@ -194,7 +194,7 @@ impl Shelf {
             return Ok((journal, 0));
         }
         let opened = open_it(self.directory.journal(id))?;
-        let journal = Arc::new(opened.journal.growing(self.growth.clone()));
+        let journal = Arc::new(opened.journal.with_growth_tracker(self.growth.clone()));
         open.insert(id.clone(), &journal);
         Ok((journal, opened.torn_bytes))
     }
@@ -206,9 +206,9 @@ impl Shelf {
         lock(&self.open).remove(id);
         let journal = self.directory.journal(id);
         let mut numbers = 0..;
-        let aside =
-            numbers.find_map(|number| Some(self.directory.quarantine(id, number)).filter(|path| !path.exists()));
-        let aside = aside.unwrap_or_else(|| self.directory.quarantine(id, u32::MAX));
+        let aside = numbers
+            .find_map(|number| Some(self.directory.quarantined_journal(id, number)).filter(|path| !path.exists()));
+        let aside = aside.unwrap_or_else(|| self.directory.quarantined_journal(id, u32::MAX));
         let folder = aside.parent().unwrap_or(&aside);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.and_then(|()| std::fs::rename(&journal, &aside)).map_err(SessionError::Changes)?;
@@ -271,7 +271,7 @@ impl Shelf {
 
     /// Keeps the list of sessions up to date. The journal holds the truth, so a failure costs a stale row.
     pub(crate) fn note_now(&self, id: &SessionId, change: &SessionPatch) {
-        if let Err(error) = self.index.note(id, change) {
+        if let Err(error) = self.index.update_unsynced(id, change) {
             tracing::warn!(session = %id, %error, "cannot bring the sessions index up to date");
         }
     }
@@ -285,7 +285,7 @@ impl Shelf {
 
     /// Puts what an earlier sandbox of a session changed aside.
     pub(crate) async fn set_changes_aside(self: &Arc<Self>, id: &SessionId, epoch: u32) -> Result<(), SessionError> {
-        let (from, to) = (self.directory.changes(id), self.directory.earlier_changes(id, epoch));
+        let (from, to) = (self.directory.change_set(id), self.directory.earlier_change_set(id, epoch));
         blocking(move || {
             if !from.exists() {
                 return Ok(());
@@ -298,16 +298,16 @@ impl Shelf {
 
     /// Where the changes of a session's workspace are kept.
     pub(crate) fn changes(&self, id: &SessionId) -> PathBuf {
-        self.directory.changes(id)
+        self.directory.change_set(id)
     }
 
     /// Where the memory of a session's agent is kept.
     pub(crate) fn memory(&self, id: &SessionId) -> PathBuf {
-        self.directory.memory(id)
+        self.directory.agent_state(id)
     }
 
     pub(crate) fn bodies(&self, compress: bool) -> Arc<dyn BodyStore> {
-        Arc::new(FileBodyStore::new(&self.directory).compressed(compress))
+        Arc::new(FileBodyStore::new(&self.directory).with_compression(compress))
     }
 
     /// Drops everything a session that has ended left, but for what it cost; whether it was there.
@@ -316,7 +316,7 @@ impl Shelf {
         blocking(move || {
             // The list first: files that stay behind after a crash are nobody's, a row without files would be a lie.
             let was_there = match this.index.delete(&id) {
-                Err(error) if store::is_full(&error) => this.reserve.lend(|| this.index.delete(&id))?,
+                Err(error) if store::is_disk_full(&error) => this.reserve.release_during(|| this.index.delete(&id))?,
                 deleted => deleted?,
             };
             if was_there {
@@ -331,10 +331,11 @@ impl Shelf {
         lock(&self.open).remove(id);
         let directory = &self.directory;
         let journal = directory.journal(id);
-        for file in [journal.with_extension("idx"), journal, directory.memory(id), directory.origin(id)] {
+        for file in [journal.with_extension("idx"), journal, directory.agent_state(id), directory.workspace_origin(id)]
+        {
             gone(std::fs::remove_file(file))?;
         }
-        for folder in [directory.changes(id), directory.all_earlier_changes(id), directory.imported(id)] {
+        for folder in [directory.change_set(id), directory.earlier_change_sets(id), directory.imported(id)] {
             gone(std::fs::remove_dir_all(folder))?;
         }
         Ok(())
@@ -342,7 +343,7 @@ impl Shelf {
 
     /// Gives a session that is being forked a memory of its own.
     pub(crate) async fn copy_memory(self: &Arc<Self>, from: &SessionId, to: &SessionId) -> Result<(), SessionError> {
-        let (from, to) = (self.directory.memory(from), self.directory.memory(to));
+        let (from, to) = (self.directory.agent_state(from), self.directory.agent_state(to));
         blocking(move || {
             gone(std::fs::copy(from, &to).map(drop)).inspect_err(|_| {
                 // Half a memory is worse than none.

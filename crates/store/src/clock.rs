@@ -1,14 +1,14 @@
-//! Time, as a port: tests bring their own.
+//! The clock as a port, so that tests can set the time.
 
 use jiff::Timestamp;
 
-/// Where the time of a record comes from.
+/// The source of the time of records.
 pub trait Clock: Send + Sync {
-    /// Now, in UTC.
+    /// Returns the current time in UTC.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -1,6 +1,6 @@
-//! The one directory all state lives in.
+//! The data directory, which holds all state of the host.
 //!
-//! It belongs to one user, and nobody else can look into it: every directory is 0700, every file 0600.
+//! It belongs to one user. Every directory has mode 0700 and every file 0600, so no other user can read it.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -11,25 +11,25 @@ use protocol::{ProblemCode, SessionId};
 
 use crate::OwnerId;
 
-/// Why a data directory cannot be used.
+/// The data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The disk said no.
+    /// A system call failed.
     #[error("cannot {doing} `{path}`")]
     Io {
         /// The step that failed.
         doing: &'static str,
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// What stands there is no directory.
+    /// The path is not a directory.
     #[error("`{0}` is not a directory")]
     NotADirectory(PathBuf),
-    /// Two users never meet.
-    #[error("the data directory `{path}` belongs to user {owner}, this is user {user}")]
+    /// The directory belongs to another user.
+    #[error("the data directory `{path}` belongs to user {owner}, but this process runs as user {user}")]
     OtherUser {
         /// The directory.
         path: PathBuf,
@@ -38,20 +38,20 @@ pub enum DataDirError {
         /// User id of this process.
         user: u32,
     },
-    /// Others could put files of theirs in it.
-    #[error("the data directory `{path}` can be written by others (mode {mode:03o})")]
+    /// Other users can write to the directory.
+    #[error("other users can write to the data directory `{path}` (mode {mode:03o})")]
     Exposed {
         /// The directory.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// Another server has it.
-    #[error("another server has the data directory `{path}`{}", by_process(*.pid))]
+    /// Another server uses the directory.
+    #[error("another server uses the data directory `{path}`{}", by_process(*.pid))]
     InUse {
         /// The directory.
         path: PathBuf,
-        /// Process id of the other server, where it could be read.
+        /// Process id of the other server, if it could be read.
         pid: Option<u32>,
     },
 }
@@ -61,7 +61,7 @@ fn by_process(pid: Option<u32>) -> String {
 }
 
 impl DataDirError {
-    /// Stable identifier for clients.
+    /// Returns the stable code for clients.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::InUse { .. } => ProblemCode::DataDirInUse,
@@ -70,19 +70,19 @@ impl DataDirError {
         }
     }
 
-    /// For `map_err`: names the step and the file.
+    /// Returns a function for `map_err` that adds the failed step and the file.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_owned(), source }
     }
 }
 
-/// Where everything is.
+/// The paths of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
     root: PathBuf,
 }
 
-/// Held by the one server of a data directory; let go when it is dropped or its process ends.
+/// The lock of the only server of a data directory, until the value is dropped or the process ends.
 #[derive(Debug)]
 pub struct ServerLock {
     file: File,
@@ -90,17 +90,19 @@ pub struct ServerLock {
 
 impl Drop for ServerLock {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a child that is being started just now, until its exec.
+        // Closing is not enough: a child process that is being started holds a copy of the descriptor until its exec.
         let _ = self.file.unlock();
     }
 }
 
 impl DataDir {
-    /// Opens the data directory at `root`, or makes it.
+    /// Opens the data directory at `root`, or creates it.
+    ///
+    /// Fails if it belongs to another user or other users can write to it.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, DataDirError> {
         let root = root.into();
-        make(&root)?;
-        let metadata = root.metadata().map_err(DataDirError::io("look at", &root))?;
+        create(&root)?;
+        let metadata = root.metadata().map_err(DataDirError::io("inspect", &root))?;
         if !metadata.is_dir() {
             return Err(DataDirError::NotADirectory(root));
         }
@@ -113,124 +115,124 @@ impl DataDir {
             return Err(DataDirError::Exposed { path: root, mode });
         }
         let directory = Self { root };
-        for part in [directory.trajectory(), directory.bodies(), directory.owners()] {
-            make(&part)?;
+        for subdirectory in [directory.journal_dir(), directory.bodies(), directory.owners()] {
+            create(&subdirectory)?;
         }
         Ok(directory)
     }
 
-    /// The directory itself.
+    /// Returns the directory itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where the journals are.
-    pub fn trajectory(&self) -> PathBuf {
+    /// Returns the directory of the journals.
+    pub fn journal_dir(&self) -> PathBuf {
         self.root.join("trajectory")
     }
 
-    /// The journal of `session`.
+    /// Returns the journal of `session`.
     pub fn journal(&self, session: &SessionId) -> PathBuf {
-        self.trajectory().join(format!("{session}.jsonl"))
+        self.journal_dir().join(format!("{session}.jsonl"))
     }
 
-    /// Room that is kept for what makes room.
+    /// Returns the file of [`crate::DiskReserve`].
     pub fn reserve(&self) -> PathBuf {
         self.root.join("reserve")
     }
 
-    /// The order in which the events of all sessions became known.
+    /// Returns the file of the event feed.
     pub fn feed(&self) -> PathBuf {
-        self.trajectory().join("feed.idx")
+        self.journal_dir().join("feed.idx")
     }
 
-    /// What a session had changed before start number `epoch`, put aside when its next sandbox was made.
-    pub fn earlier_changes(&self, session: &SessionId, epoch: u32) -> PathBuf {
-        self.all_earlier_changes(session).join(epoch.to_string())
+    /// Returns the change set that a session had before start number `epoch`, saved when its next sandbox was created.
+    pub fn earlier_change_set(&self, session: &SessionId, epoch: u32) -> PathBuf {
+        self.earlier_change_sets(session).join(epoch.to_string())
     }
 
-    /// Everything of a session that was put aside.
-    pub fn all_earlier_changes(&self, session: &SessionId) -> PathBuf {
+    /// Returns the directory of all earlier change sets of a session.
+    pub fn earlier_change_sets(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes-earlier").join(session.as_str())
     }
 
-    /// What is known of tasks that were handed in over the session API.
+    /// Returns the directory of tasks that were submitted over the session API.
     pub fn tasks(&self) -> PathBuf {
         self.root.join("tasks")
     }
 
-    /// Who changed what over the session API.
+    /// Returns the audit log of changes over the session API.
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("audit.jsonl")
     }
 
-    /// Where the journal of a session is put that is not what was written; `number` of them were there before.
-    pub fn quarantine(&self, session: &SessionId, number: u32) -> PathBuf {
-        let again = if number == 0 { String::new() } else { format!(".{number}") };
-        self.root.join("quarantine").join(format!("{session}{again}.jsonl"))
+    /// Returns the path for a damaged journal of a session; `number` counts the damaged journals before it.
+    pub fn quarantined_journal(&self, session: &SessionId, number: u32) -> PathBuf {
+        let suffix = if number == 0 { String::new() } else { format!(".{number}") };
+        self.root.join("quarantine").join(format!("{session}{suffix}.jsonl"))
     }
 
-    /// What a session changed in its workspace.
-    pub fn changes(&self, session: &SessionId) -> PathBuf {
+    /// Returns the change set of a session.
+    pub fn change_set(&self, session: &SessionId) -> PathBuf {
         self.root.join("changes").join(session.as_str())
     }
 
-    /// What is kept of a session that was taken in from a bundle, beside its journal.
+    /// Returns the directory with the files of an imported session, except its journal.
     pub fn imported(&self, session: &SessionId) -> PathBuf {
         self.root.join("imported").join(session.as_str())
     }
 
-    /// How the workspace of `session` was when it began.
-    pub fn origin(&self, session: &SessionId) -> PathBuf {
+    /// Returns the file that describes the workspace of `session` at its start.
+    pub fn workspace_origin(&self, session: &SessionId) -> PathBuf {
         self.root.join("origins").join(format!("{session}.json"))
     }
 
-    /// What a session's agent needs to go on after a restart.
-    pub fn memory(&self, session: &SessionId) -> PathBuf {
+    /// Returns the directory with the state that a session's agent needs after a restart.
+    pub fn agent_state(&self, session: &SessionId) -> PathBuf {
         self.root.join("memory").join(session.as_str())
     }
 
-    /// Where the bodies of model calls are.
+    /// Returns the directory of the bodies of model calls.
     pub fn bodies(&self) -> PathBuf {
         self.root.join("bodies")
     }
 
-    /// The sessions index.
+    /// Returns the database of the sessions index.
     pub fn database(&self) -> PathBuf {
         self.root.join("viv.db")
     }
 
-    /// Tells that a key was made or revoked.
+    /// Returns the file that grows whenever a gateway key changes.
     pub(crate) fn key_changes(&self) -> PathBuf {
         self.root.join("ledger.keys")
     }
 
-    /// The steps of calls that may not be in the ledger yet.
-    pub(crate) fn daybook(&self) -> PathBuf {
+    /// Returns the ledger's write-ahead log.
+    pub(crate) fn write_ahead_log(&self) -> PathBuf {
         self.root.join("ledger.steps")
     }
 
-    /// The ledger.
+    /// Returns the database of the ledger.
     pub fn ledger(&self) -> PathBuf {
         self.root.join("ledger.db")
     }
 
-    /// The socket of the server of this directory.
+    /// Returns the socket of the server.
     pub fn socket(&self) -> PathBuf {
         self.root.join("viv.sock")
     }
 
-    /// The socket of one process that runs sessions.
+    /// Returns the socket of a process that runs sessions.
     pub fn owner_socket(&self, owner: &OwnerId) -> PathBuf {
         self.owners().join(format!("{owner}.sock"))
     }
 
-    /// Locks of the processes that run sessions.
+    /// Returns the directory with the locks of processes that run sessions.
     pub fn owners(&self) -> PathBuf {
         self.root.join("owners")
     }
 
-    /// Makes this process the one server of the directory.
+    /// Makes this process the only server of the directory. Fails if another server uses it.
     pub fn lock_server(&self) -> Result<ServerLock, DataDirError> {
         let path = self.root.join("server.lock");
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -242,18 +244,18 @@ impl DataDir {
             }
             Err(TryLockError::Error(error)) => return Err(DataDirError::io("lock", &path)(error)),
         }
-        let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        note.map_err(DataDirError::io("write", &path))?;
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(DataDirError::io("write", &path))?;
         Ok(ServerLock { file })
     }
 }
 
-/// Makes a directory that only its user can enter; one that is there stays as it is.
-fn make(path: &Path) -> Result<(), DataDirError> {
+/// Creates a directory that only its user can enter. An existing directory is not changed.
+fn create(path: &Path) -> Result<(), DataDirError> {
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(DataDirError::NotADirectory(path.to_owned())),
-        Err(error) => Err(DataDirError::io("make", path)(error)),
+        Err(error) => Err(DataDirError::io("create", path)(error)),
     }
 }
 

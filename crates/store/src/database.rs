@@ -1,4 +1,4 @@
-//! A database file that several processes may have open.
+//! SQLite databases that several processes may have open.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,52 +10,52 @@ use std::time::Duration;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// How long one process waits for the transaction of another.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sixteen megabytes of changes that are not in their place yet.
+/// Pages in the WAL before SQLite copies them into the database: sixteen megabytes.
 const CHECKPOINT_PAGES: u32 = 4_096;
 
-/// What one connection keeps of the file, in kibibytes. The rest is as near as the page cache, which all processes share.
+/// The cache of one connection in KiB. The rest is in the page cache, which all processes share.
 const CACHE_KIB: i32 = 512;
 
-/// Why a database could not be used.
+/// A database could not be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// The database itself said no.
-    #[error("the database failed")]
+    /// SQLite returned an error.
+    #[error("database operation failed")]
     Sqlite(#[from] rusqlite::Error),
-    /// The file could not be made.
-    #[error("cannot make the database `{path}`")]
+    /// The file could not be created.
+    #[error("cannot create the database `{path}`")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A later version of this program has changed it.
-    #[error("the database `{path}` has schema {found}, this program knows {known}; use the newer program")]
+    /// A later version of this program changed the schema.
+    #[error("the database `{path}` has schema version {found}, this program supports {known}; use a newer viv")]
     TooNew {
         /// The file.
         path: PathBuf,
-        /// Schema of the file.
+        /// Schema version of the file.
         found: u32,
-        /// Schema this program knows.
+        /// Highest schema version that this program supports.
         known: u32,
     },
 }
 
-/// How surely a committed transaction is on disk.
+/// The durability of a committed transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Synchronous {
-    /// Survives the process and the power.
+    /// Survives a crash of the process and a power cut.
     Full,
-    /// Survives the process; the last transactions may go with the power.
+    /// Survives a crash of the process. A power cut may lose the last transactions.
     Normal,
 }
 
 impl Synchronous {
-    /// Makes it so from the next transaction on.
+    /// Applies this durability to later transactions of `connection`.
     pub(crate) fn apply(self, connection: &Connection) -> rusqlite::Result<()> {
         let word = match self {
             Self::Full => "FULL",
@@ -65,25 +65,25 @@ impl Synchronous {
     }
 }
 
-/// Where a database in WAL mode writes its transactions, until they are copied to their place.
+/// The `-wal` file of a database.
 ///
-/// To sync it is what `synchronous = FULL` does at each commit, only without the lock of the connection.
+/// Syncing it has the effect of `synchronous = FULL`, without holding the lock of the connection.
 #[derive(Debug)]
-pub(crate) struct WriteAheadLog {
+pub(crate) struct SqliteWal {
     path: PathBuf,
-    /// Opened when there is something in it; it stays the same file as long as anybody has the database open.
+    /// Opened at the first sync. The file stays the same while any process has the database open.
     file: OnceLock<File>,
 }
 
-impl WriteAheadLog {
-    /// That of the database at `path`.
+impl SqliteWal {
+    /// Returns the `-wal` file of the database at `path`.
     pub(crate) fn of(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push("-wal");
         Self { path: name.into(), file: OnceLock::new() }
     }
 
-    /// Waits until every transaction that was committed before survives the power.
+    /// Returns when every committed transaction is on disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if let Some(file) = self.file.get() {
             return file.sync_data();
@@ -93,40 +93,42 @@ impl WriteAheadLog {
     }
 }
 
-/// Opens the database at `path` and brings it to the last of `schema`, whose first step makes version 1.
+/// Opens the database at `path`, or creates it, and runs the migrations of `schema` that it lacks.
+///
+/// The first migration creates version 1. Fails if the database has a later version than `schema`.
 pub(crate) fn open(path: &Path, synchronous: Synchronous, schema: &[&str]) -> Result<Connection, DatabaseError> {
-    // Left alone, SQLite makes it readable for everybody; its WAL files take the mode of this one.
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    made.map_err(|source| DatabaseError::Io { path: path.to_owned(), source })?;
+    // SQLite would create a file that everybody can read. Its WAL files get the mode of this file.
+    let created = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    created.map_err(|source| DatabaseError::Io { path: path.to_owned(), source })?;
     let mut connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     synchronous.apply(&connection)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Whoever commits the last of these pages waits until all are where they belong, so it shall be seldom.
+    // The commit that reaches this size copies all pages, which takes long, so the size is large.
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // A transaction that reads first and writes later would fail where another wrote in between.
+    // A deferred transaction that reads first would fail to write after another process wrote.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
     migrate(&mut connection, path, schema)?;
     Ok(connection)
 }
 
-/// Runs the steps of `schema` that the database has not seen, all or none.
+/// Runs all migrations of `schema` that the database lacks, or none.
 fn migrate(connection: &mut Connection, path: &Path, schema: &[&str]) -> Result<(), DatabaseError> {
     let known = u32::try_from(schema.len()).unwrap_or(u32::MAX);
     if version(connection)? == known {
         return Ok(());
     }
     let transaction = connection.transaction()?;
-    // Asked again: another process may have run them while we waited.
+    // Another process may have run the migrations while this one waited.
     let found = version(&transaction)?;
     if found > known {
         return Err(DatabaseError::TooNew { path: path.to_owned(), found, known });
     }
-    for step in schema.iter().skip(found as usize) {
-        transaction.execute_batch(step)?;
+    for migration in schema.iter().skip(found as usize) {
+        transaction.execute_batch(migration)?;
     }
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;

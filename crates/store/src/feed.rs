@@ -1,13 +1,13 @@
-//! The order in which the events of all sessions became known: a number for each event of a data directory.
+//! The event feed: one order and one number for the events of all sessions of a data directory.
 //!
-//! A file of records of one size: this session is known up to this event, which is number so-and-so of all. It holds no
-//! event: those are in the journals, and whatever it lacks is found by looking at them. Several processes may extend it,
-//! one at a time, and a number that was given stays given: a reader that comes back goes on where it was, also after
-//! kill -9. It is not synced. What a power loss takes from its end is told apart by [`FeedCursor`], which names session and
-//! sequence beside the number.
+//! The file consists of records of fixed size. A record says: this session has events up to this sequence, and the last
+//! of them has this number in the feed. The events themselves are in the journals, and missing records can be rebuilt
+//! from them. Several processes may extend the file, one at a time. A number never changes, also across kill -9, so a
+//! client can continue from its cursor. The file is not synced: after a power cut, [`FeedCursor`] detects numbers that
+//! were lost and assigned again, because it contains session and sequence as well.
 
+mod cursor;
 mod growth;
-mod spot;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -21,140 +21,139 @@ use uuid::Uuid;
 
 use crate::{DataDir, JournalError};
 
-pub(crate) use growth::Mark;
+pub use cursor::{FeedCursor, FeedCursorError};
+pub(crate) use growth::GrowthFlag;
 pub use growth::{GrownSessions, GrowthTracker};
-pub use spot::{FeedCursor, FeedCursorError};
 
-/// What the file begins with; the name of the feed follows it.
+/// The first bytes of the file; the id of the feed follows.
 const MAGIC: [u8; 8] = *b"vivfeed1";
-const HEAD: usize = 16;
-/// Place, sequence, number.
-const RECORD: usize = 24;
+const HEADER_BYTES: usize = 16;
+/// Session row, sequence and number, eight bytes each.
+const RECORD_BYTES: usize = 24;
 
-/// The order of all events.
+/// The feed of all events of a data directory.
 pub struct EventFeed {
     file: File,
     path: PathBuf,
     id: u64,
-    known: Mutex<Known>,
+    contents: Mutex<FeedContents>,
 }
 
-/// What was read of the file so far.
+/// The part of the file that was read so far.
 #[derive(Debug, Default)]
-struct Known {
+struct FeedContents {
     records: u64,
     total: u64,
-    /// The last sequence of each session, by its place in the list of sessions.
+    /// The last sequence of each session, by its row number in the sessions index.
     sessions: HashMap<i64, u64>,
 }
 
-/// Events of one session that became known together.
+/// Consecutive events of one session in the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRange {
-    /// The session, by its place in the list of sessions.
+    /// The row number of the session in the sessions index.
     pub place: i64,
-    /// Sequence of the first of them.
+    /// Sequence of the first event.
     pub first: u64,
-    /// Sequence of the last of them.
+    /// Sequence of the last event.
     pub last: u64,
-    /// Number of the last of them.
+    /// Number of the last event in the feed.
     pub number: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Record {
+struct FeedRecord {
     place: i64,
     sequence: u64,
     number: u64,
 }
 
 impl EventFeed {
-    /// Opens the feed of `directory`, or makes it.
+    /// Opens the feed of `directory`, or creates it.
     pub fn open(directory: &DataDir) -> Result<Self, JournalError> {
         let path = directory.feed();
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = opened.map_err(JournalError::io("open", &path))?;
-        let id = locked(&file, head).map_err(JournalError::io("read", &path))?;
-        Ok(Self { file, path, id, known: Mutex::default() })
+        let id = with_lock(&file, read_or_create_header).map_err(JournalError::io("read", &path))?;
+        Ok(Self { file, path, id, contents: Mutex::default() })
     }
 
-    /// Makes known that sessions have grown: the place of each, and its last sequence. Returns the number of the last
-    /// event of all.
+    /// Adds the new events of sessions, given as row number and last sequence. Returns the number of the last event.
     pub fn extend(&self, grown: impl IntoIterator<Item = (i64, u64)>) -> Result<u64, JournalError> {
-        let mut known = lock(&self.known);
-        let extended = locked(&self.file, |file| {
-            known.read(file)?;
+        let mut contents = lock(&self.contents);
+        let extended = with_lock(&self.file, |file| {
+            contents.read(file)?;
             let mut bytes = Vec::new();
-            let mut next = known.total;
+            let mut next = contents.total;
             let mut new = Vec::new();
             for (place, sequence) in grown {
-                let before = known.sessions.get(&place).copied().unwrap_or(0);
+                let before = contents.sessions.get(&place).copied().unwrap_or(0);
                 if sequence > before {
                     next += sequence - before;
-                    let record = Record { place, sequence, number: next };
+                    let record = FeedRecord { place, sequence, number: next };
                     bytes.extend(record.encode());
                     new.push(record);
                 }
             }
-            file.write_all_at(&bytes, offset(known.records))?;
+            file.write_all_at(&bytes, offset(contents.records))?;
             for record in new {
-                known.take(record);
+                contents.add(record);
             }
-            Ok(known.total)
+            Ok(contents.total)
         });
         extended.map_err(JournalError::io("extend", &self.path))
     }
 
-    /// The first `limit` runs with events numbered above `number`, cut so that they begin behind it.
+    /// Returns the first `limit` ranges of events numbered above `number`; empty at the end.
     pub fn after(&self, number: u64, limit: usize) -> Result<Vec<EventRange>, JournalError> {
-        let records = lock(&self.known).records;
+        let records = lock(&self.contents).records;
         let read = || {
             let first = self.search(number, records)?;
-            let mut runs = Vec::new();
+            let mut ranges = Vec::new();
             for index in first..records.min(first.saturating_add(limit as u64)) {
                 let before = if index == 0 { 0 } else { self.record(index - 1)?.number };
                 let record = self.record(index)?;
-                // Both count the same events, so that the difference of one is that of the other.
+                // Sequences and numbers count the same events, so both grow by the same amount.
                 let count = record.number.saturating_sub(before.max(number));
-                let run = EventRange {
+                let range = EventRange {
                     place: record.place,
                     first: (record.sequence + 1).saturating_sub(count),
                     last: record.sequence,
                     number: record.number,
                 };
-                runs.push(run);
+                ranges.push(range);
             }
-            Ok(runs)
+            Ok(ranges)
         };
         read().map_err(|source: io::Error| JournalError::io("read", &self.path)(source))
     }
 
-    /// Where event `sequence` of the session at `place` is, which has number `number`.
-    pub fn spot(&self, number: u64, place: i64, sequence: u64) -> FeedCursor {
+    /// Returns the cursor after event `sequence` of the session in row `place`, which has the number `number`.
+    pub fn cursor(&self, number: u64, place: i64, sequence: u64) -> FeedCursor {
         FeedCursor { feed: self.id, number, place, sequence }
     }
 
-    /// Where the feed ends now.
+    /// Returns the cursor after the last event.
     pub fn end(&self) -> Result<FeedCursor, JournalError> {
         let (records, total) = {
-            let known = lock(&self.known);
-            (known.records, known.total)
+            let contents = lock(&self.contents);
+            (contents.records, contents.total)
         };
-        let Some(last) = records.checked_sub(1) else { return Ok(self.spot(0, 0, 0)) };
+        let Some(last) = records.checked_sub(1) else { return Ok(self.cursor(0, 0, 0)) };
         let record = self.record(last).map_err(JournalError::io("read", &self.path))?;
-        Ok(self.spot(total, record.place, record.sequence))
+        Ok(self.cursor(total, record.place, record.sequence))
     }
 
-    /// Whether `spot` is a place of this feed, with this very event.
-    pub fn holds(&self, spot: &FeedCursor) -> Result<bool, JournalError> {
-        if spot.feed != self.id || spot.number == 0 {
-            return Ok(spot.feed == self.id && spot.place == 0 && spot.sequence == 0);
+    /// Returns whether `cursor` belongs to this feed and still names the same event.
+    pub fn contains(&self, cursor: &FeedCursor) -> Result<bool, JournalError> {
+        if cursor.feed != self.id || cursor.number == 0 {
+            return Ok(cursor.feed == self.id && cursor.place == 0 && cursor.sequence == 0);
         }
-        let run = self.after(spot.number - 1, 1)?.pop();
-        Ok(run.is_some_and(|run| run.place == spot.place && run.first == spot.sequence))
+        let range = self.after(cursor.number - 1, 1)?.pop();
+        Ok(range.is_some_and(|range| range.place == cursor.place && range.first == cursor.sequence))
     }
 
-    /// Index of the first record that reaches beyond `number`.
+    /// Returns the index of the first record with events numbered above `number`.
     fn search(&self, number: u64, records: u64) -> io::Result<u64> {
         let (mut low, mut high) = (0, records);
         while low < high {
@@ -168,43 +167,43 @@ impl EventFeed {
         Ok(low)
     }
 
-    fn record(&self, index: u64) -> io::Result<Record> {
-        let mut bytes = [0; RECORD];
+    fn record(&self, index: u64) -> io::Result<FeedRecord> {
+        let mut bytes = [0; RECORD_BYTES];
         self.file.read_exact_at(&mut bytes, offset(index))?;
-        Ok(Record::decode(&bytes))
+        Ok(FeedRecord::decode(&bytes))
     }
 }
 
-impl Known {
-    /// Reads what others have written since, and leaves out a record that is not whole: the next one overwrites it.
+impl FeedContents {
+    /// Reads the records of other processes. An incomplete record at the end is ignored; the next write replaces it.
     fn read(&mut self, file: &File) -> io::Result<()> {
-        let whole = file.metadata()?.len().saturating_sub(HEAD as u64) / RECORD as u64;
-        let count = usize::try_from(whole.saturating_sub(self.records)).unwrap_or(0);
-        let mut bytes = vec![0; count * RECORD];
+        let complete = file.metadata()?.len().saturating_sub(HEADER_BYTES as u64) / RECORD_BYTES as u64;
+        let count = usize::try_from(complete.saturating_sub(self.records)).unwrap_or(0);
+        let mut bytes = vec![0; count * RECORD_BYTES];
         file.read_exact_at(&mut bytes, offset(self.records))?;
-        for record in bytes.as_chunks::<RECORD>().0 {
-            self.take(Record::decode(record));
+        for record in bytes.as_chunks::<RECORD_BYTES>().0 {
+            self.add(FeedRecord::decode(record));
         }
         Ok(())
     }
 
-    fn take(&mut self, record: Record) {
+    fn add(&mut self, record: FeedRecord) {
         self.records += 1;
         self.total = record.number;
         self.sessions.insert(record.place, record.sequence);
     }
 }
 
-impl Record {
-    fn encode(self) -> [u8; RECORD] {
-        let mut bytes = [0; RECORD];
+impl FeedRecord {
+    fn encode(self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
         bytes[..8].copy_from_slice(&self.place.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..].copy_from_slice(&self.number.to_le_bytes());
         bytes
     }
 
-    fn decode(bytes: &[u8; RECORD]) -> Self {
+    fn decode(bytes: &[u8; RECORD_BYTES]) -> Self {
         let word = |at: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[at..at + 8]);
@@ -218,12 +217,12 @@ impl Record {
     }
 }
 
-/// The name of the feed, which is given when its file is made. A file that is no feed is begun anew, under another name,
-/// so that nobody takes its places for those of the old one.
-fn head(file: &File) -> io::Result<u64> {
-    let mut head = [0; HEAD];
-    let read = file.read_exact_at(&mut head, 0);
-    let (magic, id) = head.split_at(MAGIC.len());
+/// Returns the id of the feed. A file without a valid header is emptied and gets a new id, so that cursors of the old
+/// feed are not accepted.
+fn read_or_create_header(file: &File) -> io::Result<u64> {
+    let mut header = [0; HEADER_BYTES];
+    let read = file.read_exact_at(&mut header, 0);
+    let (magic, id) = header.split_at(MAGIC.len());
     if read.is_ok() && magic == MAGIC {
         return Ok(u64::from_le_bytes(id.try_into().unwrap_or_default()));
     }
@@ -234,14 +233,14 @@ fn head(file: &File) -> io::Result<u64> {
 }
 
 fn offset(index: u64) -> u64 {
-    HEAD as u64 + index * RECORD as u64
+    HEADER_BYTES as u64 + index * RECORD_BYTES as u64
 }
 
-/// Works on the file while no other process does.
-fn locked<T>(file: &File, work: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+/// Runs `work` while this process holds the lock of the file.
+fn with_lock<T>(file: &File, work: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
     file.lock()?;
-    let done = work(file);
-    // By word: closing would leave it to a child that is being started just now.
+    let result = work(file);
+    // Unlocked explicitly: a child process that is being started holds a copy of the descriptor until its exec.
     file.unlock()?;
-    done
+    result
 }

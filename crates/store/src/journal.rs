@@ -1,31 +1,31 @@
-//! The record of one session: a port, a file, a memory, and the readers of both.
+//! The journal of one session: the port, an implementation in a file, one in memory, and readers.
 //!
-//! One JSON line a record; each carries the SHA-256 of the line before it. Nobody numbers a record but
-//! the journal that has just written it.
+//! A record is one line of JSON that contains the SHA-256 of the line before it. Only the journal assigns sequence
+//! numbers, and it assigns a number only to a record that it has written.
 
 mod copy;
+mod encoded_drafts;
 mod error;
 mod file;
+mod file_pool;
 mod line;
+mod line_reader;
 mod memory;
-mod offsets;
+mod offset_index;
 mod port;
+mod position;
 mod reader;
-mod script;
-mod sheet;
-mod spares;
-mod stamp;
+mod record_batch;
 mod tail;
 mod verify;
-mod walk;
 mod writer;
 
-pub use copy::copy_as;
+pub use copy::copy_journal;
 pub use error::{JournalError, LineDefect};
 pub use file::{FileJournal, OpenedJournal};
+pub use file_pool::FilePool;
 pub use memory::MemoryJournal;
 pub use port::{Journal, StoredRange};
 pub use reader::JournalReader;
-pub use spares::FilePool;
 pub use tail::JournalTail;
-pub use verify::{VerifiedJournal, verify};
+pub use verify::{VerifiedJournal, verify_journal};

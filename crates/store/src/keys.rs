@@ -1,9 +1,9 @@
-//! Keys of the gateway for callers that have no sandbox: who pays for one, what it may use, until when.
+//! Gateway keys for callers without a sandbox: account, allowed models, limits and expiry.
 //!
-//! Only the SHA-256 of a key is kept, beside the ledger that its calls are charged to. A revoked key stays,
-//! so that what it used keeps its name.
+//! Only the SHA-256 of a key is stored, in the database of the ledger. A revoked key stays in the table, so that
+//! reports can still name it.
 //!
-//! Not here: making a key or comparing one (`gateway`).
+//! Not here: generating and comparing keys (`gateway`).
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -18,74 +18,74 @@ use crate::database::{self, Synchronous};
 use crate::ledger::SCHEMA;
 use crate::{Clock, DataDir, DatabaseError, LedgerError};
 
-/// A key to be kept.
+/// A key to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Its name; never secret.
+    /// Public id of the key.
     pub id: String,
-    /// SHA-256 of the key itself.
+    /// SHA-256 of the key.
     pub digest: [u8; 32],
     /// The account that pays.
     pub account: String,
-    /// The person.
+    /// The user.
     pub user: Option<String>,
-    /// Names of the models it is good for, in which `*` stands for any text.
+    /// Patterns of allowed model names; `*` matches any text.
     pub models: Vec<String>,
-    /// What it may spend, in pico-dollars; none: no limit of its own.
+    /// Budget in pico-dollars; `None` means no budget for this key.
     pub budget_picos: Option<u64>,
-    /// Calls in a minute of the clock; none: no limit of its own.
+    /// Most calls per minute of the clock; `None` means no limit for this key.
     pub requests_a_minute: Option<u64>,
-    /// How long it is good for; none: until it is revoked.
+    /// Validity in milliseconds; `None` means until it is revoked.
     pub ttl_ms: Option<i64>,
 }
 
-/// A key that is kept.
+/// A stored key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Its name.
+    /// Public id of the key.
     pub id: String,
-    /// SHA-256 of the key itself.
+    /// SHA-256 of the key.
     pub digest: [u8; 32],
     /// The account that pays.
     pub account: String,
-    /// The person.
+    /// The user.
     pub user: Option<String>,
-    /// Names of the models it is good for.
+    /// Patterns of allowed model names.
     pub models: Vec<String>,
-    /// What it may spend, in pico-dollars.
+    /// Budget in pico-dollars.
     pub budget_picos: Option<u64>,
-    /// Calls in a minute of the clock.
+    /// Most calls per minute of the clock.
     pub requests_a_minute: Option<u64>,
-    /// When it was made.
+    /// Time of creation, in milliseconds since 1970.
     pub created_ms: i64,
-    /// Until when it is good.
+    /// Time of expiry, in milliseconds since 1970.
     pub expires_ms: Option<i64>,
-    /// When it was revoked.
+    /// Time of revocation, in milliseconds since 1970.
     pub revoked_ms: Option<i64>,
 }
 
 impl KeyRecord {
-    /// Whether it opens anything at `now_ms`.
-    pub fn is_good(&self, now_ms: i64) -> bool {
+    /// Returns whether the key is neither revoked nor expired at `now_ms`.
+    pub fn is_valid(&self, now_ms: i64) -> bool {
         self.revoked_ms.is_none() && self.expires_ms.is_none_or(|expires| now_ms < expires)
     }
 }
 
-/// The keys of a data directory. Several processes may have it open.
+/// The keys of a data directory. Several processes may use it at once.
 pub struct KeyStore {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
-    /// Grows by a byte with every change, whoever makes it: to look at its length costs less than to look into a table.
+    /// A file that grows by a byte with every change of any process. Reading its length is cheaper than a query.
     changes: File,
-    recent: Mutex<Recent>,
+    cache: Mutex<KeyCache>,
 }
 
-/// So many keys are remembered; then all are forgotten.
-const MOST_RECENT: usize = 1_024;
+/// The most keys in the cache. When it is reached, the cache is emptied.
+const MAX_CACHED_KEYS: usize = 1_024;
 
-/// Keys that were found, and when nothing had changed since.
+/// Keys that were read, and the length of the change file at that time.
 #[derive(Default)]
-struct Recent {
+struct KeyCache {
     changes: u64,
     found: HashMap<[u8; 32], Arc<KeyRecord>>,
 }
@@ -97,15 +97,15 @@ impl KeyStore {
         let path = directory.key_changes();
         let changes = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
         let changes = changes.map_err(|source| DatabaseError::Io { path, source })?;
-        Ok(Self { connection: Mutex::new(connection), clock, changes, recent: Mutex::default() })
+        Ok(Self { connection: Mutex::new(connection), clock, changes, cache: Mutex::default() })
     }
 
-    /// Tells everybody who remembers keys to look again.
-    fn changed(&self) -> Result<(), LedgerError> {
+    /// Invalidates the caches of all processes.
+    fn invalidate_caches(&self) -> Result<(), LedgerError> {
         (&self.changes).write_all(b".").map_err(LedgerError::files)
     }
 
-    /// Keeps a key; a second one of the same name or digest is an error.
+    /// Stores a key. Fails if its id or digest exists.
     pub fn create(&self, new: &NewKey) -> Result<(), LedgerError> {
         let now = self.clock.now().as_millisecond();
         let sql = "INSERT INTO key (id, digest, account, user, models, budget_picos, requests_a_minute, created_ms,
@@ -125,49 +125,49 @@ impl KeyStore {
                 ":expires": new.ttl_ms.map(|ttl| now.saturating_add(ttl)),
             },
         )?;
-        self.changed()
+        self.invalidate_caches()
     }
 
-    /// Every key, oldest first, those that open nothing any more included.
+    /// Returns every key, oldest first, including revoked and expired keys.
     pub fn list(&self) -> Result<Vec<KeyRecord>, LedgerError> {
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT * FROM key ORDER BY created_ms, id")?;
         Ok(statement.query_map([], record)?.collect::<Result<_, _>>()?)
     }
 
-    /// The key with this digest, if it opens something now; the same one as before where nothing has changed since.
+    /// Returns the valid key with this digest.
     ///
-    /// How long the look takes may tell something of the digest. It tells nothing of the key: nobody can choose
-    /// a text by the beginning of its SHA-256.
+    /// The time of the lookup may reveal something about the digest, but not about the key: a caller cannot choose a
+    /// text by the first bytes of its SHA-256.
     pub fn find(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {
         let now = self.clock.now().as_millisecond();
-        Ok(self.record(digest)?.filter(|key| key.is_good(now)))
+        Ok(self.record(digest)?.filter(|key| key.is_valid(now)))
     }
 
     fn record(&self, digest: &[u8; 32]) -> Result<Option<Arc<KeyRecord>>, LedgerError> {
-        // Looked at first: what changes after this makes what is read now worth nothing.
+        // Read before the query, so that a later change invalidates its result.
         let changes = self.changes.metadata().map_err(LedgerError::files)?.len();
-        let mut recent = lock(&self.recent);
-        if recent.changes != changes || recent.found.len() >= MOST_RECENT {
-            *recent = Recent { changes, found: HashMap::new() };
+        let mut cache = lock(&self.cache);
+        if cache.changes != changes || cache.found.len() >= MAX_CACHED_KEYS {
+            *cache = KeyCache { changes, found: HashMap::new() };
         }
-        if let Some(key) = recent.found.get(digest) {
+        if let Some(key) = cache.found.get(digest) {
             return Ok(Some(Arc::clone(key)));
         }
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT * FROM key WHERE digest = ?1")?;
         let found = statement.query_row([digest], record).optional()?.map(Arc::new);
         if let Some(key) = &found {
-            recent.found.insert(*digest, Arc::clone(key));
+            cache.found.insert(*digest, Arc::clone(key));
         }
         Ok(found)
     }
 
-    /// Makes a key open nothing from now on; whether there was such a key.
+    /// Revokes a key; returns whether it exists.
     pub fn revoke(&self, id: &str) -> Result<bool, LedgerError> {
         let sql = "UPDATE key SET revoked_ms = coalesce(revoked_ms, ?1) WHERE id = ?2";
         let revoked = lock(&self.connection).execute(sql, params![self.clock.now().as_millisecond(), id])? > 0;
-        self.changed()?;
+        self.invalidate_caches()?;
         Ok(revoked)
     }
 }

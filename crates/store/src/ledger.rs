@@ -1,43 +1,41 @@
-//! What every model call costs: held before it is sent, charged after, never lost and never twice.
+//! The cost of every model call: an amount is held before the call is sent and replaced by the actual cost after it.
 //!
-//! A call goes `intent → sent → streaming → settled | failed | unknown`. Its hold counts against every limit
-//! from the moment it is granted until the call is settled or failed; of an unknown call it counts until
-//! somebody finds out. All sums are integers in pico-dollars.
+//! A call goes through the states `intent → sent → streaming → settled | failed | unknown`. Its hold counts against
+//! every limit until the call is settled or failed; the hold of an unknown call stays until the call is resolved. All
+//! amounts are integers in pico-dollars.
 //!
-//! A step is taken when it stands in the daybook, a file of lines; the tables, which answer what was used, follow it.
+//! An operation is applied once its line is in the write-ahead log. A background thread copies the log into the SQLite
+//! tables, which answer queries. Recovery never loses an operation and never applies one twice.
 //!
-//! Not here: what a token costs, or which limits a session has (`gateway`, `policy`).
+//! Not here: prices of tokens (`gateway`) and the limits of a session (`policy`).
 
-mod backlog;
-mod batch;
-mod book;
-mod carry;
-mod daybook;
-mod entry;
+mod cached_balances;
+mod call;
+mod checkpoint;
 mod error;
-mod hold;
 mod lease;
 mod limit;
-mod memory;
+mod log_entry;
+mod new_call;
+mod operation_writer;
 mod port;
 mod recovery;
 mod report;
 mod resolution;
-mod row;
 mod schema;
-mod since;
+mod since_time;
 mod sqlite;
-mod sums;
-mod teller;
+mod table_thread;
+mod tables;
 mod totals;
-mod writer;
+mod write_ahead_log;
 
+pub use call::{CallCharge, CallHold, CallProgress, CallSource};
 pub use error::{LedgerError, LimitExceeded};
-pub use hold::{CallCharge, CallHold, CallProgress, CallSource};
 pub use limit::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 pub use port::{Ledger, LedgerOperation, LedgerReply};
 pub use report::{LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
 pub use resolution::{Resolution, ResolvedCall};
 pub(crate) use schema::SCHEMA;
-pub use since::{SinceTime, SinceTimeError};
+pub use since_time::{SinceTime, SinceTimeError};
 pub use sqlite::{Durability, OpenedLedger, SqliteLedger};

@@ -1,36 +1,37 @@
-//! What must survive a crash: the journal of each session, the bodies beside it, the sessions index, the ledger.
+//! Storage of everything that must survive a crash: journals, bodies of model calls, the sessions index and the ledger.
 //!
-//! The journal is the only place that gives sequence numbers, and it gives one only after the record
-//! is written: a reader that was told a number can read it, before and after kill -9.
+//! Only the journal assigns sequence numbers, and only after the record is written. A client that knows a number can
+//! read that record, before and after kill -9.
 //!
-//! Not here: what an event means (`protocol`), or who may read it (`server`).
+//! Not here: the meaning of events (`protocol`), and who may read them (`server`).
 
-mod bodies;
+mod body_store;
 mod clock;
 mod data_dir;
 mod database;
+mod disk_full;
+mod disk_reserve;
 mod feed;
-mod full;
+mod idempotency;
 mod journal;
-mod json;
 mod keys;
 mod ledger;
 mod lock_file;
 mod owner;
-mod requests;
-mod reserve;
 mod sessions;
 mod tokens;
 
-pub use bodies::{BodyError, BodyKind, BodyWriter, FileBodyStore};
+pub use body_store::{BodyError, BodyKind, BodyWriter, FileBodyStore};
 pub use clock::{Clock, SystemClock};
 pub use data_dir::{DataDir, DataDirError, ServerLock};
 pub use database::DatabaseError;
+pub use disk_full::is_disk_full;
+pub use disk_reserve::DiskReserve;
 pub use feed::{EventFeed, EventRange, FeedCursor, FeedCursorError, GrownSessions, GrowthTracker};
-pub use full::is_full;
+pub use idempotency::{IdempotencyStore, RecordedResponse, RequestLookup};
 pub use journal::{
     FileJournal, FilePool, Journal, JournalError, JournalReader, JournalTail, LineDefect, MemoryJournal, OpenedJournal,
-    StoredRange, VerifiedJournal, copy_as, verify,
+    StoredRange, VerifiedJournal, copy_journal, verify_journal,
 };
 pub use keys::{KeyRecord, KeyStore, NewKey};
 pub use ledger::{
@@ -39,8 +40,6 @@ pub use ledger::{
     SinceTime, SinceTimeError, SqliteLedger, UnknownCall, UsageGrouping, UsageLimit, UsageRow,
 };
 pub use owner::{OwnerId, ProcessOwner};
-pub use requests::{IdempotencyStore, RecordedResponse, RequestLookup};
-pub use reserve::DiskReserve;
 pub use sessions::{
     DriftRecord, NewSession, SessionIndex, SessionIndexError, SessionListCursor, SessionOutcome, SessionPage,
     SessionPatch, SessionProgress, SessionRecord,

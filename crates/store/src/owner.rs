@@ -1,7 +1,7 @@
-//! Who runs a session: a process that holds a lock for as long as it lives.
+//! Owners of sessions: processes that hold a lock file for as long as they live.
 //!
-//! The kernel lets go of the lock when the process ends, however it ends. So a session whose owner's
-//! lock can be taken has lost its host, and nobody has to guess from times or process ids.
+//! The kernel releases the lock when the process ends, also after kill -9. So a session whose owner's lock is free has
+//! lost its host; no timeouts or process ids are needed to find out.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -13,13 +13,13 @@ use uuid::Uuid;
 
 use crate::{DataDir, DataDirError, lock_file};
 
-/// Names one process that runs sessions. Never given twice.
+/// The unique id of one process that runs sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// As it stands in the database and in the lock's name.
+    /// Returns the id as written in the database and in the name of the lock file.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -35,7 +35,7 @@ impl fmt::Display for OwnerId {
     }
 }
 
-/// This process as an owner; it owns until it is dropped or its process ends.
+/// This process as an owner, until the value is dropped or the process ends.
 #[derive(Debug)]
 pub struct ProcessOwner {
     id: OwnerId,
@@ -44,17 +44,17 @@ pub struct ProcessOwner {
 }
 
 impl ProcessOwner {
-    /// Takes a new lock in the data directory, and clears away those that dead owners left.
+    /// Creates a new lock in the data directory, and removes the locks of dead owners.
     pub fn claim(directory: &DataDir) -> Result<Self, DataDirError> {
         let (owners, id) = (directory.owners(), OwnerId(Uuid::now_v7().to_string().into()));
-        lock_file::sweep(&owners, "lock");
-        sweep_sockets(&owners);
+        lock_file::remove_abandoned(&owners, "lock");
+        remove_abandoned_sockets(&owners);
         let path = lock_path(&owners, &id);
         let lock = lock_file::create(&path).map_err(DataDirError::io("lock", &path))?;
         Ok(Self { id, path, _lock: lock })
     }
 
-    /// Its name, to be written into what it owns.
+    /// Returns the id, to be recorded in everything that this process owns.
     pub fn id(&self) -> &OwnerId {
         &self.id
     }
@@ -62,19 +62,19 @@ impl ProcessOwner {
 
 impl Drop for ProcessOwner {
     fn drop(&mut self) {
-        // A lock that is not there counts as free, so leaving the file behind would only be untidy.
+        // A missing lock file counts as free, and so does one that stays here.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Whether the process that claimed `id` still lives.
+/// Returns whether the process that claimed `id` is alive.
 pub(crate) fn is_alive(owners: &Path, id: &OwnerId) -> io::Result<bool> {
     let file = match File::open(lock_path(owners, id)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
-    // Shared, so that two who ask at once do not take each other for the owner.
+    // A shared lock, so that two processes that check at once do not mistake each other for the owner.
     match file.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
@@ -82,8 +82,8 @@ pub(crate) fn is_alive(owners: &Path, id: &OwnerId) -> io::Result<bool> {
     }
 }
 
-/// Removes sockets that nobody listens on: a socket is made after its owner's lock, and the lock is gone.
-fn sweep_sockets(owners: &Path) {
+/// Removes the sockets of dead owners. A socket is created after its owner's lock, so without the lock it is unused.
+fn remove_abandoned_sockets(owners: &Path) {
     let paths = std::fs::read_dir(owners).into_iter().flatten().flatten().map(|entry| entry.path());
     for path in paths.filter(|path| path.extension().is_some_and(|found| found == "sock")) {
         if !path.with_extension("lock").exists() {

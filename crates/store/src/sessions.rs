@@ -1,7 +1,7 @@
-//! The list of all sessions, for every process that has the data directory open.
+//! The sessions index: a table of all sessions, shared by all processes of a data directory.
 //!
-//! What a session did is in its journal; here is what is needed to find it, to list it, and to know who
-//! runs it. A session has one owner at a time; taking one over raises its epoch.
+//! The events of a session are in its journal. The index holds the data to find and list sessions, and the process that
+//! runs each one. A session has one owner at a time; a new owner increments its epoch.
 
 mod error;
 mod index;

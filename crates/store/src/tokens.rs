@@ -1,9 +1,9 @@
-//! Tokens of the session API: what each is good for, and until when.
+//! Access tokens of the session API, with their scopes and expiry.
 //!
-//! Only the SHA-256 of a token is kept. A revoked token stays in the list, so that the audit log keeps its names.
-//! Keys of the gateway are kept elsewhere (`keys`): neither is ever looked up in the place of the other.
+//! Only the SHA-256 of a token is stored. A revoked token stays in the table, so that the audit log can still name it.
+//! Gateway keys are in another table (`keys`); a token is never accepted as a key, nor a key as a token.
 //!
-//! Not here: what a scope opens (`server`).
+//! Not here: the routes that a scope allows (`server`).
 
 use std::sync::{Arc, Mutex};
 
@@ -14,46 +14,46 @@ use crate::database::{self, DatabaseError, Synchronous};
 use crate::sessions::SCHEMA;
 use crate::{Clock, DataDir};
 
-/// A token to be kept.
+/// A token to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
-    /// Its name in lists and in the audit log; never secret.
+    /// Public id, shown in lists and in the audit log.
     pub id: String,
-    /// SHA-256 of the token itself.
+    /// SHA-256 of the token.
     pub digest: [u8; 32],
-    /// What people call it.
+    /// Name given by the user.
     pub name: Option<String>,
-    /// What it is good for, as the API spells it.
+    /// Scopes, as the API spells them.
     pub scopes: Vec<String>,
-    /// How long it is good for; none: until it is revoked.
+    /// Validity in milliseconds; `None` means until it is revoked.
     pub ttl_ms: Option<i64>,
 }
 
-/// A token that is kept.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRecord {
-    /// Its name in lists and in the audit log.
+    /// Public id, shown in lists and in the audit log.
     pub id: String,
-    /// What people call it.
+    /// Name given by the user.
     pub name: Option<String>,
-    /// What it is good for.
+    /// Scopes, as the API spells them.
     pub scopes: Vec<String>,
-    /// When it was made.
+    /// Time of creation, in milliseconds since 1970.
     pub created_ms: i64,
-    /// Until when it is good.
+    /// Time of expiry, in milliseconds since 1970.
     pub expires_ms: Option<i64>,
-    /// When it was revoked.
+    /// Time of revocation, in milliseconds since 1970.
     pub revoked_ms: Option<i64>,
 }
 
 impl TokenRecord {
-    /// Whether it opens anything at `now_ms`.
-    pub fn is_good(&self, now_ms: i64) -> bool {
+    /// Returns whether the token is neither revoked nor expired at `now_ms`.
+    pub fn is_valid(&self, now_ms: i64) -> bool {
         self.revoked_ms.is_none() && self.expires_ms.is_none_or(|expires| now_ms < expires)
     }
 }
 
-/// The tokens of a data directory. Several processes may have it open.
+/// The tokens of a data directory. Several processes may use it at once.
 pub struct TokenStore {
     connection: Mutex<Connection>,
     clock: Arc<dyn Clock>,
@@ -61,7 +61,7 @@ pub struct TokenStore {
 
 impl std::fmt::Debug for TokenStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
+        f.debug_struct("TokenStore").finish_non_exhaustive()
     }
 }
 
@@ -72,7 +72,7 @@ impl TokenStore {
         Ok(Self { connection: Mutex::new(connection), clock })
     }
 
-    /// Keeps a token; a second one of the same id or digest is an error.
+    /// Stores a token. Fails if its id or digest exists.
     pub fn create(&self, new: &NewToken) -> Result<(), DatabaseError> {
         let now = self.clock.now().as_millisecond();
         let sql = "INSERT INTO token (id, digest, name, scopes, created_ms, expires_ms)
@@ -91,24 +91,25 @@ impl TokenStore {
         Ok(())
     }
 
-    /// Every token, oldest first, those that open nothing any more included.
+    /// Returns every token, oldest first, including revoked and expired tokens.
     pub fn list(&self) -> Result<Vec<TokenRecord>, DatabaseError> {
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT * FROM token ORDER BY created_ms, id")?;
         Ok(statement.query_map([], record)?.collect::<Result<_, _>>()?)
     }
 
-    /// The token with this digest, if it opens something now. The lookup is by a digest that a caller cannot choose
-    /// byte by byte, so its time tells nothing about the tokens that are kept.
+    /// Returns the valid token with this digest.
+    ///
+    /// A caller cannot choose a digest byte by byte, so the time of the lookup reveals nothing about stored tokens.
     pub fn find(&self, digest: &[u8; 32]) -> Result<Option<TokenRecord>, DatabaseError> {
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("SELECT * FROM token WHERE digest = ?1")?;
         let found = statement.query_row([digest], record).optional()?;
         let now = self.clock.now().as_millisecond();
-        Ok(found.filter(|token| token.is_good(now)))
+        Ok(found.filter(|token| token.is_valid(now)))
     }
 
-    /// Makes a token open nothing from now on; whether there was such a token.
+    /// Revokes a token; returns whether it exists.
     pub fn revoke(&self, id: &str) -> Result<bool, DatabaseError> {
         let sql = "UPDATE token SET revoked_ms = coalesce(revoked_ms, ?1) WHERE id = ?2";
         Ok(lock(&self.connection).execute(sql, params![self.clock.now().as_millisecond(), id])? > 0)

@@ -1,4 +1,4 @@
-//! One directory, one user, one server.
+//! The data directory: permissions, owner and server lock.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,10 +12,10 @@ use protocol::ProblemCode;
 use store::{DataDir, DataDirError};
 
 #[test]
-fn it_is_made_for_its_user_alone() {
+fn directory_is_private_to_its_user() {
     let place = tempfile::tempdir().unwrap();
     let directory = DataDir::open(place.path().join("a/b")).unwrap();
-    for path in [directory.root().to_owned(), directory.trajectory(), directory.bodies(), directory.owners()] {
+    for path in [directory.root().to_owned(), directory.journal_dir(), directory.bodies(), directory.owners()] {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{}", path.display());
     }
     assert_eq!(DataDir::open(directory.root()).unwrap(), directory);
@@ -24,7 +24,7 @@ fn it_is_made_for_its_user_alone() {
 }
 
 #[test]
-fn one_that_others_can_write_or_that_is_no_directory_is_refused() {
+fn writable_directory_and_file_are_rejected() {
     let place = tempfile::tempdir().unwrap();
     let (shared, file) = (place.path().join("shared"), place.path().join("file"));
     fs::create_dir(&shared).unwrap();
@@ -36,12 +36,12 @@ fn one_that_others_can_write_or_that_is_no_directory_is_refused() {
 }
 
 #[test]
-fn one_of_another_user_is_refused() {
+fn directory_of_another_user_is_rejected() {
     let user = rustix::process::geteuid();
     let place = tempfile::tempdir().unwrap();
     let theirs = place.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
-    // Root can give a directory away; everybody else finds one of root's.
+    // Root can change the owner of a directory; other users find one that belongs to root.
     let theirs = if user.is_root() {
         std::os::unix::fs::chown(&theirs, Some(12_345), None).unwrap();
         theirs
@@ -53,9 +53,9 @@ fn one_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_second_server_is_refused_until_the_first_is_gone() {
-    const NAME: &str = "a_second_server_is_refused_until_the_first_is_gone";
-    if let Some(place) = support::child_place() {
+fn second_server_is_rejected_until_the_first_ends() {
+    const NAME: &str = "second_server_is_rejected_until_the_first_ends";
+    if let Some(place) = support::child_directory() {
         let _lock = DataDir::open(place).unwrap().lock_server().unwrap();
         println!("locked");
         std::io::stdin().read_line(&mut String::new()).unwrap();
@@ -63,7 +63,7 @@ fn a_second_server_is_refused_until_the_first_is_gone() {
     }
     let place = tempfile::tempdir().unwrap();
     let directory = DataDir::open(place.path()).unwrap();
-    let mut child = support::again(NAME, place.path()).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = support::child_command(NAME, place.path()).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.ends_with("locked")));
 

@@ -1,4 +1,4 @@
-//! The order of all events: a number that was given stays given, whoever writes and however it ends.
+//! The event feed: numbers never change, with several writers and after crashes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,12 +13,15 @@ fn directory() -> (tempfile::TempDir, DataDir) {
     (folder, directory)
 }
 
-/// Every event behind `number` as (place, sequence), in order, with the spot of each.
+/// Returns every event after `number` as (row, sequence), in order, with its cursor.
 fn events(feed: &EventFeed, number: u64) -> Vec<((i64, u64), FeedCursor)> {
     let mut events = Vec::new();
-    for run in feed.after(number, usize::MAX).unwrap() {
-        for sequence in run.first..=run.last {
-            events.push(((run.place, sequence), feed.spot(run.number - (run.last - sequence), run.place, sequence)));
+    for range in feed.after(number, usize::MAX).unwrap() {
+        for sequence in range.first..=range.last {
+            events.push((
+                (range.place, sequence),
+                feed.cursor(range.number - (range.last - sequence), range.place, sequence),
+            ));
         }
     }
     events
@@ -28,13 +31,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn each_event_has_one_number_and_sessions_keep_their_order(
+    fn every_event_has_one_number_and_sessions_keep_their_order(
         grown in proptest::collection::vec((1_i64..5, 1_u64..30), 0..40),
     ) {
         let (_folder, directory) = directory();
         let mut last = std::collections::BTreeMap::new();
         for (index, growth) in grown.iter().enumerate() {
-            // Every second time by another process.
+            // Each step opens the feed again, like another process.
             let feed = EventFeed::open(&directory).unwrap();
             let before = events(&feed, 0);
             feed.extend([*growth]).unwrap();
@@ -42,16 +45,16 @@ proptest! {
             *known = growth.1.max(*known);
             let after = events(&feed, 0);
             prop_assert_eq!(after.len() as u64, last.values().sum::<u64>(), "step {}", index);
-            prop_assert_eq!(&after[..before.len()], &before[..], "what was told has changed");
+            prop_assert_eq!(&after[..before.len()], &before[..], "an earlier number has changed");
         }
         let feed = EventFeed::open(&directory).unwrap();
         feed.extend([]).unwrap();
         let all = events(&feed, 0);
-        for (index, (event, spot)) in all.iter().enumerate() {
-            prop_assert_eq!(spot.number, index as u64 + 1);
-            prop_assert!(feed.holds(spot).unwrap());
-            prop_assert!(!feed.holds(&feed.spot(spot.number, event.0, event.1 + 1)).unwrap());
-            prop_assert_eq!(events(&feed, spot.number), &all[index + 1..]);
+        for (index, (event, cursor)) in all.iter().enumerate() {
+            prop_assert_eq!(cursor.number, index as u64 + 1);
+            prop_assert!(feed.contains(cursor).unwrap());
+            prop_assert!(!feed.contains(&feed.cursor(cursor.number, event.0, event.1 + 1)).unwrap());
+            prop_assert_eq!(events(&feed, cursor.number), &all[index + 1..]);
         }
         for place in last.keys() {
             let own: Vec<u64> = all.iter().filter(|((at, _), _)| at == place).map(|((_, seq), _)| *seq).collect();
@@ -61,13 +64,13 @@ proptest! {
 }
 
 #[test]
-fn two_who_write_agree() {
+fn two_writers_agree() {
     let (_folder, directory) = directory();
     let (one, other) = (EventFeed::open(&directory).unwrap(), EventFeed::open(&directory).unwrap());
     let writer = |feed: EventFeed, place: i64| {
         std::thread::spawn(move || {
             for sequence in 1..=200 {
-                // Both know of both.
+                // Each writer reports both sessions.
                 feed.extend([(place, sequence), (3 - place, sequence / 2)]).unwrap();
             }
             feed
@@ -82,7 +85,7 @@ fn two_who_write_agree() {
 }
 
 #[test]
-fn a_record_that_was_cut_is_written_over() {
+fn incomplete_record_is_overwritten() {
     let (_folder, directory) = directory();
     let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
@@ -96,20 +99,20 @@ fn a_record_that_was_cut_is_written_over() {
 }
 
 #[test]
-fn the_places_of_a_feed_that_was_lost_are_told_apart() {
+fn cursors_of_a_lost_feed_are_rejected() {
     let (_folder, directory) = directory();
     let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
     let (kept, end) = (events(&feed, 0)[1].1, feed.end().unwrap());
-    // A power loss: the name is there, the end is not, and it is made again in another order.
+    // A power cut: the header is there, the records are lost, and they are added again in another order.
     std::fs::OpenOptions::new().write(true).open(directory.feed()).unwrap().set_len(16).unwrap();
     let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(2, 2), (1, 3)]).unwrap();
-    assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
-    // No feed at all.
+    assert!(!feed.contains(&kept).unwrap() && !feed.contains(&end).unwrap());
+    // The file is not a feed.
     std::fs::write(directory.feed(), "something else, and longer than a head").unwrap();
     let feed = EventFeed::open(&directory).unwrap();
     feed.extend([(1, 3)]).unwrap();
-    assert!(!feed.holds(&kept).unwrap() && !feed.holds(&end).unwrap());
-    assert!(feed.holds(&feed.spot(0, 0, 0)).unwrap());
+    assert!(!feed.contains(&kept).unwrap() && !feed.contains(&end).unwrap());
+    assert!(feed.contains(&feed.cursor(0, 0, 0)).unwrap());
 }

@@ -1,4 +1,4 @@
-//! Any bytes at all where a journal should be: the corpus of the fuzz target `journal`, and what is like it.
+//! Arbitrary bytes in directory of a journal: the corpus of the fuzz target `journal` and mutations of it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,6 +8,6 @@ mod journal;
 mod mutation;
 
 #[test]
-fn whatever_stands_where_a_journal_should_be_is_read_or_told() {
+fn arbitrary_bytes_are_read_or_rejected() {
     mutation::check("journal", journal::journal);
 }

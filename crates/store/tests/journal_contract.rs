@@ -1,4 +1,4 @@
-//! What every journal keeps, run against each.
+//! The contract of the journal port, checked for every implementation.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use protocol::{Event, EventBody, EventDraft};
 use serde_json::{Value, json};
 use store::{FileJournal, Journal, JournalError, JournalTail, MemoryJournal};
-use support::{HandClock, delta, ended, session};
+use support::{ManualClock, delta, ended, session};
 
 fn seconds(event: &Event) -> i64 {
     event.time.parse::<Timestamp>().unwrap().as_second()
 }
 
 #[track_caller]
-fn check_contract(journal: Arc<dyn Journal>, clock: &HandClock) {
+fn check_contract(journal: Arc<dyn Journal>, clock: &ManualClock) {
     check_numbers_and_pages(&*journal);
     check_time_never_goes_back(&*journal, clock);
     check_refused_records_leave_no_trace(&*journal);
@@ -48,7 +48,7 @@ fn check_numbers_and_pages(journal: &dyn Journal) {
     journal.sync().unwrap();
 }
 
-fn check_time_never_goes_back(journal: &dyn Journal, clock: &HandClock) {
+fn check_time_never_goes_back(journal: &dyn Journal, clock: &ManualClock) {
     clock.set(2_000);
     assert_eq!(seconds(&journal.append(delta("later")).unwrap()), 2_000);
     clock.set(500);
@@ -115,23 +115,23 @@ fn check_nothing_follows_the_end(journal: &Arc<dyn Journal>) {
 
 #[test]
 fn memory_journal_keeps_the_contract() {
-    let clock = HandClock::at(1_000);
+    let clock = ManualClock::at(1_000);
     check_contract(Arc::new(MemoryJournal::new(session(), clock.clone())), &clock);
 }
 
 #[test]
 fn file_journal_keeps_the_contract() {
-    let (clock, place) = (HandClock::at(1_000), tempfile::tempdir().unwrap());
-    let path = place.path().join("trajectory/s1.jsonl");
+    let (clock, directory) = (ManualClock::at(1_000), tempfile::tempdir().unwrap());
+    let path = directory.path().join("trajectory/s1.jsonl");
     let opened = FileJournal::open(&path, session(), clock.clone()).unwrap();
     check_contract(Arc::new(opened.journal), &clock);
-    assert!(store::verify(&path).unwrap().ended);
+    assert!(store::verify_journal(&path).unwrap().ended);
 }
 
 #[test]
-fn a_line_is_what_the_design_says() {
-    let (clock, place) = (HandClock::at(1_794_823_200), tempfile::tempdir().unwrap());
-    let path = place.path().join("s1.jsonl");
+fn line_format_matches_the_snapshot() {
+    let (clock, directory) = (ManualClock::at(1_794_823_200), tempfile::tempdir().unwrap());
+    let path = directory.path().join("s1.jsonl");
     let journal = FileJournal::open(&path, session(), clock).unwrap().journal;
     let registered = EventBody::Other { kind: "planet.moved".into(), data: json!({"far": 1.5}) };
     journal.append(EventDraft::daemon(registered)).unwrap();
@@ -143,14 +143,14 @@ fn a_line_is_what_the_design_says() {
 }
 
 #[test]
-fn what_a_file_gives_back_is_what_a_client_was_told() {
-    let (clock, place) = (HandClock::at(1_000), tempfile::tempdir().unwrap());
-    let path = place.path().join("s1.jsonl");
-    let told: Vec<Value> = {
+fn file_returns_the_events_that_clients_got() {
+    let (clock, directory) = (ManualClock::at(1_000), tempfile::tempdir().unwrap());
+    let path = directory.path().join("s1.jsonl");
+    let returned: Vec<Value> = {
         let journal = FileJournal::open(&path, session(), clock.clone()).unwrap().journal;
         (0..3).map(|n| serde_json::to_value(journal.append(delta(format!("{n}"))).unwrap()).unwrap()).collect()
     };
     let again = FileJournal::open(&path, session(), clock).unwrap().journal;
     let read = again.after(0, 10).unwrap();
-    assert_eq!(read.iter().map(|event| serde_json::to_value(event).unwrap()).collect::<Vec<_>>(), told);
+    assert_eq!(read.iter().map(|event| serde_json::to_value(event).unwrap()).collect::<Vec<_>>(), returned);
 }

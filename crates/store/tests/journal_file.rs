@@ -1,4 +1,4 @@
-//! A journal file that was cut, changed, swapped, or could not be written.
+//! Journal files that were truncated, changed or replaced, or that cannot be written.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::{FileJournal, Journal, JournalError, JournalReader, LineDefect, SystemClock, verify};
+use store::{FileJournal, Journal, JournalError, JournalReader, LineDefect, SystemClock, verify_journal};
 use support::{delta, ended, open, session};
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ fn place() -> (TempDir, PathBuf) {
     (place, path)
 }
 
-/// A journal of `count` records at `path`.
+/// Writes a journal of `count` records to `path`.
 fn write(path: &Path, count: u64) {
     let journal = open(path).journal;
     for n in 1..=count {
@@ -35,23 +35,23 @@ fn write_lines(path: &Path, lines: &[String]) {
     fs::write(path, lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>()).unwrap();
 }
 
-/// Opens, reads and verifies what stands at `path`; all three must name the same line and flaw.
+/// Opens, reads and verifies the journal at `path`; all three must fail with the same line and defect.
 #[track_caller]
 fn check_damage(path: &Path, line: u64, expected: &str) {
     let opened = FileJournal::open(path, session(), Arc::new(SystemClock)).map(|_| ()).unwrap_err();
     let read = JournalReader::open(path, session()).unwrap().after(0, usize::MAX).unwrap_err();
-    let verified = verify(path).unwrap_err();
+    let verified = verify_journal(path).unwrap_err();
     for error in [opened, read, verified] {
-        let JournalError::Damaged { path: named, line: found, byte, flaw } = error else { panic!("{error:?}") };
+        let JournalError::Damaged { path: named, line: found, byte, defect } = error else { panic!("{error:?}") };
         let offset: usize =
             lines(path).iter().take(usize::try_from(line).unwrap() - 1).map(|line| line.len() + 1).sum();
         assert_eq!((named.as_path(), found, byte), (path, line, offset as u64));
-        assert!(format!("{flaw:?}").starts_with(expected), "{flaw:?}");
+        assert!(format!("{defect:?}").starts_with(expected), "{defect:?}");
     }
 }
 
 #[test]
-fn nobody_else_can_read_it() {
+fn other_users_cannot_read_it() {
     let (_place, path) = place();
     write(&path, 70);
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
@@ -61,33 +61,33 @@ fn nobody_else_can_read_it() {
 }
 
 #[test]
-fn a_torn_last_record_is_cut_wherever_it_was_torn() {
+fn incomplete_last_record_is_removed_at_any_length() {
     let (_place, path) = place();
     write(&path, 3);
     let whole = fs::read(&path).unwrap();
     let second = lines(&path)[..2].iter().map(|line| line.len() + 1).sum::<usize>();
     for length in second + 1..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
-        assert_eq!(verify(&path).unwrap().torn_bytes, (length - second) as u64);
+        assert_eq!(verify_journal(&path).unwrap().torn_bytes, (length - second) as u64);
         assert_eq!(JournalReader::open(&path, session()).unwrap().after(0, 10).unwrap().len(), 2);
         let opened = open(&path);
         assert_eq!(opened.torn_bytes, (length - second) as u64);
         assert_eq!(opened.journal.append(delta("again")).unwrap().sequence, 3);
-        assert_eq!(verify(&path).unwrap().records, 3);
+        assert_eq!(verify_journal(&path).unwrap().records, 3);
     }
 }
 
 #[test]
-fn a_length_without_bytes_is_a_torn_record_too() {
+fn zero_bytes_at_the_end_are_an_incomplete_record() {
     let (_place, path) = place();
     write(&path, 2);
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9_000).unwrap();
     assert!(open(&path).torn_bytes > 8_000);
-    assert_eq!(verify(&path).unwrap().torn_bytes, 0);
+    assert_eq!(verify_journal(&path).unwrap().torn_bytes, 0);
 }
 
 #[test]
-fn a_record_torn_at_a_mark_is_cut() {
+fn incomplete_indexed_record_is_removed() {
     let (_place, path) = place();
     write(&path, 65);
     let length = fs::metadata(&path).unwrap().len();
@@ -95,19 +95,19 @@ fn a_record_torn_at_a_mark_is_cut() {
     let opened = open(&path);
     assert!(opened.torn_bytes > 0);
     assert_eq!(opened.journal.append(delta("again")).unwrap().sequence, 65);
-    assert_eq!(verify(&path).unwrap().records, 65);
+    assert_eq!(verify_journal(&path).unwrap().records, 65);
 }
 
 #[test]
-fn a_changed_line_is_named() {
+fn changed_line_is_reported() {
     let (_place, path) = place();
     write(&path, 9);
     let good = lines(&path);
-    let check = |change: &dyn Fn(&mut Vec<String>), line: u64, flaw: &str| {
+    let check = |change: &dyn Fn(&mut Vec<String>), line: u64, defect: &str| {
         let mut bad = good.clone();
         change(&mut bad);
         write_lines(&path, &bad);
-        check_damage(&path, line, flaw);
+        check_damage(&path, line, defect);
     };
     check(&|lines| lines[3] = lines[3].replace("text 4", "text 5"), 5, "BrokenChain");
     check(&|lines| lines[3] = "{}".into(), 4, "NotARecord");
@@ -120,20 +120,20 @@ fn a_changed_line_is_named() {
 }
 
 #[test]
-fn a_foreign_file_is_left_alone() {
+fn foreign_file_is_not_changed() {
     let (_place, path) = place();
     fs::create_dir(path.parent().unwrap()).unwrap();
-    for (text, flaw) in [("a letter\n", "NotARecord"), ("a letter", "Foreign"), ("\u{0}\u{1}", "Foreign")] {
+    for (text, defect) in [("a letter\n", "NotARecord"), ("a letter", "Foreign"), ("\u{0}\u{1}", "Foreign")] {
         fs::write(&path, text).unwrap();
         let error = FileJournal::open(&path, session(), Arc::new(SystemClock)).map(|_| ()).unwrap_err();
-        let JournalError::Damaged { line: 1, byte: 0, flaw: found, .. } = error else { panic!("{error:?}") };
-        assert!(format!("{found:?}").starts_with(flaw), "{found:?}");
+        let JournalError::Damaged { line: 1, byte: 0, defect: found, .. } = error else { panic!("{error:?}") };
+        assert!(format!("{found:?}").starts_with(defect), "{found:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }
 
 #[test]
-fn a_record_after_the_end_is_damage() {
+fn record_after_the_end_is_damage() {
     let (_place, path) = place();
     write(&path, 2);
     let before = lines(&path);
@@ -143,8 +143,8 @@ fn a_record_after_the_end_is_damage() {
     let prev = base::Digest::of(end.as_bytes()).to_string();
     let forged = format!("{}\"prev\":\"{prev}\"}}", &forged[..forged.find("\"prev\"").unwrap()]);
     write_lines(&path, &[before, vec![end, forged]].concat());
-    let error = verify(&path).unwrap_err();
-    assert!(matches!(error, JournalError::Damaged { line: 4, flaw: LineDefect::AfterEnd, .. }), "{error:?}");
+    let error = verify_journal(&path).unwrap_err();
+    assert!(matches!(error, JournalError::Damaged { line: 4, defect: LineDefect::AfterEnd, .. }), "{error:?}");
 }
 
 #[test]
@@ -157,13 +157,16 @@ fn every_changed_byte_is_found_and_nothing_panics() {
         let mut bad = good.clone();
         bad[place] ^= 0x01;
         fs::write(&path, &bad).unwrap();
-        // No line follows the last one, so its text is vouched for by nobody but its form.
-        assert!(verify(&path).map_or(true, |verified| verified.torn_bytes > 0 || place >= last_line), "byte {place}");
+        // No hash covers the last line, so only its format is checked.
+        assert!(
+            verify_journal(&path).map_or(true, |verified| verified.torn_bytes > 0 || place >= last_line),
+            "byte {place}"
+        );
     }
 }
 
 #[test]
-fn marks_that_are_missing_stale_or_wrong_are_made_again() {
+fn missing_or_wrong_index_is_rebuilt() {
     let (_place, path) = place();
     let index = path.with_extension("idx");
     write(&path, 1_000);
@@ -196,7 +199,7 @@ fn marks_that_are_missing_stale_or_wrong_are_made_again() {
 }
 
 #[test]
-fn one_writer_at_a_time() {
+fn second_writer_is_rejected() {
     let (_place, path) = place();
     let first = open(&path).journal;
     first.append(delta("mine")).unwrap();
@@ -208,12 +211,12 @@ fn one_writer_at_a_time() {
     second.append(delta("theirs")).unwrap();
     second.rest();
     let error = first.append(delta("numbered twice")).unwrap_err();
-    assert!(matches!(error, JournalError::Damaged { flaw: LineDefect::Length { .. }, .. }), "{error:?}");
-    assert_eq!(verify(&path).unwrap().records, 2);
+    assert!(matches!(error, JournalError::Damaged { defect: LineDefect::Length { .. }, .. }), "{error:?}");
+    assert_eq!(verify_journal(&path).unwrap().records, 2);
 }
 
 #[test]
-fn a_file_that_was_cut_under_us_is_told_not_served() {
+fn truncated_file_is_reported_as_damaged() {
     let (_place, path) = place();
     let journal = open(&path).journal;
     (0..100).for_each(|n| drop(journal.append(delta(format!("{n}"))).unwrap()));
@@ -225,15 +228,15 @@ fn a_file_that_was_cut_under_us_is_told_not_served() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room() {
-    const NAME: &str = "a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room";
-    if let Some(place) = support::child_place() {
+fn full_disk_loses_no_record_and_appends_work_again_with_space() {
+    const NAME: &str = "full_disk_loses_no_record_and_appends_work_again_with_space";
+    if let Some(place) = support::child_directory() {
         return fill_the_disk(&place.join("s1.jsonl"));
     }
     let place = tempfile::tempdir().unwrap();
-    let output = support::again_with_small_files(NAME, place.path(), 16).output().unwrap();
+    let output = support::child_command_with_file_limit(NAME, place.path(), 16).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(verify(&place.path().join("s1.jsonl")).unwrap().torn_bytes, 0);
+    assert_eq!(verify_journal(&place.path().join("s1.jsonl")).unwrap().torn_bytes, 0);
 }
 
 fn fill_the_disk(path: &Path) {
@@ -247,12 +250,12 @@ fn fill_the_disk(path: &Path) {
     };
     assert!(matches!(error, JournalError::Io { doing: "write", .. }), "{error:?}");
     assert!(kept > 3);
-    let verified = verify(path).unwrap();
+    let verified = verify_journal(path).unwrap();
     assert_eq!((verified.records, verified.torn_bytes), (kept, 0));
     assert!(journal.append(delta("x".repeat(700))).is_err());
     assert_eq!(journal.append(delta("short")).unwrap().sequence, kept + 1);
 
-    support::lift_the_limit();
+    support::remove_file_limit();
     assert_eq!(journal.append(delta("x".repeat(700))).unwrap().sequence, kept + 2);
-    assert_eq!(verify(path).unwrap().records, kept + 2);
+    assert_eq!(verify_journal(path).unwrap().records, kept + 2);
 }

@@ -1,4 +1,4 @@
-//! Every event survives its line in the journal, whatever it says.
+//! Every event survives a round trip through a journal line.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,22 +19,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_draft_survives_the_journal(drafts in vec(arbitrary::draft(), 1..12)) {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("s1.jsonl");
+    fn any_draft_round_trips_through_the_journal(drafts in vec(arbitrary::draft(), 1..12)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s1.jsonl");
         let clock = Arc::new(SystemClock);
         let file = FileJournal::open(&path, session(), clock.clone()).unwrap().journal;
-        let told = check(&file, &drafts)?;
+        let count = check(&file, &drafts)?;
         check(&MemoryJournal::new(session(), clock.clone()), &drafts)?;
         drop(file);
         let again = FileJournal::open(&path, session(), clock).unwrap();
         prop_assert_eq!(again.torn_bytes, 0);
-        prop_assert_eq!(again.journal.after(0, 100).unwrap().len(), told);
-        prop_assert_eq!(store::verify(&path).unwrap().records, told as u64);
+        prop_assert_eq!(again.journal.after(0, 100).unwrap().len(), count);
+        prop_assert_eq!(store::verify_journal(&path).unwrap().records, count as u64);
     }
 }
 
-/// Appends until the session ends and reads everything back. Returns how many were kept.
+/// Appends until the session ends and reads everything back. Returns the number of records.
 fn check(journal: &dyn Journal, drafts: &[EventDraft]) -> Result<usize, TestCaseError> {
     let end = drafts.iter().position(|draft| matches!(draft.body, EventBody::SessionEnded(_)));
     let kept = end.map_or(drafts, |end| &drafts[..=end]);

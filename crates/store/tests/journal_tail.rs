@@ -1,4 +1,4 @@
-//! A reader that reconnects sees what a steady reader saw.
+//! A reader that reconnects gets the same events as one that stays connected.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ async fn read_steadily(journal: Arc<dyn Journal>, after: u64, limit: usize) -> V
     }
 }
 
-/// Reads to the end, but breaks the connection after so many pages as `pages` says, again and again.
+/// Reads to the end, and reconnects after each number of pages in `pages`.
 async fn read_with_breaks(journal: Arc<dyn Journal>, after: u64, pages: &[usize], limit: usize) -> Vec<Event> {
     let (mut events, mut seen) = (Vec::new(), after);
     for count in pages.iter().chain([&usize::MAX]) {
@@ -66,14 +66,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_reader_that_reconnects_at_any_number_sees_what_a_steady_reader_saw(
+    fn reconnecting_reader_gets_the_same_events(
         count in 1..200_u64,
         at in 0..220_u64,
         pages in prop::collection::vec(0..5_usize, 0..6),
         limit in 1..40_usize,
     ) {
-        let place = tempfile::tempdir().unwrap();
-        let opened = FileJournal::open(place.path().join("s1.jsonl"), session(), Arc::new(SystemClock)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let opened = FileJournal::open(directory.path().join("s1.jsonl"), session(), Arc::new(SystemClock)).unwrap();
         check(Arc::new(opened.journal), count, at, &pages, limit);
         check(Arc::new(MemoryJournal::new(session(), Arc::new(SystemClock))), count, at, &pages, limit);
     }

@@ -1,4 +1,4 @@
-//! A hard budget, whatever the number of callers.
+//! Budgets are never exceeded, with any number of concurrent callers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,27 +17,27 @@ use support::calls::{self, charge, limit};
 
 const CALLS: usize = 200;
 
-/// What the callers of one try do: what each asks for, and how it ends.
+/// One test case: a budget, and the amount and end of each call.
 #[derive(Debug, Clone)]
-struct Try {
+struct BudgetCase {
     budget: u64,
-    calls: Vec<(u64, End)>,
+    calls: Vec<(u64, CallEnd)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum End {
-    /// Stays held, as a call that still runs.
+enum CallEnd {
+    /// The call is not finished.
     Open,
-    /// Costs so many hundredths of what it asked for.
+    /// The call costs this percentage of its hold.
     Settled(u64),
     Failed,
 }
 
-fn tries() -> impl Strategy<Value = Try> {
-    let end = prop_oneof![Just(End::Open), (0..=100_u64).prop_map(End::Settled), Just(End::Failed)];
+fn cases() -> impl Strategy<Value = BudgetCase> {
+    let end = prop_oneof![Just(CallEnd::Open), (0..=100_u64).prop_map(CallEnd::Settled), Just(CallEnd::Failed)];
     (1..1_000_u64).prop_flat_map(move |price| {
         let calls = prop::collection::vec((price..=price * 2, end.clone()), CALLS);
-        calls.prop_map(move |calls| Try { budget: price * 10, calls })
+        calls.prop_map(move |calls| BudgetCase { budget: price * 10, calls })
     })
 }
 
@@ -47,9 +47,9 @@ fn hold(session: &str, number: usize, picos: u64, budget: u64) -> CallHold {
     CallHold { session: session.clone(), sent: true, ..calls::hold(&format!("{session}-{number}"), picos, &[limit]) }
 }
 
-/// One caller; returns what it was granted and what that cost in the end.
-async fn call(ledger: &SqliteLedger, hold: CallHold, end: End) -> Option<(u64, u64)> {
-    let (id, picos, most) = (hold.call.clone(), hold.picos, hold.limits[0].most);
+/// Makes one call; returns the granted amount and the final cost, or `None` if it was refused.
+async fn call(ledger: &SqliteLedger, hold: CallHold, end: CallEnd) -> Option<(u64, u64)> {
+    let (id, picos, most) = (hold.call.clone(), hold.picos, hold.limits[0].max);
     match ledger.hold(hold).await {
         Ok(()) => {}
         Err(LedgerError::Refused(refusal)) => {
@@ -59,9 +59,9 @@ async fn call(ledger: &SqliteLedger, hold: CallHold, end: End) -> Option<(u64, u
         Err(error) => panic!("{error:?}"),
     }
     let cost = match end {
-        End::Open => return Some((picos, picos)),
-        End::Settled(hundredths) => picos * hundredths / 100,
-        End::Failed => {
+        CallEnd::Open => return Some((picos, picos)),
+        CallEnd::Settled(percent) => picos * percent / 100,
+        CallEnd::Failed => {
             ledger.fail(id, "no".into()).await.unwrap();
             return Some((picos, 0));
         }
@@ -71,10 +71,10 @@ async fn call(ledger: &SqliteLedger, hold: CallHold, end: End) -> Option<(u64, u
 }
 
 #[test]
-fn two_hundred_callers_never_pass_a_budget_for_ten() {
-    let place = tempfile::tempdir().unwrap();
-    let directory = DataDir::open(place.path()).unwrap();
-    // Two hosts with one ledger, as a server and a command beside it.
+fn two_hundred_callers_never_exceed_a_budget_for_ten() {
+    let fixture = tempfile::tempdir().unwrap();
+    let directory = DataDir::open(fixture.path()).unwrap();
+    // Two processes share one ledger, like a server and a command.
     let owners = [ProcessOwner::claim(&directory).unwrap(), ProcessOwner::claim(&directory).unwrap()];
     let open = |owner| SqliteLedger::open(&directory, owner, Durability::Normal, Arc::new(SystemClock)).unwrap().ledger;
     let ledgers = [open(&owners[0]), open(&owners[1])];
@@ -82,18 +82,18 @@ fn two_hundred_callers_never_pass_a_budget_for_ten() {
 
     let number = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config { cases: 1_000, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&tries(), |tried| {
+    let outcome = runner.run(&cases(), |case| {
         let session = format!("s{}", number.replace(number.get() + 1));
-        let calls = tried
+        let calls = case
             .calls
             .iter()
             .enumerate()
-            .map(|(n, (picos, end))| call(&ledgers[n % 2], hold(&session, n, *picos, tried.budget), *end));
+            .map(|(n, (picos, end))| call(&ledgers[n % 2], hold(&session, n, *picos, case.budget), *end));
         let granted: Vec<(u64, u64)> = runtime.block_on(join_all(calls)).into_iter().flatten().collect();
         let left: u64 = granted.iter().map(|(_, cost)| cost).sum();
-        prop_assert!(left <= tried.budget, "{left} of {}", tried.budget);
-        prop_assert!(granted.len() >= 5, "of ten at most twice the price, five fit");
-        let more = runtime.block_on(ledgers[0].hold(hold(&session, CALLS, tried.budget + 1, tried.budget)));
+        prop_assert!(left <= case.budget, "{left} of {}", case.budget);
+        prop_assert!(granted.len() >= 5, "at least five calls must fit the budget");
+        let more = runtime.block_on(ledgers[0].hold(hold(&session, CALLS, case.budget + 1, case.budget)));
         let Err(LedgerError::Refused(refusal)) = more else { panic!("{more:?}") };
         prop_assert_eq!(refusal.spent + refusal.held, left);
         Ok(())
@@ -102,7 +102,7 @@ fn two_hundred_callers_never_pass_a_budget_for_ten() {
     assert_eq!(ledgers[0].audit().unwrap().wrong_totals, 0);
 }
 
-/// Polls all of `futures` in turn, so that every caller asks before the first is answered.
+/// Polls all of `futures` in turn, so that every call is submitted before the first reply.
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! What every ledger keeps, however durable.
+//! The contract of the ledger port, checked for every durability.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use store::{
     CallCharge, CallHold, CallProgress, CallSource, Durability, Ledger, LedgerError, LedgerOperation, LimitAmount,
     LimitExceeded, LimitScope, LimitWindow, UsageGrouping,
 };
-use support::calls::{DAY, Place, call, charge, hold, limit};
+use support::calls::{DAY, LedgerFixture, call, charge, hold, limit};
 
 #[track_caller]
 fn refusal(answer: Result<(), LedgerError>) -> LimitExceeded {
@@ -19,19 +19,19 @@ fn refusal(answer: Result<(), LedgerError>) -> LimitExceeded {
     }
 }
 
-/// Runs `check` against a new ledger of each durability; whatever it did, the sums must be right after it.
+/// Runs `check` with a new ledger of each durability, and then audits the totals.
 #[track_caller]
-fn check_each(check: impl Fn(&Place)) {
+fn check_each(check: impl Fn(&LedgerFixture)) {
     for durability in [Durability::Full, Durability::Lease, Durability::Normal] {
-        let place = Place::new(durability);
-        check(&place);
-        assert_eq!(place.ledger.audit().unwrap().wrong_totals, 0, "{durability:?}");
+        let fixture = LedgerFixture::new(durability);
+        check(&fixture);
+        assert_eq!(fixture.ledger.audit().unwrap().wrong_totals, 0, "{durability:?}");
     }
 }
 
 #[test]
-fn a_call_is_held_then_charged() {
-    check_each(|Place { ledger, .. }| {
+fn call_is_held_and_then_charged() {
+    check_each(|LedgerFixture { ledger, .. }| {
         ledger.hold(hold("1", 100, &[])).wait().unwrap();
         ledger.advance(call("1"), CallProgress::Sent).wait().unwrap();
         ledger.advance(call("1"), CallProgress::Streaming).wait().unwrap();
@@ -44,18 +44,18 @@ fn a_call_is_held_then_charged() {
 }
 
 #[test]
-fn of_steps_taken_together_each_stands_for_itself() {
-    check_each(|Place { ledger, .. }| {
+fn operations_of_a_batch_are_independent() {
+    check_each(|LedgerFixture { ledger, .. }| {
         let budget = [limit("budget", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100))];
         let held = |name, picos| LedgerOperation::Hold(Box::new(hold(name, picos, &budget)));
-        let replies = ledger.take(vec![
+        let replies = ledger.submit(vec![
             held("1", 60),
             held("2", 60),
             held("3", 40),
             held("1", 1),
             LedgerOperation::Settle(call("1"), charge(30)),
             held("4", 30),
-            LedgerOperation::Fail(call("5"), "nobody held it".into()),
+            LedgerOperation::Fail(call("5"), "never held".into()),
         ]);
         let outcomes: Vec<_> =
             replies.into_iter().map(|reply| reply.wait().map_err(|error| error.to_string())).collect();
@@ -63,13 +63,13 @@ fn of_steps_taken_together_each_stands_for_itself() {
         assert_eq!(taken, [true, false, true, false, true, true, false], "{outcomes:?}");
         let audit = ledger.audit().unwrap();
         assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (3, 70, 30));
-        assert!(ledger.take(Vec::new()).is_empty());
+        assert!(ledger.submit(Vec::new()).is_empty());
     });
 }
 
 #[test]
-fn a_step_that_does_not_follow_is_refused_and_the_same_step_twice_changes_nothing() {
-    check_each(|Place { ledger, .. }| {
+fn invalid_transition_is_refused_and_repeated_operation_changes_nothing() {
+    check_each(|LedgerFixture { ledger, .. }| {
         assert!(matches!(ledger.settle(call("1"), charge(1)).wait(), Err(LedgerError::NotFound(_))));
         ledger.hold(hold("1", 100, &[])).wait().unwrap();
         assert!(matches!(ledger.hold(hold("1", 100, &[])).wait(), Err(LedgerError::Duplicate(_))));
@@ -93,8 +93,8 @@ fn a_step_that_does_not_follow_is_refused_and_the_same_step_twice_changes_nothin
 }
 
 #[test]
-fn the_same_source_is_never_held_twice() {
-    check_each(|Place { ledger, .. }| {
+fn source_is_held_once() {
+    check_each(|LedgerFixture { ledger, .. }| {
         let source = |attempt| CallSource { system: "gateway".into(), run: "r1".into(), attempt };
         ledger.hold(CallHold { source: source(1), ..hold("1", 1, &[]) }).wait().unwrap();
         ledger.hold(CallHold { source: source(2), ..hold("2", 1, &[]) }).wait().unwrap();
@@ -105,8 +105,8 @@ fn the_same_source_is_never_held_twice() {
 }
 
 #[test]
-fn a_budget_counts_what_is_held_and_what_is_spent() {
-    check_each(|Place { ledger, .. }| {
+fn budget_counts_held_and_spent_amounts() {
+    check_each(|LedgerFixture { ledger, .. }| {
         let budget = limit("budget_usd", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100));
         let limits = [budget.clone()];
         ledger.hold(hold("1", 60, &limits)).wait().unwrap();
@@ -119,7 +119,7 @@ fn a_budget_counts_what_is_held_and_what_is_spent() {
         assert_eq!((refused.spent, refused.held, refused.asked), (30, 70, 1));
         ledger.fail(call("3"), "no".into()).wait().unwrap();
         ledger.hold(hold("5", 70, &limits)).wait().unwrap();
-        // More than was held is still money that was spent.
+        // A cost above the hold counts as spent.
         ledger.settle(call("5"), charge(90)).wait().unwrap();
         let refused = refusal(ledger.hold(hold("6", 0, &limits)).wait());
         assert_eq!((refused.spent, refused.held), (120, 0));
@@ -127,8 +127,8 @@ fn a_budget_counts_what_is_held_and_what_is_spent() {
 }
 
 #[test]
-fn each_limit_counts_its_own_scope() {
-    check_each(|Place { ledger, .. }| {
+fn limit_counts_its_own_scope() {
+    check_each(|LedgerFixture { ledger, .. }| {
         let other_session = SessionId::new("s2").unwrap();
         let only = |scope| [limit("l", scope, LimitWindow::Ever, LimitAmount::Picos(10))];
         ledger.hold(hold("1", 10, &[])).wait().unwrap();
@@ -146,8 +146,8 @@ fn each_limit_counts_its_own_scope() {
 }
 
 #[test]
-fn a_day_and_a_minute_begin_again() {
-    check_each(|Place { ledger, clock, .. }| {
+fn daily_and_minute_limits_reset() {
+    check_each(|LedgerFixture { ledger, clock, .. }| {
         let day = [limit("daily_usd", LimitScope::Account, LimitWindow::Day, LimitAmount::Picos(100))];
         let minute = [limit("requests_per_minute", LimitScope::Key, LimitWindow::Minute, LimitAmount::Requests(2))];
         ledger.hold(hold("1", 100, &day)).wait().unwrap();
@@ -161,7 +161,7 @@ fn a_day_and_a_minute_begin_again() {
         refusal(ledger.hold(hold("7", 1, &day)).wait());
         clock.set(20_001 * DAY);
         ledger.hold(hold("8", 100, &day)).wait().unwrap();
-        // Settled a day later, it counts on the day it was held.
+        // A call that is settled a day later counts on the day of its hold.
         ledger.settle(call("1"), charge(100)).wait().unwrap();
         let refused = refusal(ledger.hold(hold("9", 1, &day)).wait());
         assert_eq!((refused.spent, refused.held), (0, 100));
@@ -169,8 +169,8 @@ fn a_day_and_a_minute_begin_again() {
 }
 
 #[test]
-fn requests_are_counted_failed_ones_too() {
-    check_each(|Place { ledger, .. }| {
+fn failed_requests_are_counted() {
+    check_each(|LedgerFixture { ledger, .. }| {
         let limits = [limit("max_requests", LimitScope::Session, LimitWindow::Ever, LimitAmount::Requests(2))];
         ledger.hold(hold("1", 5, &limits)).wait().unwrap();
         ledger.fail(call("1"), "no".into()).wait().unwrap();
@@ -180,15 +180,15 @@ fn requests_are_counted_failed_ones_too() {
 }
 
 #[test]
-fn sums_cannot_be_made_to_overflow() {
-    check_each(|Place { ledger, .. }| {
+fn totals_cannot_overflow() {
+    check_each(|LedgerFixture { ledger, .. }| {
         for picos in [u64::MAX, i64::MAX.unsigned_abs(), 10_000_000_000_000_001] {
             assert!(matches!(ledger.hold(hold("1", picos, &[])).wait(), Err(LedgerError::TooMuch(_))));
         }
         let replies: Vec<_> =
             (0..1_000).map(|n| ledger.hold(hold(&format!("{n}"), 10_000_000_000_000_000, &[]))).collect();
         let granted: Vec<usize> = (0..).zip(replies).filter_map(|(n, reply)| reply.wait().ok().map(|()| n)).collect();
-        assert!(granted.len() < 1_000, "{} of the largest holds were added up", granted.len());
+        assert!(granted.len() < 1_000, "{} of the largest holds were granted", granted.len());
         assert_eq!(ledger.audit().unwrap().calls, granted.len() as u64);
         let usage = Usage { input_tokens: u64::MAX, ..Usage::default() };
         let replies: Vec<_> =
@@ -201,8 +201,8 @@ fn sums_cannot_be_made_to_overflow() {
 }
 
 #[test]
-fn usage_is_summed_by_what_is_asked() {
-    check_each(|Place { ledger, clock, .. }| {
+fn usage_is_grouped_as_requested() {
+    check_each(|LedgerFixture { ledger, clock, .. }| {
         let second = |name: &str| CallHold {
             session: SessionId::new("s2").unwrap(),
             account: "a2".into(),

@@ -48,7 +48,7 @@ impl Door {
         let place = Place::take(&directory)?;
         let keys = KeyStore::open(&directory, Arc::new(SystemClock))?;
         let ceiling = CeilingLayer::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
-        let bodies = FileBodyStore::new(&directory).compressed(limits.compress);
+        let bodies = FileBodyStore::new(&directory).with_compression(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
         Ok(Self { directory, place, keys, upstream, ceiling, limits, bodies, journals, known })
     }
@@ -122,7 +122,7 @@ impl Door {
 }
 
 fn budgets(key: &KeyRecord) -> Vec<UsageLimit> {
-    let of_key = |name, window, most| UsageLimit { name, scope: LimitScope::Key, window, most };
+    let of_key = |name, window, most| UsageLimit { name, scope: LimitScope::Key, window, max: most };
     let budget = key.budget_picos.map(|picos| of_key("budget", LimitWindow::Ever, LimitAmount::Picos(picos)));
     let requests = key
         .requests_a_minute

@@ -43,7 +43,7 @@ pub(super) fn check(wish: OnFinish, on_terminal: bool) -> Result<(), Failure> {
 impl Left<'_> {
     /// Does to the changes what was wished.
     pub(super) async fn settle(&self, wish: OnFinish, ending: Ending) -> Result<Settled, Failure> {
-        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
+        let directory = host::data_dir(self.config)?.change_set(&self.session.session_id);
         if !directory.exists() {
             return Ok(Settled::Kept);
         }
@@ -91,7 +91,7 @@ impl Left<'_> {
     }
 
     fn discard(&self) -> Result<Settled, Failure> {
-        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
+        let directory = host::data_dir(self.config)?.change_set(&self.session.session_id);
         let discarded = sandbox::discard(&directory);
         discarded.map_err(|error| diff::unreadable(&self.session.session_id, &error))?;
         anstream::eprintln!("its changes were discarded");

@@ -30,7 +30,7 @@ pub(super) enum Step {
 
 /// Carries out one step and tells what was changed on the host.
 pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json: bool) -> Result<String, Failure> {
-    let directory = host::data_dir(config)?.changes(&session.session_id);
+    let directory = host::data_dir(config)?.change_set(&session.session_id);
     let applied = match step {
         Step::Finish => finish(&directory),
         Step::Undo => undo(&directory),

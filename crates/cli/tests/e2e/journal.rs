@@ -43,7 +43,7 @@ impl Look {
     #[track_caller]
     fn at(path: &Path) -> Self {
         let file = std::fs::metadata(path).unwrap();
-        Self { inode: file.ino(), bytes: file.len(), verified: store::verify(path).unwrap() }
+        Self { inode: file.ino(), bytes: file.len(), verified: store::verify_journal(path).unwrap() }
     }
 }
 

@@ -65,7 +65,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
         }
         for number in 0..self.veils.len() {
             let held = self.veils[number].finish();
-            let rest = self.veils[number + 1..].iter_mut().fold(held, |bytes, veil| veil.pass(bytes));
+            let rest = self.veils[number + 1..].iter_mut().fold(held, |bytes, veil| veil.redact(bytes));
             self.write(&rest).await?;
         }
         if self.in_chunks {
@@ -95,7 +95,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
             self.write(bytes).await?;
         } else {
             let bytes = Bytes::copy_from_slice(bytes);
-            let covered = self.veils.iter_mut().fold(bytes, |bytes, veil| veil.pass(bytes));
+            let covered = self.veils.iter_mut().fold(bytes, |bytes, veil| veil.redact(bytes));
             self.write(&covered).await?;
         }
         Ok(count)

@@ -93,7 +93,7 @@ async fn answer(
 /// A whole head, without what must not be in it.
 fn veiled(veils: &mut [Redactor], head: Vec<u8>) -> Vec<u8> {
     veils.iter_mut().fold(head, |head, veil| {
-        let mut covered = veil.pass(head.into()).to_vec();
+        let mut covered = veil.redact(head.into()).to_vec();
         covered.extend(veil.finish());
         covered
     })

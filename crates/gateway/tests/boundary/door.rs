@@ -160,7 +160,7 @@ async fn the_last_request_of_a_budget_is_the_last() {
         name: "max_requests",
         scope: LimitScope::Session,
         window: LimitWindow::Ever,
-        most: LimitAmount::Requests(2),
+        max: LimitAmount::Requests(2),
     };
     let desk = Desk::budgeted(HELLO, vec![limit]);
     assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);

@@ -60,7 +60,7 @@ fn budget(picos: u64) -> UsageLimit {
         name: "budget_usd",
         scope: LimitScope::Session,
         window: LimitWindow::Ever,
-        most: LimitAmount::Picos(picos),
+        max: LimitAmount::Picos(picos),
     }
 }
 
@@ -282,7 +282,7 @@ async fn an_answer_that_breaks_off_keeps_its_hold_and_is_listed() {
     assert_eq!((bill.spent_picos, bill.held_picos, bill.unknown), (0, most(&body), 1));
     let unknown = &books.unknowns()[0];
     assert_eq!((unknown.account.as_str(), unknown.model.as_str()), ("acme", "claude-test"));
-    assert_eq!(unknown.reason.as_deref(), Some("its answer did not come whole"));
+    assert_eq!(unknown.reason.as_deref(), Some("the response is incomplete"));
 }
 
 #[tokio::test]

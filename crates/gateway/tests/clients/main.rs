@@ -63,7 +63,7 @@ fn desk(vendor: &StubVendor, kind: VendorKind, picos: u64) -> Desk {
         name: "budget_usd",
         scope: LimitScope::Session,
         window: LimitWindow::Ever,
-        most: LimitAmount::Picos(picos),
+        max: LimitAmount::Picos(picos),
     };
     Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices, |identity| identity.budgets = vec![budget])
 }

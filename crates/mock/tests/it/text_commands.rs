@@ -67,9 +67,9 @@ fn questions_come_with_all_that_agents_say_of_them() {
     assert_eq!(questions[0]["header"], "Colour");
     assert_eq!(questions[0]["options"][1]["description"], "like the sea");
     assert_eq!((&questions[0]["multiSelect"], &questions[1]["multiSelect"]), (&false.into(), &true.into()));
-    let [colour, sizes] = &asked.asked()[..] else { panic!("{asked:?}") };
-    assert_eq!((colour.header.as_deref(), colour.several), (Some("Colour"), false));
-    assert_eq!((sizes.descriptions[0].as_str(), sizes.several), ("for a pocket", true));
+    let [colour, sizes] = &asked.prompts()[..] else { panic!("{asked:?}") };
+    assert_eq!((colour.header.as_deref(), colour.multi_select), (Some("Colour"), false));
+    assert_eq!((sizes.descriptions[0].as_str(), sizes.multi_select), ("for a pocket", true));
     assert!(texts(&outputs).contains(&"blue; small, large".to_owned()), "{:?}", texts(&outputs));
 }
 

@@ -1,6 +1,6 @@
-//! Any event there can be, for property tests here and in the store.
+//! Generators of arbitrary events, for property tests here and in the store.
 
-#![allow(dead_code, reason = "the store uses a part of this")]
+#![allow(dead_code, reason = "the store uses only some generators")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ use protocol::{
 };
 use serde_json::{Map, Value};
 
-/// Any event.
+/// Generates events.
 pub(crate) fn event() -> impl Strategy<Value = Event> {
     (1..u64::MAX, any::<String>(), id(), draft()).prop_map(|(sequence, time, session_id, draft)| Event {
         event_id: format!("evt_{sequence}"),
@@ -29,7 +29,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// Any event before it is stored.
+/// Generates event drafts.
 pub(crate) fn draft() -> impl Strategy<Value = EventDraft> {
     let source = prop_oneof![Just(EventSource::Agent), Just(EventSource::Daemon)];
     (of(id()), of(any::<String>()), any::<bool>(), source, body(), of(something())).prop_map(
@@ -44,12 +44,12 @@ pub(crate) fn draft() -> impl Strategy<Value = EventDraft> {
     )
 }
 
-/// Any body, each variant as often as the others.
+/// Generates event bodies, each variant with the same probability.
 pub(crate) fn body() -> impl Strategy<Value = EventBody> {
     proptest::strategy::Union::new(bodies())
 }
 
-/// One strategy a variant.
+/// Returns one generator for each variant.
 pub(crate) fn bodies() -> Vec<BoxedStrategy<EventBody>> {
     use EventBody as Body;
     vec![
@@ -86,7 +86,7 @@ pub(crate) fn bodies() -> Vec<BoxedStrategy<EventBody>> {
         workspace_changed().prop_map(Body::WorkspaceChanged).boxed(),
         policy_change().prop_map(Body::PolicyNarrowed).boxed(),
         policy_change().prop_map(Body::PolicyWidened).boxed(),
-        // No type of ours begins so: one of ours with the data of another would be read as ours.
+        // The prefix keeps unknown types apart from known ones, which would be parsed as known.
         (any::<String>(), json()).prop_map(|(kind, data)| Body::Other { kind: format!("x.{kind}"), data }).boxed(),
     ]
 }
@@ -95,7 +95,7 @@ fn id<T: Debug + TryFrom<String, Error: Debug>>() -> impl Strategy<Value = T> {
     "[a-zA-Z0-9_-]([a-zA-Z0-9_-]|\\.[a-zA-Z0-9_-]){0,30}".prop_map(|text| T::try_from(text).unwrap())
 }
 
-/// Any JSON, floats and deep nesting included.
+/// Generates JSON values, including floats and deep nesting.
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -111,7 +111,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any JSON but null, which stands for nothing where a field may be left out.
+/// Generates JSON values except null, which is the same as an absent field.
 fn something() -> impl Strategy<Value = Value> {
     json().prop_filter("null is nothing", |value| !value.is_null())
 }
@@ -267,9 +267,9 @@ fn session_recovered() -> impl Strategy<Value = SessionRecovered> {
 
 fn body_ref() -> impl Strategy<Value = BodyRef> {
     prop_oneof![
-        any::<String>().prop_map(|text| BodyRef::Here { text }),
-        vec("data: \\{\"text\":\".{0,9}\"\\}\n\n", 0..9).prop_map(|events| BodyRef::Here { text: events.concat() }),
-        ("[0-9a-f]{64}", any::<u64>()).prop_map(|(sha256, bytes)| BodyRef::Named { sha256, bytes }),
+        any::<String>().prop_map(|text| BodyRef::Inline { text }),
+        vec("data: \\{\"text\":\".{0,9}\"\\}\n\n", 0..9).prop_map(|events| BodyRef::Inline { text: events.concat() }),
+        ("[0-9a-f]{64}", any::<u64>()).prop_map(|(sha256, bytes)| BodyRef::Stored { sha256, bytes }),
     ]
 }
 

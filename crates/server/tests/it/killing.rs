@@ -69,7 +69,7 @@ async fn whatever_was_told_survives_two_hundred_kills() {
     let mut records = HashMap::new();
     for info in sessions.list(None, usize::MAX).unwrap().sessions {
         let events = sessions.journal(&info.session_id).unwrap().after(0, usize::MAX).unwrap();
-        store::verify(&data.journal(&info.session_id)).unwrap();
+        store::verify_journal(&data.journal(&info.session_id)).unwrap();
         check_record(&info.session_id, &events);
         records.insert(info.session_id.to_string(), events);
     }

@@ -112,7 +112,7 @@ impl Actor {
     ) -> Result<(), SessionError> {
         let asked = self.pending.question(id).cloned();
         let asked = asked.ok_or_else(|| SessionError::QuestionNotPending(id.clone()))?;
-        let (wanted, given) = (asked.asked().len(), answers.as_ref().map(Vec::len));
+        let (wanted, given) = (asked.prompts().len(), answers.as_ref().map(Vec::len));
         if let Some(given) = given.filter(|given| *given != wanted) {
             return Err(SessionError::AnswersMisfit { id: id.clone(), wanted, given });
         }

@@ -232,7 +232,7 @@ async fn set_aside(host: &Arc<Host>, seat: &Seat, error: SessionError) -> Sessio
 /// modes in which the agent could be faster the layer below stays as it is.
 fn keep_origin(host: &Arc<Host>, plan: &Plan) {
     let Some(directory) = plan.directory.clone() else { return };
-    let (path, id) = (host.shelf.directory().origin(&plan.id), plan.id.clone());
+    let (path, id) = (host.shelf.directory().workspace_origin(&plan.id), plan.id.clone());
     host.tasks.spawn_blocking(move || {
         if let Err(error) = WorkspaceOrigin::look(&directory).save(&path) {
             tracing::warn!(session = %id, %error, "cannot keep how the workspace began");

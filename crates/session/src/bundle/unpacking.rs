@@ -131,7 +131,7 @@ fn keep_body(entry: impl Read, digest: &str, bodies: &FileBodyStore) -> Result<(
     if Digest::of(&bytes).to_string() != digest {
         return Err(SessionError::Bundle(format!("the body `{digest}` is another")));
     }
-    bodies.file(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
+    bodies.put_file(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
 }
 
 /// What cannot be read is no bundle, unless it is we who have no room for it.

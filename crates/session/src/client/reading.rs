@@ -194,7 +194,7 @@ impl TurnReader {
     }
 
     async fn choose(&self, asked: &Question, permissions: PermissionResponder) -> Result<(), SessionError> {
-        let first = asked.asked().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
+        let first = asked.prompts().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
         match first.collect::<Option<Vec<_>>>().filter(|_| permissions == PermissionResponder::Allow) {
             Some(answers) => self.sessions.reply_question(&self.session, &asked.question_id, answers).await,
             None => self.sessions.reject_question(&self.session, &asked.question_id).await,

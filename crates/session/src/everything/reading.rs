@@ -70,9 +70,9 @@ impl GlobalFeed {
         let mut batch = FeedBatch { entries: Vec::new(), at, more: false };
         let mut looked_at = 0;
         for run in self.feed.after(at.number, RUNS)? {
-            let session = self.shelf.index.at_place(run.place)?;
+            let session = self.shelf.index.session_at(run.place)?;
             let Some(session) = session.filter(|session| wanted.has(session)) else {
-                batch.at = self.feed.spot(run.number, run.place, run.last);
+                batch.at = self.feed.cursor(run.number, run.place, run.last);
                 continue;
             };
             let room = (limit - batch.entries.len()).min(LOOKED_AT - looked_at);
@@ -98,7 +98,7 @@ impl GlobalFeed {
         wanted: &FeedFilter,
     ) -> usize {
         let count = usize::try_from(run.last - run.first + 1).unwrap_or(usize::MAX).min(room);
-        let spot = |sequence: u64| self.feed.spot(run.number - (run.last - sequence), run.place, sequence);
+        let spot = |sequence: u64| self.feed.cursor(run.number - (run.last - sequence), run.place, sequence);
         let events = self.shelf.events(&session, run.first - 1, count).unwrap_or_else(|error| {
             tracing::error!(session = %session, %error, "cannot read a journal");
             Vec::new()

@@ -1,4 +1,4 @@
-//! Which sessions of this process have grown since somebody last asked.
+//! The sessions of this process whose journals have grown since the last check.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,73 +8,74 @@ use base::lock;
 use protocol::SessionId;
 use tokio::sync::Notify;
 
-/// So many sessions are remembered while nobody asks; then all are forgotten, and whoever asks looks at all there are.
-const MOST: usize = 1_024;
+/// The most sessions in the list. When it is reached, the list is dropped and the next check must look at all sessions.
+const MAX_SESSIONS: usize = 1_024;
 
-/// Which sessions of this process have grown.
+/// The list of sessions of this process whose journals have grown.
 ///
-/// A journal pays for one look at a flag of its own with each record, and for the shared list only with the first one
-/// after somebody asked: nobody who writes waits for others who write.
+/// An append checks a flag of its journal. Only the first append after a check locks the shared list, so writers do not
+/// wait for each other.
 #[derive(Debug, Default)]
 pub struct GrowthTracker {
-    noted: Mutex<Noted>,
+    grown: Mutex<GrownList>,
     notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
-    sessions: HashMap<SessionId, Mark>,
-    forgot: bool,
+struct GrownList {
+    sessions: HashMap<SessionId, GrowthFlag>,
+    overflowed: bool,
 }
 
-/// What has grown since somebody last asked.
+/// The sessions that have grown since the last check.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GrownSessions {
-    /// These sessions.
-    These(Vec<SessionId>),
-    /// More than were remembered.
-    Any,
+    /// Exactly these sessions.
+    Listed(Vec<SessionId>),
+    /// More sessions than the list can hold.
+    Unlisted,
 }
 
-/// Whether a journal is in the list already.
+/// Whether a journal is in the list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mark(Arc<AtomicBool>);
+pub(crate) struct GrowthFlag(Arc<AtomicBool>);
 
 impl GrowthTracker {
-    /// Waits until a session has grown. For one who waits.
+    /// Waits until a session has grown. Supports one waiting task.
     pub async fn changed(&self) {
         self.notify.notified().await;
     }
 
-    /// Those that have grown since the last call.
+    /// Returns the sessions that have grown since the last call.
     pub fn take(&self) -> GrownSessions {
-        let Noted { sessions, forgot } = std::mem::take(&mut *lock(&self.noted));
-        // Before anybody looks at them: what is written from now on puts them in the list again.
+        let GrownList { sessions, overflowed } = std::mem::take(&mut *lock(&self.grown));
+        // The flags are cleared before the caller reads the journals, so that a later append adds the session again.
         let sessions = clear(sessions);
-        if forgot { GrownSessions::Any } else { GrownSessions::These(sessions) }
+        if overflowed { GrownSessions::Unlisted } else { GrownSessions::Listed(sessions) }
     }
 
-    pub(crate) fn note(&self, session: &SessionId, mark: &Mark) {
-        if !mark.0.swap(true, Ordering::SeqCst) {
-            let mut noted = lock(&self.noted);
-            if noted.sessions.len() == MOST {
-                noted.forgot = true;
-                clear(std::mem::take(&mut noted.sessions));
+    /// Adds `session` to the list, unless `flag` says that it is there.
+    pub(crate) fn note(&self, session: &SessionId, flag: &GrowthFlag) {
+        if !flag.0.swap(true, Ordering::SeqCst) {
+            let mut grown = lock(&self.grown);
+            if grown.sessions.len() == MAX_SESSIONS {
+                grown.overflowed = true;
+                clear(std::mem::take(&mut grown.sessions));
             }
-            noted.sessions.insert(session.clone(), mark.clone());
-            drop(noted);
+            grown.sessions.insert(session.clone(), flag.clone());
+            drop(grown);
             self.notify.notify_one();
         }
     }
 }
 
-/// Takes sessions off the list.
-fn clear(sessions: HashMap<SessionId, Mark>) -> Vec<SessionId> {
-    let unmarked = sessions.into_iter().map(|(session, mark)| {
-        mark.0.store(false, Ordering::SeqCst);
+/// Clears the flags of `sessions` and returns their ids.
+fn clear(sessions: HashMap<SessionId, GrowthFlag>) -> Vec<SessionId> {
+    let cleared = sessions.into_iter().map(|(session, flag)| {
+        flag.0.store(false, Ordering::SeqCst);
         session
     });
-    unmarked.collect()
+    cleared.collect()
 }
 
 #[cfg(test)]
@@ -86,27 +87,27 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_once_until_it_grows_again() {
-        let (growth, mark) = (GrowthTracker::default(), Mark::default());
-        growth.note(&session(1), &mark);
-        growth.note(&session(1), &mark);
-        assert_eq!(growth.take(), GrownSessions::These(vec![session(1)]));
-        assert_eq!(growth.take(), GrownSessions::These(vec![]));
-        growth.note(&session(1), &mark);
-        assert_eq!(growth.take(), GrownSessions::These(vec![session(1)]));
+    fn session_is_listed_once_until_it_grows_again() {
+        let (growth, flag) = (GrowthTracker::default(), GrowthFlag::default());
+        growth.note(&session(1), &flag);
+        growth.note(&session(1), &flag);
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![session(1)]));
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![]));
+        growth.note(&session(1), &flag);
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![session(1)]));
     }
 
     #[test]
-    fn more_than_are_remembered_are_told_as_any() {
+    fn too_many_sessions_are_reported_as_unlisted() {
         let growth = GrowthTracker::default();
-        let marks: Vec<Mark> = (0..=MOST).map(|_| Mark::default()).collect();
-        for (number, mark) in marks.iter().enumerate() {
-            growth.note(&session(number), mark);
+        let flags: Vec<GrowthFlag> = (0..=MAX_SESSIONS).map(|_| GrowthFlag::default()).collect();
+        for (number, flag) in flags.iter().enumerate() {
+            growth.note(&session(number), flag);
         }
-        assert_eq!(lock(&growth.noted).sessions.len(), 1);
-        assert_eq!(growth.take(), GrownSessions::Any);
-        // Those that were forgotten are told of again when they grow.
-        growth.note(&session(0), &marks[0]);
-        assert_eq!(growth.take(), GrownSessions::These(vec![session(0)]));
+        assert_eq!(lock(&growth.grown).sessions.len(), 1);
+        assert_eq!(growth.take(), GrownSessions::Unlisted);
+        // A session that was dropped from the list is listed again when it grows.
+        growth.note(&session(0), &flags[0]);
+        assert_eq!(growth.take(), GrownSessions::Listed(vec![session(0)]));
     }
 }

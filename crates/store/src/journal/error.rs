@@ -1,113 +1,113 @@
-//! Why a record could not be kept or read.
+//! Errors of writing and reading a journal.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::{ProblemCode, SessionId};
 
-/// Why a record could not be kept or read.
+/// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk said no. Nothing half-written stays; the same record can be tried again.
+    /// A system call failed. The file holds whole records only, and the same record can be tried again.
     #[error("cannot {doing} the journal `{path}`")]
     Io {
         /// The step that failed.
         doing: &'static str,
         /// The journal.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// `session.ended` is the last record of a session.
-    #[error("the session has ended; nothing is recorded after its end")]
+    #[error("the session has ended; nothing can be recorded after `session.ended`")]
     Ended,
-    /// The file is not what we wrote.
+    /// The file differs from the records that were written.
     #[error("the journal `{path}` is damaged at line {line}, byte {byte}")]
     Damaged {
         /// The journal.
         path: PathBuf,
         /// The line, counted from 1.
         line: u64,
-        /// Where that line begins, counted from 0.
+        /// Offset of the line's first byte, counted from 0.
         byte: u64,
-        /// What is wrong with it.
+        /// The defect.
         #[source]
-        flaw: LineDefect,
+        defect: LineDefect,
     },
     /// Another process writes this journal.
-    #[error("the journal `{0}` is being written by another process")]
+    #[error("another process is writing the journal `{0}`")]
     InUse(PathBuf),
-    /// The record nests deeper than a JSON reader follows, so it could never be read again.
-    #[error("the record nests {depth} levels deep, {max} can be read back")]
+    /// The record nests deeper than JSON readers accept.
+    #[error("record nested too deeply: {depth} levels, at most {max} are allowed")]
     TooDeep {
         /// Levels of the record.
         depth: usize,
-        /// Levels a reader follows.
+        /// Levels allowed.
         max: usize,
     },
-    /// The record is larger than any reader takes.
-    #[error("the record has {bytes} bytes, {max} can be read back")]
+    /// The record is longer than readers accept.
+    #[error("record too large: {bytes} bytes, at most {max} are allowed")]
     TooLarge {
         /// Bytes of the record.
         bytes: usize,
-        /// Bytes a reader takes.
+        /// Bytes allowed.
         max: usize,
     },
-    /// The record has no JSON form.
-    #[error("cannot write the record as JSON")]
+    /// The record cannot be written as JSON.
+    #[error("cannot encode the record as JSON")]
     Encode(#[source] serde_json::Error),
 }
 
-/// What is wrong with a line of a journal.
+/// A defect of one line of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum LineDefect {
-    /// No JSON, or not one of our records.
-    #[error("it is no record")]
+    /// The line is not JSON, or not a journal record.
+    #[error("the line is not a journal record")]
     NotARecord(#[source] serde_json::Error),
-    /// Longer than any record of ours.
-    #[error("it has more than {0} bytes")]
+    /// The line is longer than any record.
+    #[error("the line has more than {0} bytes")]
     TooLong(usize),
-    /// A record of another session.
-    #[error("it belongs to session `{0}`")]
+    /// The record belongs to another session.
+    #[error("the record belongs to session `{0}`")]
     OtherSession(SessionId),
-    /// Records are missing, or there twice.
-    #[error("it is numbered {found}, {expected} was expected")]
+    /// Records are missing or repeated.
+    #[error("the record has number {found}, expected {expected}")]
     Gap {
-        /// The number that should stand here.
+        /// The expected number.
         expected: u64,
-        /// The number that stands here.
+        /// The number in the line.
         found: u64,
     },
-    /// It does not follow from the line before: one of the two was changed.
-    #[error("it does not carry the hash of the line before")]
+    /// This line or the line before it was changed.
+    #[error("the hash of the previous line does not match")]
     BrokenChain,
-    /// Nothing is recorded after `session.ended`.
-    #[error("it stands after the end of the session")]
+    /// The record follows `session.ended`.
+    #[error("the record follows the end of the session")]
     AfterEnd,
-    /// The file is shorter or longer than what was written to it.
-    #[error("the file has {found} bytes, {expected} were written")]
+    /// The length of the file differs from the bytes that were written.
+    #[error("the file has {found} bytes, expected {expected}")]
     Length {
         /// Bytes written.
         expected: u64,
         /// Bytes found.
         found: u64,
     },
-    /// Records that were there are gone.
-    #[error("{expected} records were there, {found} are left")]
+    /// Records that were known before are gone.
+    #[error("the journal has {found} records, expected at least {expected}")]
     Missing {
-        /// How many there were at least.
+        /// Records known before.
         expected: u64,
-        /// How many there are.
+        /// Records found.
         found: u64,
     },
-    /// What follows the last whole line is not the beginning of a record of ours.
-    #[error("what stands there is not the beginning of record {0}")]
+    /// The bytes after the last whole line cannot be a record that a crash cut off.
+    #[error("unexpected bytes where record {0} should start")]
     Foreign(u64),
 }
 
 impl JournalError {
-    /// Stable identifier for clients.
+    /// Returns the stable code for clients.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Ended => ProblemCode::SessionEnded,
@@ -117,7 +117,7 @@ impl JournalError {
         }
     }
 
-    /// For `map_err`: names the step and the file.
+    /// Returns a function for `map_err` that adds the failed step and the file.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_owned(), source }
     }

@@ -7,115 +7,116 @@ use base::lock;
 use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
+use super::encoded_drafts::EncodedDrafts;
+use super::line_reader::FileRegion;
 use super::reader::read_page;
-use super::script::Script;
-use super::sheet::Sheet;
-use super::walk::Region;
-use super::writer::Writer;
+use super::record_batch::RecordBatch;
+use super::writer::JournalWriter;
 use super::{FilePool, Journal, JournalError, StoredRange};
 use crate::Clock;
-use crate::feed::{GrowthTracker, Mark};
+use crate::feed::{GrowthFlag, GrowthTracker};
 
-/// One session's records as JSON lines.
+/// The records of one session as JSON lines in a file.
 ///
-/// At rest it holds no descriptor and well under a kilobyte, so that thousands can be open.
+/// An idle journal holds no file descriptor and less than a kilobyte of memory, so that thousands can be open.
 pub struct FileJournal {
     path: PathBuf,
     session: SessionId,
     clock: Arc<dyn Clock>,
-    writer: Mutex<Writer>,
-    synced: Mutex<Synced>,
+    writer: Mutex<JournalWriter>,
+    sync_state: Mutex<SyncState>,
     last: watch::Sender<u64>,
-    /// Who is told that this one has grown, and whether that was done.
     growth: Option<Arc<GrowthTracker>>,
-    mark: Mark,
+    growth_flag: GrowthFlag,
 }
 
-/// A journal, and what was found when it was opened.
+/// A journal with the result of opening it.
 pub struct OpenedJournal {
-    /// Ready to append.
+    /// The journal, ready for appends.
     pub journal: FileJournal,
-    /// Bytes of a half-written last record that were cut: the writer before was killed.
+    /// Bytes of an incomplete last record that were cut off: the previous writer was killed.
     pub torn_bytes: u64,
 }
 
 #[derive(Default)]
-struct Synced {
+struct SyncState {
     sequence: u64,
-    /// The kernel forgets what it could not write: after one failure a later success proves nothing.
+    /// Whether a sync failed. The kernel drops pages that it could not write, so a later success proves nothing.
     failed: bool,
-    /// The file's name is on disk too.
-    named: bool,
+    /// Whether the directory entry of the file is on disk.
+    directory_synced: bool,
 }
 
 impl FileJournal {
-    /// Opens the journal at `path`, or makes it. Reads from the last mark of the sidecar to the end, not the
-    /// whole; [`crate::verify`] does that.
+    /// Opens the journal at `path`, or creates it.
+    ///
+    /// Reads and checks the records from the last offset in the index file to the end. To check every record, use
+    /// [`crate::verify_journal`].
     pub fn open(
         path: impl Into<PathBuf>,
         session: SessionId,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedJournal, JournalError> {
         let path = path.into();
-        let (writer, torn_bytes) = Writer::open(&path, &session)?;
+        let (writer, torn_bytes) = JournalWriter::open(&path, &session)?;
         Ok(OpenedJournal { journal: Self::with(path, session, clock, writer), torn_bytes })
     }
 
-    /// The same for a session that is new: in one of `spares`, where there is one.
-    pub fn begin(
+    /// Creates the journal of a new session, in a file of `pool` if the pool has one.
+    pub fn create(
         path: impl Into<PathBuf>,
         session: SessionId,
         clock: Arc<dyn Clock>,
-        spares: &FilePool,
+        pool: &FilePool,
     ) -> Result<OpenedJournal, JournalError> {
         let path = path.into();
-        match spares.take(&path) {
+        match pool.take(&path) {
             Some(file) => {
-                Ok(OpenedJournal { journal: Self::with(path, session, clock, Writer::new(file)), torn_bytes: 0 })
+                Ok(OpenedJournal { journal: Self::with(path, session, clock, JournalWriter::new(file)), torn_bytes: 0 })
             }
             None => Self::open(path, session, clock),
         }
     }
 
-    fn with(path: PathBuf, session: SessionId, clock: Arc<dyn Clock>, writer: Writer) -> Self {
-        let last = watch::Sender::new(writer.stamp.sequence);
-        let (writer, synced) = (Mutex::new(writer), Mutex::default());
-        let (growth, mark) = (None, Mark::default());
-        Self { path, session, clock, writer, synced, last, growth, mark }
+    fn with(path: PathBuf, session: SessionId, clock: Arc<dyn Clock>, writer: JournalWriter) -> Self {
+        let last = watch::Sender::new(writer.position.sequence);
+        let (writer, sync_state) = (Mutex::new(writer), Mutex::default());
+        let (growth, growth_flag) = (None, GrowthFlag::default());
+        Self { path, session, clock, writer, sync_state, last, growth, growth_flag }
     }
 
-    /// Tells `growth` of each record from now on.
+    /// Reports every later record to `growth`.
     #[must_use]
-    pub fn growing(self, growth: Arc<GrowthTracker>) -> Self {
+    pub fn with_growth_tracker(self, growth: Arc<GrowthTracker>) -> Self {
         Self { growth: Some(growth), ..self }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether `session.ended` was recorded.
+    /// Returns whether `session.ended` was recorded.
     pub fn is_ended(&self) -> bool {
-        lock(&self.writer).stamp.ended
+        lock(&self.writer).position.ended
     }
 
-    /// Closes the file until it is needed again; for a session that waits for its next turn.
+    /// Closes the file until the next append; for a session that waits for its next turn.
     pub fn rest(&self) {
-        lock(&self.writer).rest();
+        lock(&self.writer).close_file();
     }
 }
 
 impl Journal for FileJournal {
     fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
-        let script = Script::of(drafts)?;
+        let drafts = EncodedDrafts::new(drafts)?;
         let mut writer = lock(&self.writer);
-        let mut sheet = Sheet::new(writer.stamp, writer.prev, writer.take_room());
-        let stored = sheet.fill(&self.session, self.clock.now(), &script)?;
-        writer.write(&self.path, sheet)?;
-        self.last.send_replace(writer.stamp.sequence);
+        let mut batch = RecordBatch::new(writer.position, writer.prev, writer.take_buffer());
+        let stored = batch.fill(&self.session, self.clock.now(), &drafts)?;
+        writer.write(&self.path, batch)?;
+        self.last.send_replace(writer.position.sequence);
         if let Some(growth) = &self.growth {
-            growth.note(&self.session, &self.mark);
+            growth.note(&self.session, &self.growth_flag);
         }
         Ok(stored)
     }
@@ -123,13 +124,13 @@ impl Journal for FileJournal {
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
         let (file, start, end, last) = {
             let writer = lock(&self.writer);
-            if writer.stamp.sequence <= sequence || limit == 0 {
+            if writer.position.sequence <= sequence || limit == 0 {
                 return Ok(Vec::new());
             }
-            let start = writer.recent(sequence + 1);
-            (writer.reading(&self.path)?, start, writer.end, writer.stamp.sequence)
+            let start = writer.recent_offset(sequence + 1);
+            (writer.open_for_reading(&self.path)?, start, writer.end, writer.position.sequence)
         };
-        let region = Region { file: &file, path: &self.path, session: Some(&self.session), end };
+        let region = FileRegion { file: &file, path: &self.path, session: Some(&self.session), end };
         let count = usize::try_from(last - sequence).unwrap_or(usize::MAX).min(limit);
         read_page(region, start, sequence + 1, count)
     }
@@ -139,34 +140,34 @@ impl Journal for FileJournal {
     }
 
     fn sync(&self) -> Result<(), JournalError> {
-        let wanted = lock(&self.writer).stamp.sequence;
-        let mut synced = lock(&self.synced);
-        // Whoever held the lock while we waited may have synced our records with its own.
-        if wanted <= synced.sequence && !synced.failed {
+        let wanted = lock(&self.writer).position.sequence;
+        let mut sync_state = lock(&self.sync_state);
+        // The thread that held the lock while this one waited may have synced these records as well.
+        if wanted <= sync_state.sequence && !sync_state.failed {
             return Ok(());
         }
         let (file, covered) = {
             let mut writer = lock(&self.writer);
-            (writer.file(&self.path)?, writer.stamp.sequence)
+            (writer.file(&self.path)?, writer.position.sequence)
         };
-        synced.write_out(&file, &self.path)?;
-        synced.sequence = covered;
+        sync_state.sync_file(&file, &self.path)?;
+        sync_state.sequence = covered;
         Ok(())
     }
 }
 
-impl Synced {
-    fn write_out(&mut self, file: &std::fs::File, path: &Path) -> Result<(), JournalError> {
+impl SyncState {
+    fn sync_file(&mut self, file: &std::fs::File, path: &Path) -> Result<(), JournalError> {
         if self.failed {
-            let error = std::io::Error::other("an earlier sync failed; open the journal again to see what is there");
+            let error = std::io::Error::other("an earlier sync failed; open the journal again to check its records");
             return Err(JournalError::io("sync", path)(error));
         }
         let mut outcome = file.sync_data();
-        if let (Ok(()), false, Some(directory)) = (&outcome, self.named, path.parent()) {
+        if let (Ok(()), false, Some(directory)) = (&outcome, self.directory_synced, path.parent()) {
             outcome = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
         }
         self.failed = outcome.is_err();
-        self.named = outcome.is_ok();
+        self.directory_synced = outcome.is_ok();
         outcome.map_err(JournalError::io("sync", path))
     }
 }

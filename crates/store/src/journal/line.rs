@@ -1,7 +1,7 @@
-//! One record as one line of JSON.
+//! Encoding and decoding of one journal line.
 //!
-//! `{"seq":1,"time":"…","session":"…","turn":"…","type":"…","data":{…},"prev":"…"}`. What is `null`, `false`
-//! or the host's own word is left out. `prev` is the SHA-256 of the line before, without its newline.
+//! `{"seq":1,"time":"…","session":"…","turn":"…","type":"…","data":{…},"prev":"…"}`. Fields that are `null`, `false`
+//! or the default source (`daemon`) are left out. `prev` is the SHA-256 of the previous line without its newline.
 
 use base::Digest;
 use protocol::{Event, EventBody, EventDraft, EventSource, SessionId, TurnId};
@@ -9,17 +9,16 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::JournalError;
-use super::script::Said;
-use super::stamp::event_id;
-use crate::json;
+use super::encoded_drafts::EncodedDraft;
+use super::position::event_id;
 
-/// No line is longer, so a foreign file without newlines cannot fill the memory of a reader.
+/// The longest line. It bounds the memory of a reader of a foreign file without newlines.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 20;
-/// Most of what stands around the fields of a record.
-const AROUND_BYTES: usize = 256;
+/// An estimate of the bytes around the fields of a draft.
+const HEADER_BYTES: usize = 256;
 
 #[derive(Deserialize)]
-struct Read {
+struct LineFields {
     seq: u64,
     time: String,
     session: SessionId,
@@ -35,33 +34,32 @@ struct Read {
     prev: Digest,
 }
 
-/// A line that was read: the event, and the digest of the line before.
-pub(super) struct Decoded {
+/// A decoded line: the event, and the digest of the previous line.
+pub(super) struct DecodedLine {
     pub(super) event: Event,
     pub(super) prev: Digest,
 }
 
-/// Where a record stands in its journal.
+/// The fields of a line that depend on its position in the journal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct LineHeader<'a> {
     pub(super) sequence: u64,
     pub(super) time: &'a str,
     pub(super) session: &'a SessionId,
-    /// The digest of the line before.
+    /// The digest of the previous line.
     pub(super) prev: Digest,
 }
 
-/// Adds what a record says as a line, newline included, to `lines`.
-pub(super) fn put(place: Place<'_>, said: Said<'_>, lines: &mut Vec<u8>) -> Result<(), JournalError> {
-    let Place { sequence, time, session, prev } = place;
+/// Appends `draft` as a line, with its newline, to `lines`. Fails when the line is too long.
+pub(super) fn encode(header: LineHeader<'_>, draft: EncodedDraft<'_>, lines: &mut Vec<u8>) -> Result<(), JournalError> {
+    let LineHeader { sequence, time, session, prev } = header;
     let start = lines.len();
-    lines.reserve(said.fields.len() + AROUND_BYTES);
-    for part in [b"{\"seq\":", itoa::Buffer::new().format(sequence).as_bytes(), b",\"time\":"] {
-        lines.extend_from_slice(part);
-    }
-    // It may be one that somebody else wrote.
-    json::write(time, lines).map_err(JournalError::Encode)?;
-    for part in [b",\"session\":\"", session.as_str().as_bytes(), b"\",", said.fields, b",\"prev\":\""] {
+    lines.reserve(draft.fields.len() + HEADER_BYTES);
+    lines.extend_from_slice(&line_prefix(sequence));
+    lines.extend_from_slice(b"\"time\":");
+    // The time may come from an imported journal, so it is escaped.
+    serde_json::to_writer(&mut *lines, time).map_err(JournalError::Encode)?;
+    for part in [b",\"session\":\"", session.as_str().as_bytes(), b"\",", draft.fields, b",\"prev\":\""] {
         lines.extend_from_slice(part);
     }
     lines.extend_from_slice(prev.digits(&mut [0; 64]).as_bytes());
@@ -73,28 +71,33 @@ pub(super) fn put(place: Place<'_>, said: Said<'_>, lines: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// Reads a line, with or without its newline.
-pub(super) fn decode(line: &[u8]) -> Result<Decoded, serde_json::Error> {
-    let read: Read = serde_json::from_slice(line)?;
+/// Decodes a line, with or without its newline.
+pub(super) fn decode(line: &[u8]) -> Result<DecodedLine, serde_json::Error> {
+    let fields: LineFields = serde_json::from_slice(line)?;
     let draft = EventDraft {
-        turn_id: read.turn,
-        native_session_id: read.native,
-        synthetic: read.synthetic,
-        source: read.source,
-        body: read.body,
-        raw: read.raw,
+        turn_id: fields.turn,
+        native_session_id: fields.native,
+        synthetic: fields.synthetic,
+        source: fields.source,
+        body: fields.body,
+        raw: fields.raw,
     };
-    let event =
-        Event { event_id: event_id(read.seq), sequence: read.seq, time: read.time, session_id: read.session, draft };
-    Ok(Decoded { event, prev: read.prev })
+    let event = Event {
+        event_id: event_id(fields.seq),
+        sequence: fields.seq,
+        time: fields.time,
+        session_id: fields.session,
+        draft,
+    };
+    Ok(DecodedLine { event, prev: fields.prev })
 }
 
-/// How a line numbered `sequence` begins: enough to know one without reading all of it.
-pub(super) fn opening(sequence: u64) -> Vec<u8> {
+/// Returns the first bytes of the line numbered `sequence`, which identify the line without decoding it.
+pub(super) fn line_prefix(sequence: u64) -> Vec<u8> {
     format!("{{\"seq\":{sequence},").into_bytes()
 }
 
-/// The digest that the line after `line` carries.
+/// Returns the digest that the line after `line` contains.
 pub(super) fn digest(line: &[u8]) -> Digest {
     Digest::of(line.strip_suffix(b"\n").unwrap_or(line))
 }
@@ -105,18 +108,18 @@ fn daemon() -> EventSource {
 
 #[cfg(test)]
 mod tests {
-    use super::super::script::Script;
+    use super::super::encoded_drafts::EncodedDrafts;
     use super::*;
 
     #[test]
-    fn a_time_that_somebody_else_wrote_stays_a_time() {
+    fn imported_time_is_escaped() {
         let draft = EventDraft::daemon(EventBody::Other { kind: "k".to_owned(), data: Value::Null });
         let (session, time) = (SessionId::new("s1").unwrap(), r#"","seq":9,"x":""#);
-        let (script, mut line) = (Script::of(std::slice::from_ref(&draft)).unwrap(), Vec::new());
-        let place = Place { sequence: 1, time, session: &session, prev: Digest::ZERO };
-        put(place, script.said().next().unwrap(), &mut line).unwrap();
-        let read = decode(&line).unwrap();
-        assert_eq!((read.event.sequence, read.event.time.as_str(), read.event.draft), (1, time, draft));
-        assert_eq!(read.prev, Digest::ZERO);
+        let (drafts, mut line) = (EncodedDrafts::new(std::slice::from_ref(&draft)).unwrap(), Vec::new());
+        let header = LineHeader { sequence: 1, time, session: &session, prev: Digest::ZERO };
+        encode(header, drafts.iter().next().unwrap(), &mut line).unwrap();
+        let decoded = decode(&line).unwrap();
+        assert_eq!((decoded.event.sequence, decoded.event.time.as_str(), decoded.event.draft), (1, time, draft));
+        assert_eq!(decoded.prev, Digest::ZERO);
     }
 }

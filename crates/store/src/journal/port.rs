@@ -4,17 +4,18 @@ use protocol::{Event, EventDraft, SessionId};
 use tokio::sync::watch;
 
 use super::JournalError;
-use super::stamp::event_id;
+use super::position::event_id;
 
-/// Where one session's records live.
+/// The records of one session.
 ///
-/// A record is stored before its number is returned: a subscriber may ask for it at once. Numbers are
-/// contiguous from 1 and times never go back, whatever the clock does. Nothing is stored after
-/// `session.ended`. A refused record leaves no trace, and the next one is taken as if nothing had been.
+/// - A record is stored before its number is returned, so a subscriber can read it at once.
+/// - Numbers are contiguous from 1. Times never decrease, also when the clock is set back.
+/// - Nothing is stored after `session.ended`.
+/// - A rejected record leaves no trace; the next record gets the number that the rejected one would have had.
 pub trait Journal: Send + Sync {
-    /// Stores `drafts`, all or none, in this order and with nothing between them.
+    /// Stores all of `drafts` or none, in this order, with no other record between them.
     fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError>;
-    /// The same, and returns their events, with number and time.
+    /// Stores all of `drafts` or none, and returns their events with number and time.
     fn append_all(&self, drafts: Vec<EventDraft>) -> Result<Vec<Event>, JournalError> {
         let StoredRange { session, first, time } = self.store(&drafts)?;
         let event = |(sequence, draft)| Event {
@@ -30,21 +31,21 @@ pub trait Journal: Send + Sync {
     fn append(&self, draft: EventDraft) -> Result<Event, JournalError> {
         self.append_all(vec![draft])?.pop().ok_or(JournalError::Ended)
     }
-    /// At most `limit` events numbered above `sequence`, in order.
+    /// Returns at most `limit` events numbered above `sequence`, in order; empty at the end.
     fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError>;
-    /// Number of the last event, now and as it grows.
+    /// Returns a receiver of the last event's number, which changes with every append.
     fn last(&self) -> watch::Receiver<u64>;
     /// Returns when everything appended so far is on disk.
     fn sync(&self) -> Result<(), JournalError>;
 }
 
-/// Where records stand that were stored together.
+/// The numbers and the time of records that were stored together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRange {
-    /// In the journal of this session.
+    /// The session of the journal.
     pub session: SessionId,
-    /// Number of the first of them; the others follow.
+    /// Number of the first record; the others follow without gaps.
     pub first: u64,
-    /// When, as it is written.
+    /// The time of all records, as it is written in the journal.
     pub time: String,
 }

@@ -1,15 +1,15 @@
-//! Reads a journal that another process may be writing.
+//! Reading a journal that another process may be writing.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use protocol::{Event, SessionId};
 
-use super::offsets::Offsets;
-use super::walk::{Region, Start, Walk};
+use super::line_reader::{FileRegion, LineReader, RecordOffset};
+use super::offset_index::OffsetIndex;
 use super::{JournalError, LineDefect};
 
-/// A journal that is only looked at: nothing is locked, cut or made.
+/// A read-only view of a journal. It locks, truncates and creates nothing.
 pub struct JournalReader {
     path: PathBuf,
     session: SessionId,
@@ -24,72 +24,75 @@ impl JournalReader {
         Ok(Self { path, session, file })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// At most `limit` events numbered above `sequence`, in order, of those that are whole now.
+    /// Returns at most `limit` complete events numbered above `sequence`, in order; empty at the end.
     pub fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
         let region = self.region()?;
         let Some(first) = sequence.checked_add(1) else { return Ok(Vec::new()) };
-        // What the sidecar does not know yet is read from the last place it knows.
-        let known = || Offsets::of(&self.path).latest(&region).filter(|start| start.sequence <= first);
-        let start = Offsets::of(&self.path).before(&region, first).or_else(known).unwrap_or(Start::FIRST);
-        let mut walk = Walk::new(region, start);
-        if skip_to(&mut walk, first)? { collect(&mut walk, limit) } else { Ok(Vec::new()) }
+        let index = OffsetIndex::of(&self.path);
+        // The writer may not have added the entry yet; then reading starts at the last entry there is.
+        let latest = || index.latest(&region).filter(|offset| offset.sequence <= first);
+        let start = index.nearest(&region, first).or_else(latest).unwrap_or(RecordOffset::FIRST);
+        let mut lines = LineReader::new(region, start);
+        if skip_to(&mut lines, first)? { collect(&mut lines, limit) } else { Ok(Vec::new()) }
     }
 
-    /// Number of the last whole record; 0 in an empty journal.
+    /// Returns the number of the last complete record; 0 in an empty journal.
     pub fn last(&self) -> Result<u64, JournalError> {
         let region = self.region()?;
-        let start = Offsets::of(&self.path).latest(&region).unwrap_or(Start::FIRST);
-        let mut walk = Walk::new(region, start);
-        while walk.skip()? {}
-        Ok(walk.at().sequence - 1)
+        let start = OffsetIndex::of(&self.path).latest(&region).unwrap_or(RecordOffset::FIRST);
+        let mut lines = LineReader::new(region, start);
+        while lines.skip()? {}
+        Ok(lines.offset().sequence - 1)
     }
 
-    fn region(&self) -> Result<Region<'_>, JournalError> {
+    fn region(&self) -> Result<FileRegion<'_>, JournalError> {
         let end = self.file.metadata().map_err(JournalError::io("read", &self.path))?.len();
-        Ok(Region { file: &self.file, path: &self.path, session: Some(&self.session), end })
+        Ok(FileRegion { file: &self.file, path: &self.path, session: Some(&self.session), end })
     }
 }
 
-/// Reads the `count` records from `first` on, all of which must be there. `start` says where `first` begins,
-/// where that is known.
+/// Returns the `count` records from number `first` on. Fails when one of them is missing.
+///
+/// `start` is the offset of record `first`, if the caller knows it.
 pub(super) fn read_page(
-    region: Region<'_>,
-    start: Option<Start>,
+    region: FileRegion<'_>,
+    start: Option<RecordOffset>,
     first: u64,
     count: usize,
 ) -> Result<Vec<Event>, JournalError> {
-    let offsets = Offsets::of(region.path);
-    let start = match start.or_else(|| offsets.before(&region, first)) {
+    let index = OffsetIndex::of(region.path);
+    let start = match start.or_else(|| index.nearest(&region, first)) {
         Some(start) => start,
-        None => offsets.rebuild(region, first)?,
+        None => index.rebuild(region, first)?,
     };
-    let mut walk = Walk::new(region, start);
-    skip_to(&mut walk, first)?;
-    let events = collect(&mut walk, count)?;
+    let mut lines = LineReader::new(region, start);
+    skip_to(&mut lines, first)?;
+    let events = collect(&mut lines, count)?;
     if events.len() < count {
-        return Err(walk.damaged(LineDefect::Length { expected: region.end, found: walk.at().offset }));
+        return Err(lines.damaged(LineDefect::Length { expected: region.end, found: lines.offset().byte }));
     }
     Ok(events)
 }
 
-fn skip_to(walk: &mut Walk<'_>, sequence: u64) -> Result<bool, JournalError> {
-    while walk.at().sequence < sequence {
-        if !walk.skip()? {
+/// Skips the records before `sequence`; returns false if the region ends before that record.
+fn skip_to(lines: &mut LineReader<'_>, sequence: u64) -> Result<bool, JournalError> {
+    while lines.offset().sequence < sequence {
+        if !lines.skip()? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn collect(walk: &mut Walk<'_>, limit: usize) -> Result<Vec<Event>, JournalError> {
+fn collect(lines: &mut LineReader<'_>, limit: usize) -> Result<Vec<Event>, JournalError> {
     let mut events = Vec::with_capacity(limit.min(1024));
     while events.len() < limit {
-        let Some(event) = walk.next()? else { break };
+        let Some(event) = lines.next()? else { break };
         events.push(event);
     }
     Ok(events)

@@ -1,7 +1,7 @@
-//! Reads a journal as it grows.
+//! Following a journal as it grows.
 //!
-//! The one way to follow a session: a live client begins at 0, one that reconnects at the number it saw
-//! last, and both see the same events.
+//! Every client follows a session through this type: a new client starts at 0, a client that reconnects starts at the
+//! last number it saw, and both get the same events.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use tokio::sync::watch;
 
 use super::{Journal, JournalError};
 
-/// A reader that waits for what is not there yet.
+/// A reader that waits for new events at the end of a journal.
 pub struct JournalTail {
     journal: Arc<dyn Journal>,
     last: watch::Receiver<u64>,
     seen: u64,
-    /// Whether an event was given: from then on the end shows itself.
-    given: bool,
+    /// Whether an event was returned. From then on, the reader sees `session.ended` itself.
+    has_returned_events: bool,
     ended: bool,
 }
 
@@ -24,39 +24,39 @@ impl JournalTail {
     /// Follows `journal` from the event after `sequence`.
     pub fn new(journal: Arc<dyn Journal>, sequence: u64) -> Self {
         let last = journal.last();
-        Self { journal, last, seen: sequence, given: false, ended: false }
+        Self { journal, last, seen: sequence, has_returned_events: false, ended: false }
     }
 
-    /// The next events, at least one and at most `limit`; waits for the first. None means that the
-    /// session has ended and everything was given.
+    /// Waits for the next event and returns at most `limit` events; empty when the session has ended and every event
+    /// was returned.
     ///
-    /// Can be dropped at any await and called again: nothing is skipped. The read itself blocks for as long as
-    /// the page cache takes, which costs less than handing it to another thread.
+    /// Cancel-safe: a call that is dropped at an await skips nothing. The read itself blocks for as long as the page
+    /// cache takes, which is less than the cost of moving it to another thread.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<Event>, JournalError> {
         while !self.ended {
-            // Marked as seen before reading, so that an append in between wakes us again.
+            // The value is marked as seen before reading, so an append in between wakes this reader again.
             let last = *self.last.borrow_and_update();
             if self.seen < last {
                 let events = self.journal.after(self.seen, limit.max(1))?;
-                self.pass(&events);
+                self.advance(&events);
                 return Ok(events);
             }
-            self.ended = self.is_past_the_end()? || self.last.changed().await.is_err();
+            self.ended = self.starts_after_end()? || self.last.changed().await.is_err();
         }
         Ok(Vec::new())
     }
 
-    fn pass(&mut self, events: &[Event]) {
+    fn advance(&mut self, events: &[Event]) {
         if let Some(event) = events.last() {
             self.seen = event.sequence;
-            self.given = true;
+            self.has_returned_events = true;
             self.ended = matches!(event.draft.body, EventBody::SessionEnded(_));
         }
     }
 
-    /// A reader may come back with the number of `session.ended`: nothing will ever follow.
-    fn is_past_the_end(&self) -> Result<bool, JournalError> {
-        if self.given {
+    /// Returns whether this reader was started at or after `session.ended`, so that no event will follow.
+    fn starts_after_end(&self) -> Result<bool, JournalError> {
+        if self.has_returned_events {
             return Ok(false);
         }
         let last = *self.last.borrow();

@@ -1,4 +1,4 @@
-//! Why the ledger refused or failed.
+//! Errors of the ledger.
 
 use std::sync::Arc;
 
@@ -7,59 +7,59 @@ use protocol::{CallId, ProblemCode};
 use super::{LimitAmount, UsageLimit};
 use crate::{DataDirError, DatabaseError};
 
-/// Why the ledger refused or failed.
+/// A ledger operation was refused or failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LedgerError {
-    /// A limit is used up. Nothing was held.
+    /// A limit would be exceeded. Nothing was held.
     #[error(transparent)]
     Refused(#[from] LimitExceeded),
-    /// The call, or its source, was held before.
-    #[error("call `{0}` is in the ledger already")]
+    /// The call or its source was held before.
+    #[error("call `{0}` is already in the ledger")]
     Duplicate(CallId),
-    /// No such call.
+    /// The call does not exist.
     #[error("call `{0}` is not in the ledger")]
     NotFound(CallId),
-    /// The step does not follow from where the call is.
+    /// The state of the call does not allow the operation.
     #[error("call `{call}` is {state}; it cannot be {wanted}")]
     OutOfOrder {
         /// The call.
         call: CallId,
-        /// Where it is.
+        /// The state of the call.
         state: String,
-        /// What was asked for.
+        /// The requested state.
         wanted: &'static str,
     },
-    /// More than any call can cost.
-    #[error("{0} pico-dollars are more than one call can cost")]
+    /// The amount exceeds the highest cost of one call, or would overflow the total.
+    #[error("amount too large: {0} pico-dollars for one call")]
     TooMuch(u64),
-    /// The ledger has been closed.
+    /// The ledger was closed.
     #[error("the ledger is closed")]
     Stopped,
-    /// The database failed; nothing was recorded.
+    /// A query failed; nothing was recorded.
     #[error(transparent)]
     Database(Arc<DatabaseError>),
-    /// A file of the ledger failed; nothing was recorded.
-    #[error("cannot use the ledger's files")]
+    /// The write-ahead log or the key file failed; nothing was recorded.
+    #[error("cannot read or write a file of the ledger")]
     Files(#[source] Arc<std::io::Error>),
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
     DataDir(#[from] Arc<DataDirError>),
-    /// Whether an owner or this boot is the one of a record could not be found out.
-    #[error("cannot find out who left the calls that are not finished")]
+    /// The owners of unfinished calls could not be checked.
+    #[error("cannot check the owners of unfinished calls")]
     Recovery(#[source] Arc<std::io::Error>),
 }
 
-/// A limit that would have been passed.
+/// A limit that a hold would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` allows {} {}; {spent} spent, {held} held, {asked} asked", .limit.name, .limit.most.amount(), .limit.most.unit())]
+#[error("`{}` allows {} {}; {spent} spent, {held} held, {asked} asked", .limit.name, .limit.max.amount(), .limit.max.unit())]
 pub struct LimitExceeded {
     /// The limit.
     pub limit: UsageLimit,
-    /// Used up already, in the limit's unit.
+    /// Amount spent, in the unit of the limit.
     pub spent: u64,
-    /// Set aside for calls that are not finished.
+    /// Amount held for unfinished calls.
     pub held: u64,
-    /// What this call asked for on top.
+    /// Amount requested by this call.
     pub asked: u64,
 }
 
@@ -77,7 +77,7 @@ impl LedgerError {
         Self::Files(Arc::new(error))
     }
 
-    /// Stable identifier for clients.
+    /// Returns the stable code for clients.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Refused(_) => ProblemCode::BudgetExceeded,

@@ -1,31 +1,31 @@
-//! How much may be used, of what, in which time.
+//! Limits on money and requests.
 
 use serde::{Deserialize, Serialize};
 
-/// One limit. The caller brings those that count for a call; the ledger keeps the sums they are held against.
+/// One limit. The caller passes the limits of a call; the ledger keeps the totals to check them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageLimit {
-    /// What the policy or configuration calls it: `budget_usd`, `max_requests`.
+    /// Name in the policy or configuration: `budget_usd`, `max_requests`.
     pub name: &'static str,
-    /// Whose use is counted.
+    /// The calls that are counted.
     pub scope: LimitScope,
-    /// In which time.
+    /// The time window in which they are counted.
     pub window: LimitWindow,
-    /// How much.
-    pub most: LimitAmount,
+    /// The highest total allowed.
+    pub max: LimitAmount,
 }
 
-/// Whose use a limit counts.
+/// The calls that a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitScope {
-    /// All calls together.
+    /// All calls.
     Everything,
-    /// The session of the call.
+    /// Calls of the same session.
     Session,
-    /// The account that pays for it.
+    /// Calls that the same account pays for.
     Account,
-    /// The key it came with.
+    /// Calls with the same gateway key.
     Key,
 }
 
@@ -42,14 +42,14 @@ impl LimitScope {
     }
 }
 
-/// The time a limit counts in. A call counts where it was held, whenever it is settled.
+/// The time window of a limit. A call counts in the window in which it was held, also if it is settled later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitWindow {
-    /// From the beginning.
+    /// All time.
     Ever,
-    /// The day, in UTC.
+    /// A day in UTC.
     Day,
-    /// The minute of the clock; requests only, money of a minute is not kept.
+    /// A minute of the clock. Only requests are counted by minute, not money.
     Minute,
 }
 
@@ -62,7 +62,7 @@ impl LimitWindow {
         }
     }
 
-    /// Which window of its kind the time `now_ms` falls into.
+    /// Returns the number of the window that contains the time `now_ms`.
     pub(super) fn number(self, now_ms: i64) -> i64 {
         match self {
             Self::Ever => 0,
@@ -72,12 +72,12 @@ impl LimitWindow {
     }
 }
 
-/// How much a limit allows.
+/// The amount that a limit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum LimitAmount {
     /// Money, in pico-dollars.
     Picos(u64),
-    /// Calls, failed ones too.
+    /// Number of calls, including failed ones.
     Requests(u64),
 }
 

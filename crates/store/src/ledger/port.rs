@@ -1,4 +1,4 @@
-//! The ledger as a port.
+//! The ledger as a port: operations, and replies that arrive when an operation is durable.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,99 +9,100 @@ use tokio::sync::oneshot;
 use super::report::{UnknownCall, UsageGrouping, UsageRow};
 use super::{CallCharge, CallHold, CallProgress, LedgerError, Resolution};
 
-/// One step of one call.
+/// One operation on one call.
 #[derive(Debug, Clone)]
 pub enum LedgerOperation {
-    /// Sets aside what a call may cost at most, if every limit of the hold allows it.
+    /// Reserves the highest possible cost of a call, if every limit of the hold allows it.
     Hold(Box<CallHold>),
-    /// Notes how far a call got.
+    /// Records the progress of a call.
     Advance(CallId, CallProgress),
-    /// Ends a call with what it cost. The same charge a second time changes nothing; another one is refused.
+    /// Ends a call with its cost. The same charge again changes nothing; a different charge is refused.
     Settle(CallId, CallCharge),
-    /// Ends a call that cost nothing, and says why.
+    /// Ends a call without cost, with the reason.
     Fail(CallId, String),
-    /// Closes an unknown call on a person's word, and keeps whose word it was.
+    /// Ends an unknown call with the cost that a person states, and records who stated it.
     Resolve(CallId, Resolution),
 }
 
-/// Where calls are held and charged.
+/// The record of the cost of every call.
 ///
-/// An answer means that the step is as durable as the ledger was asked to be: a call must not be sent before
-/// its hold and its [`CallProgress::Sent`] were answered. Limits hold whatever the number of callers. A step that
-/// was answered with an error left nothing behind.
+/// A reply means that the operation has the durability with which the ledger was opened: a call must not be sent before
+/// the replies to its hold and its [`CallProgress::Sent`]. Limits are never exceeded, with any number of concurrent
+/// callers. An operation that failed changed nothing.
 pub trait Ledger: Send + Sync {
-    /// Takes `steps` in this order, each on its own: one that is refused stops no other. There is a reply for each.
-    /// Together they cost little more than one.
-    fn take(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply>;
-    /// Calls whose host died after they were sent, or whose answer was lost, oldest first. They are settled or
-    /// failed like any other.
+    /// Applies `operations` in this order and returns a reply for each. A refused operation does not stop the others.
+    ///
+    /// A batch costs little more than one operation.
+    fn submit(&self, operations: Vec<LedgerOperation>) -> Vec<LedgerReply>;
+    /// Returns the calls whose host died after sending them, or whose response was lost, oldest first.
+    ///
+    /// They can be settled or failed like any other call.
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError>;
-    /// What was used since a time in milliseconds, one row a name.
+    /// Returns the usage since a time in milliseconds, one row for each name.
     fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError>;
 
-    /// [`LedgerOperation::Hold`].
+    /// Submits a [`LedgerOperation::Hold`].
     fn hold(&self, hold: CallHold) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Hold(Box::new(hold))]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Hold(Box::new(hold))]))
     }
-    /// [`LedgerOperation::Advance`].
+    /// Submits a [`LedgerOperation::Advance`].
     fn advance(&self, call: CallId, progress: CallProgress) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Advance(call, progress)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Advance(call, progress)]))
     }
-    /// [`LedgerOperation::Settle`].
+    /// Submits a [`LedgerOperation::Settle`].
     fn settle(&self, call: CallId, charge: CallCharge) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Settle(call, charge)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Settle(call, charge)]))
     }
-    /// [`LedgerOperation::Fail`].
+    /// Submits a [`LedgerOperation::Fail`].
     fn fail(&self, call: CallId, reason: String) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Fail(call, reason)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Fail(call, reason)]))
     }
-    /// [`LedgerOperation::Resolve`].
+    /// Submits a [`LedgerOperation::Resolve`].
     fn resolve(&self, call: CallId, resolution: Resolution) -> LedgerReply {
-        LedgerReply::only(self.take(vec![LedgerOperation::Resolve(call, resolution)]))
+        LedgerReply::only(self.submit(vec![LedgerOperation::Resolve(call, resolution)]))
     }
 }
 
-/// An answer that comes when the step is durable. Dropping it does not undo the step.
-#[must_use = "the step is durable only once it was answered"]
-pub struct LedgerReply(Coming);
+/// The result of an operation, available when the operation is durable. Dropping the reply does not undo the operation.
+#[must_use = "the operation is durable only after its reply"]
+pub struct LedgerReply(ReplyState);
 
-enum Coming {
-    Here(Answer),
-    Later(oneshot::Receiver<Answer>),
+enum ReplyState {
+    Ready(OperationResult),
+    Pending(oneshot::Receiver<OperationResult>),
 }
 
-/// What became of a step.
-pub(super) type Answer = Result<(), LedgerError>;
+/// The result of one operation.
+pub(super) type OperationResult = Result<(), LedgerError>;
 
 impl LedgerReply {
-    /// An answer that is there already.
-    pub(super) fn here(answer: Answer) -> Self {
-        Self(Coming::Here(answer))
+    pub(super) fn ready(result: OperationResult) -> Self {
+        Self(ReplyState::Ready(result))
     }
 
-    /// The reply to the only step that was taken.
+    /// Returns the reply of a batch with one operation.
     fn only(mut replies: Vec<Self>) -> Self {
-        replies.pop().unwrap_or(Self::here(Err(LedgerError::Stopped)))
+        replies.pop().unwrap_or(Self::ready(Err(LedgerError::Stopped)))
     }
 
-    pub(super) fn later() -> (oneshot::Sender<Answer>, Self) {
+    pub(super) fn pending() -> (oneshot::Sender<OperationResult>, Self) {
         let (sender, receiver) = oneshot::channel();
-        (sender, Self(Coming::Later(receiver)))
+        (sender, Self(ReplyState::Pending(receiver)))
     }
 
-    /// The answer, where nobody has to wait for it.
+    /// Returns the result if it is available without waiting, else the reply itself.
     pub fn at_once(self) -> Result<Result<(), LedgerError>, Self> {
         match self.0 {
-            Coming::Here(answer) => Ok(answer),
-            later @ Coming::Later(_) => Err(Self(later)),
+            ReplyState::Ready(result) => Ok(result),
+            pending @ ReplyState::Pending(_) => Err(Self(pending)),
         }
     }
 
-    /// Waits for the answer; for threads, not for async tasks.
+    /// Waits for the result. Blocks the thread, so it must not be called from an async task.
     pub fn wait(self) -> Result<(), LedgerError> {
         match self.0 {
-            Coming::Here(answer) => answer,
-            Coming::Later(receiver) => receiver.blocking_recv().unwrap_or(Err(LedgerError::Stopped)),
+            ReplyState::Ready(result) => result,
+            ReplyState::Pending(receiver) => receiver.blocking_recv().unwrap_or(Err(LedgerError::Stopped)),
         }
     }
 }
@@ -111,9 +112,9 @@ impl Future for LedgerReply {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Coming::Here(answer) => Poll::Ready(answer.clone()),
-            Coming::Later(receiver) => {
-                Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+            ReplyState::Ready(result) => Poll::Ready(result.clone()),
+            ReplyState::Pending(receiver) => {
+                Pin::new(receiver).poll(context).map(|result| result.unwrap_or(Err(LedgerError::Stopped)))
             }
         }
     }

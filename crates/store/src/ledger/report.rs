@@ -1,13 +1,13 @@
-//! What the ledger can be asked.
+//! Queries of the ledger: usage, unknown calls and audits.
 
 use protocol::{CallId, SessionId, Usage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
 use super::LedgerError;
-use super::book::read_usage;
+use super::tables::read_usage;
 
-/// What usage is summed by.
+/// The grouping of a usage query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum UsageGrouping {
@@ -21,10 +21,10 @@ pub enum UsageGrouping {
 }
 
 impl UsageGrouping {
-    /// Every way there is.
+    /// Every grouping.
     pub const ALL: [Self; 6] = [Self::Session, Self::Account, Self::User, Self::Agent, Self::Model, Self::Day];
 
-    /// As it is written in a flag, a query or a heading.
+    /// Returns the name in flags, queries and headings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -36,7 +36,7 @@ impl UsageGrouping {
         }
     }
 
-    /// The way that is written like this.
+    /// Returns the grouping with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == name)
     }
@@ -53,56 +53,56 @@ impl UsageGrouping {
     }
 }
 
-/// What one session, account, user, agent, model or day used.
+/// The usage of one session, account, user, agent, model or day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
-    /// Which one; empty where calls named none.
+    /// Name of the session, account and so on; empty for calls without one.
     pub name: String,
-    /// Calls that were not released unsent.
+    /// Number of calls, without those that were released unsent.
     pub calls: u64,
     /// Tokens of settled calls.
     pub usage: Usage,
-    /// Charged, in pico-dollars.
+    /// Amount charged, in pico-dollars.
     pub spent_picos: u64,
-    /// Set aside for calls that are not finished or unknown.
+    /// Amount held for unfinished and unknown calls, in pico-dollars.
     pub held_picos: u64,
-    /// Calls nobody knows the end of.
+    /// Number of unknown calls.
     pub unknown: u64,
 }
 
-/// A call that was sent and whose end nobody here knows.
+/// A call that was sent and whose outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownCall {
     /// The call.
     pub call: CallId,
-    /// Its session.
+    /// The session of the call.
     pub session: SessionId,
     /// The account that pays.
     pub account: String,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
-    /// Hash of the price table it was held with.
+    /// Hash of the price table of the hold.
     pub price_hash: String,
-    /// Still set aside.
+    /// Amount still held, in pico-dollars.
     pub held_picos: u64,
-    /// When it was held.
+    /// Time of the hold, in milliseconds since 1970.
     pub created_ms: i64,
-    /// Why it is unknown.
+    /// The reason why the outcome is unknown.
     pub reason: Option<String>,
-    /// Whether the machine has been up since: then everything that was written before it was sent is still there.
+    /// Whether the call was made since the last boot, so that no record of it can have been lost in a power cut.
     pub since_boot: bool,
 }
 
-/// The sums of the ledger, and whether they are the sums of its calls.
+/// The totals of the ledger, and the result of comparing them with its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerAudit {
-    /// Calls in the ledger.
+    /// Number of calls.
     pub calls: u64,
-    /// Charged, in pico-dollars.
+    /// Amount charged, in pico-dollars.
     pub spent_picos: u64,
-    /// Set aside.
+    /// Amount held, in pico-dollars.
     pub held_picos: u64,
-    /// Sums that are not what the calls add up to. Anything but 0 is a defect.
+    /// Number of stored totals that differ from the sum of the calls. Anything but 0 is a defect.
     pub wrong_totals: u64,
 }
 

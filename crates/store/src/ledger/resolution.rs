@@ -1,80 +1,72 @@
-//! Unknown calls that a person closed, and who that was.
+//! Unknown calls that a person resolved by stating their cost.
 //!
-//! What somebody decides by hand is written beside the call and never changed: the ledger says of each sum whether a
-//! vendor counted it or a person did.
+//! A resolution is stored next to the call and never changed, so the ledger shows for each amount whether a vendor or a
+//! person stated it.
 
 use protocol::{CallId, SessionId};
 use rusqlite::{Connection, Row, params};
 
 use super::LedgerError;
-use super::book;
-use super::hold::{CallCharge, checked};
+use super::call::{CallCharge, checked_picos};
 use super::report::id;
-use super::sums::Sums;
+use super::tables::LedgerTables;
 
-/// A person's word on what an unknown call cost.
+/// A person's statement of the cost of an unknown call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
-    /// What it cost; nothing where it is none.
+    /// The cost in pico-dollars; `None` if the call cost nothing.
     pub picos: Option<u64>,
-    /// Who says so.
+    /// The person.
     pub by: String,
-    /// Why: where the sum was found.
+    /// The reason, such as the invoice with the amount.
     pub reason: String,
 }
 
-/// A call that a person closed.
+/// A call that a person resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedCall {
     /// The call.
     pub call: CallId,
-    /// Its session.
+    /// The session of the call.
     pub session: SessionId,
     /// The account that pays.
     pub account: String,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
-    /// When it was closed.
+    /// Time of the resolution, in milliseconds since 1970.
     pub resolved_ms: i64,
-    /// What was held for it until then.
+    /// Amount held until then, in pico-dollars.
     pub held_picos: u64,
-    /// What it is charged with.
+    /// Amount charged, in pico-dollars.
     pub spent_picos: u64,
-    /// Who closed it.
+    /// The person.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Closes `call`, which must be unknown.
+/// Ends `call` as stated in `resolution`. Fails if the call is not unknown.
 pub(super) fn resolve(
-    connection: &Connection,
-    sums: &mut Sums,
+    tables: &mut LedgerTables<'_>,
     now_ms: i64,
     call: &CallId,
     resolution: &Resolution,
 ) -> Result<(), LedgerError> {
     let Resolution { picos, by, reason } = resolution;
-    let spent = checked(picos.unwrap_or(0))?;
+    let spent = checked_picos(picos.unwrap_or(0))?;
     let sql = "INSERT INTO resolution (call_id, resolved_ms, held_picos, spent_picos, resolved_by, reason)
         SELECT call_id, ?2, held_picos, ?3, ?4, ?5 FROM call WHERE call_id = ?1 AND state = 'unknown'";
-    let entered = connection.prepare_cached(sql)?.execute(params![call.as_str(), now_ms, spent, by, reason])?;
-    if entered == 0 {
-        return Err(book::out_of_order(connection, call, "closed by hand")?);
+    let inserted = tables.connection.prepare_cached(sql)?.execute(params![call.as_str(), now_ms, spent, by, reason])?;
+    if inserted == 0 {
+        return Err(tables.out_of_order(call, "resolved")?);
     }
     match picos {
-        Some(picos) => book::settle(
-            connection,
-            sums,
-            now_ms,
-            call,
-            &CallCharge { usage: protocol::Usage::default(), picos: *picos },
-        ),
-        None => book::fail(connection, sums, now_ms, call, reason),
+        Some(picos) => tables.settle(now_ms, call, &CallCharge { usage: protocol::Usage::default(), picos: *picos }),
+        None => tables.fail(now_ms, call, reason),
     }
 }
 
-/// Every call that a person closed, oldest first.
+/// Returns every call that a person resolved, oldest first.
 pub(super) fn resolved(connection: &Connection) -> Result<Vec<ResolvedCall>, LedgerError> {
     let sql = "SELECT call_id, session, account, model, resolved_ms, resolution.held_picos, resolution.spent_picos,
             resolved_by, resolution.reason

@@ -1,6 +1,7 @@
-//! The tables of the ledger.
+//! The schema of the ledger database, as a list of migrations.
 
-/// `total` is the sum of `call`, kept beside it so that a limit costs one look; [`super::LedgerAudit`] compares the two.
+/// The table `total` holds the totals of the table `call`, so that checking a limit reads one row;
+/// [`super::LedgerAudit`] compares the two.
 pub(crate) const SCHEMA: &[&str] = &[
     "
 CREATE TABLE call (
@@ -90,7 +91,7 @@ CREATE TABLE misfit (
     reason TEXT NOT NULL
 ) STRICT;
 ",
-    // A list of more than two is a table that is made and dropped for every row that is checked against it.
+    // For `IN` with more than two values, SQLite builds a temporary table for every row that is checked.
     "
 CREATE TABLE call_before AS SELECT * FROM call;
 CREATE TABLE resolution_before AS SELECT * FROM resolution;
@@ -140,8 +141,8 @@ INSERT INTO resolution SELECT * FROM resolution_before;
 DROP TABLE call_before;
 DROP TABLE resolution_before;
 ",
-    // A row is long, and goes to the end of a table that is not in the order of its key; a tree of long rows is put in
-    // order again every few of them. What differs comes first in the index: the system is nearly always the same.
+    // Rows are long, so a rowid table, which appends, is faster than a tree in key order. The index starts with the
+    // reference, because the system is nearly always the same.
     "
 CREATE TABLE call_before AS SELECT * FROM call;
 CREATE TABLE resolution_before AS SELECT * FROM resolution;
@@ -204,9 +205,9 @@ mod tests {
         VALUES ('c1', 'viv', 's1/1/c1', 's1', 'a1', 'm1', 'p1', 'settled', 0, 1, 1, 1, 'o1', 'b1')";
 
     #[test]
-    fn what_an_earlier_version_kept_is_kept() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("ledger.sqlite");
+    fn migration_keeps_rows_of_earlier_versions() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.sqlite");
         let before = database::open(&path, Synchronous::Normal, &SCHEMA[..4]).unwrap();
         before.execute(CALL, []).unwrap();
         before.execute("INSERT INTO resolution VALUES ('c1', 2, 5, 7, 'ann', 'invoice')", []).unwrap();
@@ -217,13 +218,13 @@ mod tests {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let kept: (String, String) = now.query_row(sql, [], read).unwrap();
         assert_eq!(kept, ("settled".to_owned(), "invoice".to_owned()));
-        assert!(now.execute("UPDATE call SET state = 'lost'", []).is_err(), "a state that is none was taken");
-        assert!(now.execute("DELETE FROM call", []).is_err(), "a call that was resolved was dropped");
-        assert!(now.execute(CALL, []).is_err(), "a call was entered twice");
-        assert!(now.execute(&CALL.replace("'c1'", "'c2'"), []).is_err(), "a source was entered twice");
+        assert!(now.execute("UPDATE call SET state = 'lost'", []).is_err(), "an invalid state was accepted");
+        assert!(now.execute("DELETE FROM call", []).is_err(), "a resolved call was deleted");
+        assert!(now.execute(CALL, []).is_err(), "a call was inserted twice");
+        assert!(now.execute(&CALL.replace("'c1'", "'c2'"), []).is_err(), "a source was inserted twice");
         assert!(
             now.execute(&CALL.replace("'c1'", "NULL").replace("s1/1/c1", "s1/1/c2"), []).is_err(),
-            "a call has no name"
+            "a call without an id was inserted"
         );
     }
 }

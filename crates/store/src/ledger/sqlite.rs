@@ -1,7 +1,7 @@
-//! The ledger in one file, for every process of a data directory.
+//! The ledger in a SQLite database with a write-ahead log, shared by all processes of a data directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -10,57 +10,56 @@ use base::lock;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::carry::{self, Carried};
-use super::daybook::Daybook;
-use super::port::{Answer, LedgerOperation};
+use super::checkpoint::{self, LogPosition};
+use super::operation_writer::{NotApplied, OperationWriter};
+use super::port::{LedgerOperation, OperationResult};
 use super::report::{self, LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
 use super::resolution::{self, ResolvedCall};
 use super::schema::SCHEMA;
-use super::teller::{Teller, Untaken};
-use super::writer::{Job, Stirred, Writer};
+use super::table_thread::{TableJob, TableThread};
+use super::write_ahead_log::WriteAheadLog;
 use super::{Ledger, LedgerError, LedgerReply};
 use crate::database::{self, Synchronous};
 use crate::{Clock, DataDir, OwnerId, ProcessOwner};
 
-/// What an answered step survives.
+/// The failures that an answered operation survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// The process and the power: every answer waits for the disk.
+    /// A crash of the process and a power cut: every answer waits for the disk.
     #[default]
     Full,
-    /// The same for every limit, but a call waits for the disk only when its session's block is used up.
-    /// After a power cut what is left of the blocks is held as unknown.
+    /// A crash of the process. Limits survive a power cut too: a call waits for the disk only when the lease of its
+    /// session is used up, and after a power cut the unused leases are held as unknown calls.
     Lease,
-    /// The process; a power cut may take the last steps with it.
+    /// A crash of the process. A power cut may lose the last operations.
     Normal,
 }
 
-/// A ledger, and what the hosts before it had left.
+/// A ledger, and the calls that dead processes had left open.
 pub struct OpenedLedger {
-    /// Ready for calls.
+    /// The ledger, ready for operations.
     pub ledger: SqliteLedger,
-    /// Calls that were never sent; their holds are free again.
+    /// Number of calls that were never sent; their holds are released.
     pub released: u64,
-    /// Calls that may have cost something; see [`Ledger::unknowns`].
+    /// Number of calls that may have cost something; see [`Ledger::unknowns`].
     pub unknown: u64,
 }
 
-/// The ledger in a database file, and a daybook before it: a step is taken where it is asked for, and one thread has
-/// the tables.
+/// A ledger that applies operations on the caller's thread by writing them to the log. One thread owns the tables.
 pub struct SqliteLedger {
-    teller: Arc<Teller>,
-    jobs: Option<Sender<Job>>,
+    writer: Arc<OperationWriter>,
+    jobs: Option<Sender<TableJob>>,
     thread: Option<JoinHandle<()>>,
     reader: Mutex<Connection>,
-    daybook: PathBuf,
-    /// What the thread knows of what there is to carry.
-    stirred: Arc<Stirred>,
-    /// Held by a ledger that is its own owner; let go after the last step is taken.
+    log_path: PathBuf,
+    /// Whether the thread was asked for a checkpoint that it has not started.
+    checkpoint_requested: Arc<AtomicBool>,
+    /// The owner of a ledger that was opened by [`Self::claim`]; released after the last operation.
     _owner: Option<ProcessOwner>,
 }
 
 impl SqliteLedger {
-    /// Opens the ledger of `directory` for an owner of its own, which lives as long as it does.
+    /// Opens the ledger of `directory` with a new owner that lives as long as the ledger.
     pub fn claim(
         directory: &DataDir,
         durability: Durability,
@@ -70,8 +69,9 @@ impl SqliteLedger {
         Self::start(directory, owner.id().clone(), Some(owner), durability, clock)
     }
 
-    /// Opens the ledger of `directory`, or makes it, and looks after what dead owners left. `owner` must live as
-    /// long as the ledger.
+    /// Opens the ledger of `directory`, or creates it, and recovers the calls of dead owners.
+    ///
+    /// `owner` must live as long as the ledger.
     pub fn open(
         directory: &DataDir,
         owner: &ProcessOwner,
@@ -84,90 +84,92 @@ impl SqliteLedger {
     fn start(
         directory: &DataDir,
         owner: OwnerId,
-        kept: Option<ProcessOwner>,
+        own_owner: Option<ProcessOwner>,
         durability: Durability,
         clock: Arc<dyn Clock>,
     ) -> Result<OpenedLedger, LedgerError> {
         let connection = database::open(&directory.ledger(), Synchronous::Normal, SCHEMA)?;
         let reader = database::open(&directory.ledger(), Synchronous::Normal, SCHEMA)?;
         let boot = boot_id().map_err(|error| LedgerError::Recovery(error.into()))?;
-        let path = directory.daybook();
-        let last = Carried::read(&connection)?.generation;
-        let daybook = Daybook::open(&path, last).map_err(LedgerError::files)?;
-        let teller = Arc::new(Teller::new(daybook, owner, boot, durability, clock));
-        let stirred = Arc::new(Stirred::default());
-        let (daybook, shared) = (path.clone(), Arc::clone(&teller));
-        let mut writer = Writer { connection, daybook, teller: shared, stirred: Arc::clone(&stirred) };
-        let recovered = writer.begin(&directory.owners())?;
+        let log_path = directory.write_ahead_log();
+        let last_generation = LogPosition::read(&connection)?.generation;
+        let log = WriteAheadLog::open(&log_path, last_generation).map_err(LedgerError::files)?;
+        let writer = Arc::new(OperationWriter::new(log, owner, boot, durability, clock));
+        let checkpoint_requested = Arc::new(AtomicBool::new(false));
+        let mut tables = TableThread {
+            connection,
+            log_path: log_path.clone(),
+            writer: Arc::clone(&writer),
+            checkpoint_requested: Arc::clone(&checkpoint_requested),
+        };
+        let recovered = tables.recover(&directory.owners())?;
         let (jobs, received) = mpsc::channel();
-        let thread = thread::Builder::new().name("ledger".into()).spawn(move || writer.run(&received));
+        let thread = thread::Builder::new().name("ledger".into()).spawn(move || tables.run(&received));
         let thread = thread.map_err(|error| LedgerError::Recovery(error.into()))?;
         let (jobs, thread, reader) = (Some(jobs), Some(thread), Mutex::new(reader));
-        let ledger = Self { teller, jobs, thread, reader, daybook: path, stirred, _owner: kept };
+        let ledger = Self { writer, jobs, thread, reader, log_path, checkpoint_requested, _owner: own_owner };
         Ok(OpenedLedger { ledger, released: recovered.released, unknown: recovered.unknown })
     }
 
-    /// Adds everything up again and compares.
+    /// Computes all totals from the calls and compares them with the stored totals.
     pub fn audit(&self) -> Result<LedgerAudit, LedgerError> {
         report::audit(&*self.tables()?)
     }
 
-    /// Every call that was closed on a person's word, oldest first.
+    /// Returns every call that a person resolved, oldest first.
     pub fn resolved(&self) -> Result<Vec<ResolvedCall>, LedgerError> {
         resolution::resolved(&*self.tables()?)
     }
 
-    /// The tables, with everything in them that stands in the daybook.
+    /// Returns a connection to tables that contain every line of the log.
     fn tables(&self) -> Result<MutexGuard<'_, Connection>, LedgerError> {
         let mut reader = lock(&self.reader);
-        carry::carry(&mut reader, &self.daybook)?;
+        checkpoint::run(&mut reader, &self.log_path)?;
         Ok(reader)
     }
 
-    /// What is said of a step that was taken here, or could not be.
-    fn reply(&self, taken: Result<(), Untaken>) -> LedgerReply {
-        match taken {
-            Err(Untaken::Tables(step)) => self.ask(|answer| Job::Take(step, answer)),
-            Err(Untaken::Error(error)) => LedgerReply::here(Err(error)),
-            Ok(()) => match self.teller.durability {
-                Durability::Full => self.ask(Job::Sync),
-                Durability::Lease | Durability::Normal => LedgerReply::here(Ok(())),
+    /// Returns the reply to an operation, and passes it to the thread if that must query or sync.
+    fn reply(&self, result: Result<(), NotApplied>) -> LedgerReply {
+        match result {
+            Err(NotApplied::NeedsTables(operation)) => self.send(|answer| TableJob::Apply(operation, answer)),
+            Err(NotApplied::Failed(error)) => LedgerReply::ready(Err(error)),
+            Ok(()) => match self.writer.durability {
+                Durability::Full => self.send(TableJob::Sync),
+                Durability::Lease | Durability::Normal => LedgerReply::ready(Ok(())),
             },
         }
     }
 
-    fn ask(&self, job: impl FnOnce(oneshot::Sender<Answer>) -> Job) -> LedgerReply {
-        let (answer, reply) = LedgerReply::later();
+    fn send(&self, job: impl FnOnce(oneshot::Sender<OperationResult>) -> TableJob) -> LedgerReply {
+        let (answer, reply) = LedgerReply::pending();
         if let Some(jobs) = &self.jobs {
-            // Where the thread is gone the job is dropped, and its reply says so.
+            // If the thread is gone, the job is dropped and the reply is `LedgerError::Stopped`.
             let _ = jobs.send(job(answer));
         }
         reply
     }
 
-    /// Has the thread know that there is something to carry, or much of it; it is woken once for either, not for each
-    /// step.
-    fn stir(&self, much: bool) {
-        let (known, job) = if much { (&self.stirred.much, Job::Carry) } else { (&self.stirred.any, Job::Stir) };
-        if !known.swap(true, Ordering::AcqRel)
+    /// Asks the thread for a checkpoint, unless that was done since the last one.
+    fn request_checkpoint(&self) {
+        if !self.checkpoint_requested.swap(true, Ordering::AcqRel)
             && let Some(jobs) = &self.jobs
         {
-            let _ = jobs.send(job);
+            let _ = jobs.send(TableJob::Checkpoint);
         }
     }
 }
 
 impl Ledger for SqliteLedger {
-    fn take(&self, steps: Vec<LedgerOperation>) -> Vec<LedgerReply> {
-        let taken = self.teller.take(steps);
-        if taken.steps.iter().any(Result::is_ok) {
-            self.stir(taken.much_to_carry);
+    fn submit(&self, operations: Vec<LedgerOperation>) -> Vec<LedgerReply> {
+        let results = self.writer.apply(operations);
+        if results.iter().any(Result::is_ok) {
+            self.request_checkpoint();
         }
-        taken.steps.into_iter().map(|taken| self.reply(taken)).collect()
+        results.into_iter().map(|result| self.reply(result)).collect()
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {
-        report::unknowns(&*self.tables()?, &self.teller.boot)
+        report::unknowns(&*self.tables()?, &self.writer.boot)
     }
 
     fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
@@ -176,7 +178,7 @@ impl Ledger for SqliteLedger {
 }
 
 impl Drop for SqliteLedger {
-    /// Waits until every step that was asked for is taken.
+    /// Waits until every submitted operation is applied.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
@@ -185,7 +187,7 @@ impl Drop for SqliteLedger {
     }
 }
 
-/// Tells one run of the kernel from the next: between two, the last transactions may be lost.
+/// Returns the id of this boot. Transactions of an earlier boot may have been lost in a power cut.
 fn boot_id() -> std::io::Result<Arc<str>> {
     let text = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))?;
     Ok(text.trim().into())

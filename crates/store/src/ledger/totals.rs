@@ -1,33 +1,34 @@
-//! The sums that limits are held against.
+//! Totals of held and spent amounts and of requests, which limits are checked against.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::limit::{LimitScope, LimitWindow};
-use super::sums::{Place, Sums};
 use super::{CallHold, LedgerError};
 
-/// Sums of money are kept for these; of a minute only the requests are, and only where a limit asks.
-const KEPT: [LimitWindow; 2] = [LimitWindow::Ever, LimitWindow::Day];
+/// Windows with totals of money. For a minute, only requests are counted, and only if a limit needs them.
+const MONEY_WINDOWS: [LimitWindow; 2] = [LimitWindow::Ever, LimitWindow::Day];
 
-/// Whose sums a call changes.
+/// The session, account and key whose totals a call changes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Parties<'a> {
+pub(super) struct CallParties<'a> {
     pub(super) session: &'a str,
     pub(super) account: &'a str,
     pub(super) key: Option<&'a str>,
 }
 
-impl<'a> Parties<'a> {
+impl<'a> CallParties<'a> {
     pub(super) fn of(hold: &'a CallHold) -> Self {
         Self { session: hold.session.as_str(), account: &hold.account, key: hold.key.as_deref() }
     }
 
-    pub(super) fn place(&self, scope: LimitScope, window: LimitWindow, number: i64) -> Place {
-        Place { scope, name: self.name(scope).to_owned(), window, number }
+    /// Returns the key of one total.
+    pub(super) fn total_key(&self, scope: LimitScope, window: LimitWindow, number: i64) -> TotalKey {
+        TotalKey { scope, name: self.name(scope).to_owned(), window, number }
     }
 
+    /// Returns the name of the party in `scope`; empty if there is none.
     pub(super) fn name(&self, scope: LimitScope) -> &'a str {
         match scope {
             LimitScope::Everything => "",
@@ -38,70 +39,83 @@ impl<'a> Parties<'a> {
     }
 }
 
-/// What changes in a sum.
+/// The key of one row of the table `total`: a party and a time window.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct TotalKey {
+    pub(super) scope: LimitScope,
+    pub(super) name: String,
+    pub(super) window: LimitWindow,
+    pub(super) number: i64,
+}
+
+/// The amounts of one total, or a change of them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Difference {
+pub(super) struct TotalAmounts {
     pub(super) held: i64,
     pub(super) spent: i64,
     pub(super) requests: i64,
 }
 
-impl Difference {
-    pub(super) fn negative(self) -> Self {
-        Self { held: -self.held, spent: -self.spent, requests: -self.requests }
-    }
-
+impl TotalAmounts {
     pub(super) fn plus(self, other: Self) -> Self {
         Self { held: self.held + other.held, spent: self.spent + other.spent, requests: self.requests + other.requests }
     }
 }
 
-/// Adds `difference` to every sum of `parties`, in the windows of the day the call was held on.
-pub(super) fn add(sums: &mut Sums, parties: Parties<'_>, day: i64, difference: Difference) {
-    for scope in LimitScope::ALL {
-        for window in KEPT {
-            let number = if window == LimitWindow::Day { day } else { 0 };
-            sums.add(parties.place(scope, window, number), difference);
+/// The changes of totals within one transaction. Calls of a batch mostly share their totals, so each row is written
+/// once at the end.
+#[derive(Debug, Default)]
+pub(super) struct TotalChanges(HashMap<TotalKey, TotalAmounts>);
+
+impl TotalChanges {
+    /// Adds `amounts` to every money total of `parties`, in the window of the day on which the call was held.
+    pub(super) fn add_call(&mut self, parties: CallParties<'_>, day: i64, amounts: TotalAmounts) {
+        for scope in LimitScope::ALL {
+            for window in MONEY_WINDOWS {
+                let number = if window == LimitWindow::Day { day } else { 0 };
+                self.add(parties.total_key(scope, window, number), amounts);
+            }
         }
     }
-}
 
-/// Forgets the minutes before each of `places`.
-pub(super) fn forget_minutes<'a>(
-    connection: &Connection,
-    places: impl Iterator<Item = &'a Place>,
-) -> Result<(), LedgerError> {
-    let sql = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
-    let places: HashSet<&Place> = places.collect();
-    for place in places {
-        connection.prepare_cached(sql)?.execute(params![place.scope.as_str(), place.name, place.number])?;
+    /// Adds `amounts` to one total.
+    pub(super) fn add(&mut self, key: TotalKey, amounts: TotalAmounts) {
+        let total = self.0.entry(key).or_default();
+        *total = total.plus(amounts);
     }
-    Ok(())
+
+    /// Writes the changed totals, and deletes the totals of earlier minutes of the same parties.
+    pub(super) fn write(self, connection: &Connection) -> Result<(), LedgerError> {
+        let sql = "DELETE FROM total WHERE scope = ?1 AND name = ?2 AND span = 'minute' AND number < ?3";
+        for key in self.0.keys().filter(|key| key.window == LimitWindow::Minute) {
+            connection.prepare_cached(sql)?.execute(params![key.scope.as_str(), key.name, key.number])?;
+        }
+        self.0.iter().try_for_each(|(key, amounts)| write_change(connection, key, *amounts))
+    }
 }
 
-/// Adds `difference` to the sum at `place`.
-pub(super) fn write(connection: &Connection, place: &Place, difference: Difference) -> Result<(), LedgerError> {
-    let Difference { held, spent, requests } = difference;
-    // The row that is added to is made first, so that a difference below zero is checked as a sum.
-    let make = "INSERT OR IGNORE INTO total VALUES (?1, ?2, ?3, ?4, 0, 0, 0)";
+fn write_change(connection: &Connection, key: &TotalKey, amounts: TotalAmounts) -> Result<(), LedgerError> {
+    let TotalAmounts { held, spent, requests } = amounts;
+    // The row is created with zeros first, so that the CHECK constraints see the sum and not a negative change.
+    let create = "INSERT OR IGNORE INTO total VALUES (?1, ?2, ?3, ?4, 0, 0, 0)";
     let add = "UPDATE total SET held_picos = held_picos + ?5, spent_picos = spent_picos + ?6, requests = requests + ?7
         WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
-    let (scope, span) = (place.scope.as_str(), place.window.as_str());
-    let values = params![scope, place.name, span, place.number, held, spent, requests];
+    let (scope, span) = (key.scope.as_str(), key.window.as_str());
+    let values = params![scope, key.name, span, key.number, held, spent, requests];
     if connection.prepare_cached(add)?.execute(values)? == 0 {
-        connection.prepare_cached(make)?.execute(params![scope, place.name, span, place.number])?;
+        connection.prepare_cached(create)?.execute(params![scope, key.name, span, key.number])?;
         connection.prepare_cached(add)?.execute(values)?;
     }
     Ok(())
 }
 
-/// The sum at `place`, as it is written.
-pub(super) fn read(connection: &Connection, place: &Place) -> Result<Difference, LedgerError> {
+/// Returns the total of `key` in the tables; zeros if there is no row.
+pub(super) fn read(connection: &Connection, key: &TotalKey) -> Result<TotalAmounts, LedgerError> {
     let sql = "SELECT held_picos, spent_picos, requests FROM total
         WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
-    let place = params![place.scope.as_str(), place.name, place.window.as_str(), place.number];
-    let sum = connection
+    let values = params![key.scope.as_str(), key.name, key.window.as_str(), key.number];
+    let total = connection
         .prepare_cached(sql)?
-        .query_row(place, |row| Ok(Difference { held: row.get(0)?, spent: row.get(1)?, requests: row.get(2)? }));
-    Ok(sum.optional()?.unwrap_or_default())
+        .query_row(values, |row| Ok(TotalAmounts { held: row.get(0)?, spent: row.get(1)?, requests: row.get(2)? }));
+    Ok(total.optional()?.unwrap_or_default())
 }

@@ -1,51 +1,51 @@
-//! Why the sessions index refused or failed.
+//! Errors of the sessions index.
 
 use protocol::{ProblemCode, SessionId};
 
-use crate::{DatabaseError, is_full};
+use crate::{DatabaseError, is_disk_full};
 
-/// Why the sessions index refused or failed.
+/// An operation of the sessions index was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionIndexError {
-    /// A session of that id exists.
-    #[error("session `{0}` exists already")]
+    /// A session with that id exists.
+    #[error("session `{0}` already exists")]
     AlreadyExists(SessionId),
-    /// No session by that id, name or beginning of an id.
-    #[error("no session `{0}`")]
+    /// No session has that id, name or id prefix.
+    #[error("session `{0}` not found")]
     NotFound(String),
-    /// More than one session begins so.
-    #[error("`{reference}` may be any of {}", .matches.join(", "))]
+    /// Several session ids start with the reference.
+    #[error("`{reference}` is ambiguous; it matches {}", .matches.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The reference.
         reference: String,
-        /// The first ids that begin so.
+        /// The first matching ids.
         matches: Vec<String>,
     },
-    /// Somebody else took the session over.
-    #[error("session `{0}` has another owner now")]
+    /// Another process took the session over.
+    #[error("session `{0}` was taken over by another process")]
     OwnedByAnother(SessionId),
-    /// The list cannot go on from here.
-    #[error("`{0}` is no place in the list of sessions")]
+    /// The cursor is invalid.
+    #[error("invalid session list cursor `{0}`")]
     Cursor(String),
-    /// The database failed.
+    /// A query failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// What was written may not survive the power.
-    #[error("the index of sessions cannot be brought to the disk")]
+    /// The index could not be synced, so a power cut may lose the last changes.
+    #[error("cannot sync the sessions index to disk")]
     Disk(#[source] std::io::Error),
-    /// Whether an owner lives could not be found out.
-    #[error("cannot look at the lock of an owner")]
+    /// The lock of an owner could not be checked.
+    #[error("cannot check the lock of a session's owner")]
     Owner(#[source] std::io::Error),
 }
 
 impl SessionIndexError {
-    /// Stable identifier for clients.
+    /// Returns the stable code for clients.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::AlreadyExists(_) => ProblemCode::SessionAlreadyExists,
             Self::NotFound(_) => ProblemCode::SessionNotFound,
             Self::Ambiguous { .. } | Self::Cursor(_) => ProblemCode::InvalidRequest,
-            Self::Database(_) | Self::Disk(_) if is_full(self) => ProblemCode::DiskFull,
+            Self::Database(_) | Self::Disk(_) if is_disk_full(self) => ProblemCode::DiskFull,
             Self::Database(DatabaseError::Io { .. }) | Self::Disk(_) => ProblemCode::JournalUnavailable,
             Self::OwnedByAnother(_) | Self::Database(_) | Self::Owner(_) => ProblemCode::Internal,
         }

@@ -1,7 +1,7 @@
 //! The table of sessions.
 
 mod drift;
-mod standing;
+mod progress;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -10,17 +10,17 @@ use base::lock;
 use protocol::SessionId;
 use rusqlite::{Connection, ErrorCode, Params, named_params, params};
 
-use super::name::{AT_ONCE, names};
-use super::record::{NewSession, Placed, SessionListCursor, SessionPage, SessionPatch, SessionRecord};
+use super::name::{NAMES_PER_QUERY, names};
+use super::record::{NewSession, SessionListCursor, SessionPage, SessionPatch, SessionRecord, SessionRow};
 use super::{SessionIndexError, SessionOutcome};
-use crate::database::{self, Synchronous, WriteAheadLog};
+use crate::database::{self, SqliteWal, Synchronous};
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 
 pub use drift::DriftRecord;
-pub use standing::SessionProgress;
+pub use progress::SessionProgress;
 
-/// The steps of the database that sessions, tokens, named requests and counts of drift share.
+/// The migrations of the database that holds sessions, tokens, idempotency keys and drift counts.
 pub(crate) const SCHEMA: &[&str] = &[
     "CREATE TABLE session (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -44,7 +44,7 @@ pub(crate) const SCHEMA: &[&str] = &[
     owner TEXT NOT NULL
 ) STRICT;
 CREATE INDEX session_running ON session (owner) WHERE outcome IS NULL;",
-    // A deleted session keeps its row: what it cost keeps its name, and no other session can take its id.
+    // A deleted session keeps its row, so that reports can name it and its id is not used again.
     "ALTER TABLE session ADD COLUMN deleted_ms INTEGER;
 CREATE VIEW kept AS SELECT * FROM session WHERE deleted_ms IS NULL;
 CREATE TABLE token (
@@ -76,42 +76,42 @@ CREATE INDEX request_age ON request (begun_ms);",
 ) STRICT, WITHOUT ROWID;",
 ];
 
-/// So many ids are named when a reference fits more than one.
-const AMBIGUOUS_SHOWN: usize = 5;
+/// The most ids in the error for an ambiguous reference.
+const MAX_MATCHES_SHOWN: usize = 5;
 
-/// Every session of a data directory. Several processes may have it open.
+/// The index of all sessions of a data directory. Several processes may use it at once.
 ///
-/// What is written survives the process at once. Where it must survive the power, too, the disk is waited for after
-/// the write and beside it, so that nobody who only reads waits with it.
+/// A change survives a crash of the process at once. To survive a power cut, it must be synced. Syncing happens after
+/// the write and without the lock of the connection, so that readers do not wait for the disk.
 pub struct SessionIndex {
     connection: Mutex<Connection>,
-    log: Arc<WriteAheadLog>,
+    wal: Arc<SqliteWal>,
     owners: PathBuf,
     clock: Arc<dyn Clock>,
 }
 
 impl SessionIndex {
-    /// Opens the index of `directory`, or makes it.
+    /// Opens the index of `directory`, or creates it.
     pub fn open(directory: &DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionIndexError> {
         let path = directory.database();
         let connection = database::open(&path, Synchronous::Normal, SCHEMA)?;
-        let log = Arc::new(WriteAheadLog::of(&path));
-        Ok(Self { connection: Mutex::new(connection), log, owners: directory.owners(), clock })
+        let wal = Arc::new(SqliteWal::of(&path));
+        Ok(Self { connection: Mutex::new(connection), wal, owners: directory.owners(), clock })
     }
 
-    /// Waits until everything written so far survives the power.
-    pub fn settle(&self) -> Result<(), SessionIndexError> {
-        self.settler()()
+    /// Returns when every change so far is on disk.
+    pub fn sync(&self) -> Result<(), SessionIndexError> {
+        self.sync_handle()()
     }
 
-    /// What does so later, and keeps nothing else open.
-    pub fn settler(&self) -> impl Fn() -> Result<(), SessionIndexError> + Send + use<> {
-        let log = self.log.clone();
-        move || log.sync().map_err(SessionIndexError::Disk)
+    /// Returns a function that syncs like [`Self::sync`] and does not keep the connection open.
+    pub fn sync_handle(&self) -> impl Fn() -> Result<(), SessionIndexError> + Send + use<> {
+        let wal = Arc::clone(&self.wal);
+        move || wal.sync().map_err(SessionIndexError::Disk)
     }
 
-    /// Enters a session and gives it a name. Of two who create the same id at once, one succeeds. Nobody waits for
-    /// the disk; see [`Self::settle`].
+    /// Creates a session and gives it a name. Fails if the id exists. Of two concurrent calls with the same id, one
+    /// succeeds. The change is not synced; see [`Self::sync`].
     pub fn create(&self, new: &NewSession) -> Result<SessionRecord, SessionIndexError> {
         let connection = lock(&self.connection);
         for names in names(new.id.as_str()) {
@@ -120,28 +120,28 @@ impl SessionIndex {
                 Err(error) if is_taken(&error, "session.id") => {
                     return Err(SessionIndexError::AlreadyExists(new.id.clone()));
                 }
-                // All of them are taken.
+                // All names of this batch are taken.
                 Err(error) if is_taken(&error, "session.name") => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        // Names never run out, so this is not reached.
+        // Unreachable: names never run out.
         Err(SessionIndexError::AlreadyExists(new.id.clone()))
     }
 
-    /// The session `id`.
+    /// Returns the session `id`. Fails if it does not exist.
     pub fn get(&self, id: &SessionId) -> Result<SessionRecord, SessionIndexError> {
         let found = one(&lock(&self.connection), "WHERE id = ?1", [id.as_str()])?;
         found.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
-    /// Whether there is a session `id`, or was one.
-    pub fn is_used(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
+    /// Returns whether a session with this id exists or existed.
+    pub fn id_was_used(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
         let connection = lock(&self.connection);
         Ok(connection.prepare_cached("SELECT 1 FROM session WHERE id = ?1")?.exists([id.as_str()])?)
     }
 
-    /// The session a person means: its id, its name, the only beginning of an id, or `@last`.
+    /// Returns the session that a person refers to: by id, name, unique id prefix, or `@last`.
     pub fn find(&self, reference: &str) -> Result<SessionRecord, SessionIndexError> {
         let not_found = || SessionIndexError::NotFound(reference.to_owned());
         let connection = lock(&self.connection);
@@ -152,42 +152,42 @@ impl SessionIndex {
         if let Some(record) = one(&connection, exact, [reference])? {
             return Ok(record);
         }
-        // No character of an id sorts behind `~`, so this is every id that begins so, by the index.
-        let begins = "WHERE ?1 <> '' AND id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT 5";
-        let mut matches = many(&connection, begins, [reference])?;
+        // No character of an id sorts after `~`, so this range covers every id with the prefix and uses the index.
+        let has_prefix = "WHERE ?1 <> '' AND id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT 5";
+        let mut matches = many(&connection, has_prefix, [reference])?;
         match matches.pop() {
             None => Err(not_found()),
             Some(only) if matches.is_empty() => Ok(only.record),
             Some(last) => {
-                let ids = matches.into_iter().chain([last]).map(|placed| placed.record.info.session_id.to_string());
-                let matches = ids.take(AMBIGUOUS_SHOWN).collect();
+                let ids = matches.into_iter().chain([last]).map(|row| row.record.info.session_id.to_string());
+                let matches = ids.take(MAX_MATCHES_SHOWN).collect();
                 Err(SessionIndexError::Ambiguous { reference: reference.to_owned(), matches })
             }
         }
     }
 
-    /// At most `limit` sessions, newest first, from the beginning or from where a page before ended.
+    /// Returns at most `limit` sessions, newest first, from the start or from the cursor of the previous page.
     pub fn list(&self, from: Option<SessionListCursor>, limit: usize) -> Result<SessionPage, SessionIndexError> {
         let before = from.map_or(i64::MAX, |cursor| cursor.0);
         let wanted = i64::try_from(limit).unwrap_or(i64::MAX - 1);
         let clause = "WHERE place < ?1 ORDER BY place DESC LIMIT ?2";
-        // One more than asked for tells whether the list goes on.
+        // One more row than requested shows whether there is a next page.
         let mut rows = many(&lock(&self.connection), clause, [before, wanted.saturating_add(1)])?;
-        let goes_on = rows.len() > limit;
+        let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let next = rows.last().filter(|_| goes_on).map(|placed| placed.place);
-        Ok(SessionPage { sessions: rows.into_iter().map(|placed| placed.record).collect(), next })
+        let next = rows.last().filter(|_| has_more).map(|row| row.cursor);
+        Ok(SessionPage { sessions: rows.into_iter().map(|row| row.record).collect(), next })
     }
 
-    /// Changes what `change` names and returns the session as it is then.
+    /// Applies `change` and returns the changed session, after syncing.
     pub fn update(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
-        let record = self.note(id, change)?;
-        self.settle()?;
+        let record = self.update_unsynced(id, change)?;
+        self.sync()?;
         Ok(record)
     }
 
-    /// Like [`Self::update`], for what the journal tells again: nobody waits for the disk.
-    pub fn note(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
+    /// Like [`Self::update`] without syncing; for data that can be read from the journal again.
+    pub fn update_unsynced(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
         let sql = format!(
             "UPDATE session SET
                 agent_mode = coalesce(:agent_mode, agent_mode),
@@ -199,7 +199,7 @@ impl SessionIndex {
                 outcome = coalesce(outcome, :outcome),
                 updated_ms = max(updated_ms, :now)
              WHERE id = :id AND deleted_ms IS NULL RETURNING {}",
-            Placed::COLUMNS
+            SessionRow::COLUMNS
         );
         let values = named_params! {
             ":id": id.as_str(),
@@ -213,12 +213,12 @@ impl SessionIndex {
             ":now": self.now(),
         };
         let connection = lock(&self.connection);
-        changed(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
+        write_row(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
     }
 
-    /// Notes the agent's own id of a session; nobody waits for the disk. Less than [`Self::note`]: this is done for each
-    /// session that is made, and touches one page.
-    pub fn name_native(&self, id: &SessionId, native: &str) -> Result<(), SessionIndexError> {
+    /// Stores the agent's own session id, without syncing. Cheaper than [`Self::update_unsynced`], because every new
+    /// session needs it: it writes one page.
+    pub fn set_native_session_id(&self, id: &SessionId, native: &str) -> Result<(), SessionIndexError> {
         let sql = "UPDATE session SET native_session_id = ?1, updated_ms = max(updated_ms, ?2)
              WHERE id = ?3 AND deleted_ms IS NULL";
         let connection = lock(&self.connection);
@@ -226,27 +226,27 @@ impl SessionIndex {
         Ok(())
     }
 
-    /// Forgets a session that has ended, but for its id and its name; whether it was there.
+    /// Deletes a session that has ended, except its id and name; returns whether it existed.
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
         let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL
              WHERE id = ?2 AND deleted_ms IS NULL AND outcome IS NOT NULL";
         let deleted = lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0;
-        self.settle()?;
+        self.sync()?;
         Ok(deleted)
     }
 
-    /// Takes back that `owner` entered a session of which nothing was recorded; its id is free again.
-    pub fn unmake(&self, id: &SessionId, owner: &OwnerId) -> Result<(), SessionIndexError> {
+    /// Removes a session of `owner` that has no events yet, so that its id can be used again.
+    pub fn remove_unrecorded(&self, id: &SessionId, owner: &OwnerId) -> Result<(), SessionIndexError> {
         let sql = "DELETE FROM session WHERE id = ?1 AND owner = ?2 AND event_count = 0 AND outcome IS NULL";
         lock(&self.connection).execute(sql, params![id.as_str(), owner.as_str()])?;
         Ok(())
     }
 
-    /// Sessions that have not ended although their owner has: killed, or crashed.
+    /// Returns the sessions that have not ended although their owner is dead.
     pub fn orphans(&self) -> Result<Vec<SessionRecord>, SessionIndexError> {
         let running = many(&lock(&self.connection), "WHERE outcome IS NULL ORDER BY place", [])?;
         let mut orphans = Vec::new();
-        for Placed { record, .. } in running {
+        for SessionRow { record, .. } in running {
             if !is_alive(&self.owners, &record.owner).map_err(SessionIndexError::Owner)? {
                 orphans.push(record);
             }
@@ -254,32 +254,32 @@ impl SessionIndex {
         Ok(orphans)
     }
 
-    /// Whether `record` has not ended although its owner has.
+    /// Returns whether the session has not ended although its owner is dead.
     pub fn is_orphan(&self, record: &SessionRecord) -> Result<bool, SessionIndexError> {
         let alive = || is_alive(&self.owners, &record.owner).map_err(SessionIndexError::Owner);
         Ok(record.outcome.is_none() && !alive()?)
     }
 
-    /// Makes `owner` the owner of `orphan`, unless somebody else was first. Raises the epoch.
+    /// Makes `owner` the owner of `orphan` and increments its epoch. Fails if another process took it over first.
     pub fn adopt(&self, orphan: &SessionRecord, owner: &OwnerId) -> Result<SessionRecord, SessionIndexError> {
         let sql = format!(
             "UPDATE session SET owner = ?1, epoch = epoch + 1, updated_ms = max(updated_ms, ?2)
              WHERE id = ?3 AND owner = ?4 AND epoch = ?5 RETURNING {}",
-            Placed::COLUMNS
+            SessionRow::COLUMNS
         );
         let id = &orphan.info.session_id;
         let values = params![owner.as_str(), self.now(), id.as_str(), orphan.owner.as_str(), orphan.epoch];
-        let adopted = changed(&lock(&self.connection), &sql, values)?;
-        self.settle()?;
+        let adopted = write_row(&lock(&self.connection), &sql, values)?;
+        self.sync()?;
         adopted.ok_or_else(|| SessionIndexError::OwnedByAnother(id.clone()))
     }
 
-    /// Enters it under the first of `names` that is free.
+    /// Inserts the session with the first free name of `names`.
     fn insert(
         &self,
         connection: &Connection,
         new: &NewSession,
-        names: &[String; AT_ONCE],
+        names: &[String; NAMES_PER_QUERY],
     ) -> rusqlite::Result<SessionRecord> {
         let sql = format!(
             "INSERT INTO session (id, name, agent, agent_mode, permission_mode, model, variant, directory, title, mcp,
@@ -289,7 +289,7 @@ impl SessionIndex {
                  :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
                  :skills, coalesce(:created, :now), :now, :owner)
              RETURNING {}",
-            Placed::COLUMNS
+            SessionRow::COLUMNS
         );
         let json = |value: serde_json::Value| value.to_string();
         let names = json(names.as_slice().into());
@@ -310,7 +310,7 @@ impl SessionIndex {
             ":now": self.now(),
             ":owner": new.owner.as_str(),
         };
-        changed(connection, &sql, values)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+        write_row(connection, &sql, values)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
     fn now(&self) -> i64 {
@@ -318,24 +318,24 @@ impl SessionIndex {
     }
 }
 
-/// The row that `sql` made or changed. It is read to the end: the step behind the last row commits the change, and it
-/// alone tells when that failed.
-fn changed(connection: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<Option<SessionRecord>> {
+/// Runs `sql` and returns the inserted or changed row. Reads to the end, because the step after the last row commits
+/// the change and reports its failure.
+fn write_row(connection: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<Option<SessionRecord>> {
     let rows =
-        connection.prepare_cached(sql)?.query_map(values, Placed::read)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(rows.into_iter().next().map(|placed| placed.record))
+        connection.prepare_cached(sql)?.query_map(values, SessionRow::read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(rows.into_iter().next().map(|row| row.record))
 }
 
-fn many(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Vec<Placed>> {
-    let sql = format!("SELECT {} FROM kept {clause}", Placed::COLUMNS);
-    connection.prepare_cached(&sql)?.query_map(values, Placed::read)?.collect()
+fn many(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Vec<SessionRow>> {
+    let sql = format!("SELECT {} FROM kept {clause}", SessionRow::COLUMNS);
+    connection.prepare_cached(&sql)?.query_map(values, SessionRow::read)?.collect()
 }
 
 fn one(connection: &Connection, clause: &str, values: impl Params) -> rusqlite::Result<Option<SessionRecord>> {
-    Ok(many(connection, clause, values)?.pop().map(|placed| placed.record))
+    Ok(many(connection, clause, values)?.pop().map(|row| row.record))
 }
 
-/// Whether a row was refused because `column` must be unique and is not.
+/// Returns whether a row was rejected because `column` must be unique.
 fn is_taken(error: &rusqlite::Error, column: &str) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, Some(message)) => {

@@ -1,8 +1,8 @@
-//! Two words for people, where an id is for programs.
+//! Session names for people, made of an adjective and an animal.
 
 use base::Digest;
 
-const MANNERS: &[&str] = &[
+const ADJECTIVES: &[&str] = &[
     "able", "airy", "amber", "apt", "azure", "bold", "brave", "brisk", "bright", "calm", "candid", "civil", "clear",
     "clever", "coral", "cosy", "crisp", "curious", "dapper", "daring", "deft", "eager", "early", "easy", "fair",
     "fleet", "fond", "frank", "fresh", "gentle", "glad", "golden", "grand", "hardy", "honest", "humble", "jolly",
@@ -22,17 +22,17 @@ const ANIMALS: &[&str] = &[
     "toad", "trout", "turtle", "viper", "vole", "walrus", "wasp", "weasel", "wolf", "wren", "yak",
 ];
 
-/// So many names are tried at once.
-pub(super) const AT_ONCE: usize = 8;
-/// So many of them are two words alone.
-const PLAIN: u32 = 4;
-/// No number is as high.
-const MOST: u64 = 1_000_000_000;
+/// Number of names that one query tries.
+pub(super) const NAMES_PER_QUERY: usize = 8;
+/// Number of names without a numeric suffix.
+const NAMES_WITHOUT_SUFFIX: u32 = 4;
+/// Suffixes are below this number.
+const MAX_SUFFIX: u64 = 1_000_000_000;
 
-/// Names to try for the session `id`, in order, so many at a time: two words, and where many sessions have taken theirs,
-/// a number after them, which is the longer the more were taken. The same id gives the same names.
-pub(super) fn names(id: &str) -> impl Iterator<Item = [String; AT_ONCE]> {
-    (0_u32..).step_by(AT_ONCE).map(move |first| {
+/// Returns batches of names to try for the session `id`, in order. The first names are two words; later names have a
+/// number, which gets longer. The same id always gives the same names.
+pub(super) fn names(id: &str) -> impl Iterator<Item = [String; NAMES_PER_QUERY]> {
+    (0_u32..).step_by(NAMES_PER_QUERY).map(move |first| {
         let mut attempts = first..;
         std::array::from_fn(|_| name(id, attempts.next().unwrap_or(u32::MAX)))
     })
@@ -42,15 +42,15 @@ fn name(id: &str, attempt: u32) -> String {
     let digest = Digest::of(format!("{attempt}/{id}").as_bytes()).to_bytes();
     let number = |from: usize| digest[from..from + 4].iter().fold(0, |all, byte| (all << 8) | u64::from(*byte));
     let pick = |from: usize, words: &[&'static str]| {
-        let place = usize::try_from(number(from)).unwrap_or(0);
-        words[place % words.len()]
+        let index = usize::try_from(number(from)).unwrap_or(0);
+        words[index % words.len()]
     };
-    let (manner, animal) = (pick(0, MANNERS), pick(4, ANIMALS));
-    match attempt.checked_sub(PLAIN) {
-        None => format!("{manner}-{animal}"),
+    let (adjective, animal) = (pick(0, ADJECTIVES), pick(4, ANIMALS));
+    match attempt.checked_sub(NAMES_WITHOUT_SUFFIX) {
+        None => format!("{adjective}-{animal}"),
         Some(later) => {
-            let most = 10_u64.saturating_pow(later.saturating_add(2)).min(MOST);
-            format!("{manner}-{animal}-{}", 2 + number(8) % (most - 2))
+            let limit = 10_u64.saturating_pow(later.saturating_add(2)).min(MAX_SUFFIX);
+            format!("{adjective}-{animal}-{}", 2 + number(8) % (limit - 2))
         }
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_id_gives_the_same_names_and_they_never_run_out() {
+    fn same_id_gives_same_names_and_names_never_run_out() {
         let first: Vec<_> = names("s1").take(3).flatten().collect();
         assert_eq!(first, names("s1").take(3).flatten().collect::<Vec<_>>());
         assert_eq!(first[3].split('-').count(), 2);

@@ -1,4 +1,4 @@
-//! One session as the index knows it, and what may be changed of it.
+//! Rows of the sessions index, and changes to them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,37 +12,37 @@ use serde_json::Value;
 use super::SessionIndexError;
 use crate::OwnerId;
 
-/// What is known of a session when it begins.
+/// A session to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSession {
-    /// Chosen by the client, or a UUID v7.
+    /// Id chosen by the client, or a UUID v7.
     pub id: SessionId,
-    /// Which agent.
+    /// The agent.
     pub agent: String,
     /// The agent's own mode.
     pub agent_mode: String,
     /// The permission mode.
     pub permission_mode: String,
-    /// Which model.
+    /// The model.
     pub model: Option<String>,
     /// Variant of the model.
     pub variant: Option<String>,
     /// The workspace on the host.
     pub directory: Option<String>,
-    /// For people.
+    /// Title for people.
     pub title: Option<String>,
     /// MCP servers of this session.
     pub mcp: Option<BTreeMap<String, Value>>,
     /// Skills of this session.
     pub skills: Option<Value>,
-    /// When it was made, in milliseconds since 1970, where that was not now.
+    /// Time of creation in milliseconds since 1970; `None` means now.
     pub created_ms: Option<i64>,
-    /// Who runs it.
+    /// The process that runs the session.
     pub owner: OwnerId,
 }
 
 impl NewSession {
-    /// A session of `agent` with everything else left open.
+    /// Returns a session of `agent` with default values.
     pub fn new(id: SessionId, agent: impl Into<String>, owner: OwnerId) -> Self {
         Self {
             id,
@@ -61,32 +61,32 @@ impl NewSession {
     }
 }
 
-/// One session.
+/// A row of the sessions index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionRecord {
-    /// What a client is told.
+    /// The part that clients see.
     pub info: SessionInfo,
-    /// How it ended, once it has.
+    /// The outcome of a session that has ended.
     pub outcome: Option<SessionOutcome>,
-    /// How often it was taken over; an owner of an earlier epoch has lost it.
+    /// Number of owners so far. An owner of an earlier epoch has lost the session.
     pub epoch: u64,
-    /// Who runs it, or ran it last.
+    /// The process that runs the session, or ran it last.
     pub owner: OwnerId,
 }
 
-/// How a session ended.
+/// The outcome of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum SessionOutcome {
     Completed,
     Error,
     Terminated,
-    /// Its journal is not what was written.
+    /// The journal is damaged.
     Damaged,
 }
 
 impl SessionOutcome {
-    /// As it stands in the database and in JSON.
+    /// Returns the text in the database and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -112,35 +112,35 @@ impl From<protocol::SessionEndReason> for SessionOutcome {
     }
 }
 
-/// What changes of a session; what is none stays.
+/// A change of a session; `None` means unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionPatch {
     /// The agent's own mode.
     pub agent_mode: Option<String>,
     /// The permission mode.
     pub permission_mode: Option<String>,
-    /// Which model.
+    /// The model.
     pub model: Option<String>,
-    /// For people.
+    /// Title for people.
     pub title: Option<String>,
     /// The agent's own session id.
     pub native_session_id: Option<String>,
     /// Number of the last event.
     pub event_count: Option<u64>,
-    /// It ended, and so. A session that ended stays ended.
+    /// The outcome. The outcome of a session that has ended does not change.
     pub outcome: Option<SessionOutcome>,
 }
 
-/// A part of the list.
+/// A page of the list of sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionPage {
-    /// Newest first.
+    /// Sessions, newest first.
     pub sessions: Vec<SessionRecord>,
-    /// Where the list goes on, if it does.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<SessionListCursor>,
 }
 
-/// A place in the list of sessions. Sessions that are made meanwhile do not move it.
+/// A position in the list of sessions. New sessions do not move it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionListCursor(pub(super) i64);
 
@@ -157,21 +157,21 @@ impl FromStr for SessionListCursor {
     }
 }
 
-/// A row together with its place in the list.
-pub(super) struct Placed {
-    pub(super) place: SessionListCursor,
+/// A row with its cursor.
+pub(super) struct SessionRow {
+    pub(super) cursor: SessionListCursor,
     pub(super) record: SessionRecord,
 }
 
-impl Placed {
-    /// The columns [`Placed::read`] expects, in any order.
+impl SessionRow {
+    /// The columns that [`SessionRow::read`] expects, in any order.
     pub(super) const COLUMNS: &str = "place, id, name, agent, agent_mode, permission_mode, model, variant, directory, \
          title, mcp, skills, native_session_id, event_count, created_ms, updated_ms, outcome, epoch, owner";
 
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let outcome = parsed(row, "outcome", |text| SessionOutcome::parse(text).ok_or("no outcome"))?;
+        let outcome = parse_column(row, "outcome", |text| SessionOutcome::parse(text).ok_or("unknown outcome"))?;
         let info = SessionInfo {
-            session_id: parsed(row, "id", str::parse)?.ok_or(rusqlite::Error::InvalidQuery)?,
+            session_id: parse_column(row, "id", str::parse)?.ok_or(rusqlite::Error::InvalidQuery)?,
             name: row.get("name")?,
             agent: row.get("agent")?,
             agent_mode: row.get("agent_mode")?,
@@ -186,17 +186,17 @@ impl Placed {
             updated_at: row.get("updated_ms")?,
             directory: row.get("directory")?,
             title: row.get("title")?,
-            mcp: parsed(row, "mcp", |text| serde_json::from_str(text))?,
-            skills: parsed(row, "skills", |text| serde_json::from_str(text))?,
+            mcp: parse_column(row, "mcp", |text| serde_json::from_str(text))?,
+            skills: parse_column(row, "skills", |text| serde_json::from_str(text))?,
         };
         let owner = OwnerId::from_database(row.get("owner")?);
         let record = SessionRecord { info, outcome, epoch: row.get("epoch")?, owner };
-        Ok(Self { place: SessionListCursor(row.get("place")?), record })
+        Ok(Self { cursor: SessionListCursor(row.get("place")?), record })
     }
 }
 
-/// Reads a column of text that stands for something else.
-fn parsed<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+/// Parses a text column; returns `None` for NULL.
+fn parse_column<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     row: &Row<'_>,
     column: &str,
     parse: impl FnOnce(&str) -> Result<T, E>,

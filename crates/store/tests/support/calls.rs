@@ -1,4 +1,4 @@
-//! Calls to be held and charged.
+//! Fixtures of the ledger tests: a ledger in a temporary directory, holds, limits and charges.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use store::{
 };
 use tempfile::TempDir;
 
-use super::HandClock;
+use super::ManualClock;
 
 pub(crate) const DAY: i64 = 86_400;
 
-/// A ledger in a data directory of its own.
-pub(crate) struct Place {
+/// A ledger in a temporary data directory.
+pub(crate) struct LedgerFixture {
     pub(crate) temporary: TempDir,
     pub(crate) owner: ProcessOwner,
-    pub(crate) clock: Arc<HandClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) ledger: SqliteLedger,
 }
 
-impl Place {
+impl LedgerFixture {
     pub(crate) fn new(durability: Durability) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let directory = DataDir::open(temporary.path()).unwrap();
         let owner = ProcessOwner::claim(&directory).unwrap();
-        let clock = HandClock::at(20_000 * DAY);
+        let clock = ManualClock::at(20_000 * DAY);
         let ledger = SqliteLedger::open(&directory, &owner, durability, clock.clone()).unwrap().ledger;
         Self { temporary, owner, clock, ledger }
     }
@@ -36,13 +36,13 @@ impl Place {
         DataDir::open(self.temporary.path()).unwrap()
     }
 
-    /// Opens the same ledger once more.
-    pub(crate) fn again(&self, owner: &ProcessOwner, durability: Durability) -> OpenedLedger {
+    /// Opens the same ledger again for `owner`.
+    pub(crate) fn open_again(&self, owner: &ProcessOwner, durability: Durability) -> OpenedLedger {
         SqliteLedger::open(&self.directory(), owner, durability, self.clock.clone()).unwrap()
     }
 }
 
-/// Opens a ledger at `path` for an owner of its own.
+/// Opens a ledger at `path` with a new owner.
 pub(crate) fn open(path: &Path, durability: Durability) -> (ProcessOwner, OpenedLedger) {
     let directory = DataDir::open(path).unwrap();
     let owner = ProcessOwner::claim(&directory).unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn hold(name: &str, picos: u64, limits: &[UsageLimit]) -> CallHold {
 }
 
 pub(crate) fn limit(name: &'static str, scope: LimitScope, window: LimitWindow, most: LimitAmount) -> UsageLimit {
-    UsageLimit { name, scope, window, most }
+    UsageLimit { name, scope, window, max: most }
 }
 
 pub(crate) fn charge(picos: u64) -> CallCharge {

@@ -1,6 +1,6 @@
-//! What the tests of the store share: a clock that is set by hand, and records to keep.
+//! Fixtures of the store tests: a manual clock, drafts, and child processes.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(dead_code, reason = "each test binary uses only some fixtures")]
 
 pub(crate) mod calls;
 
@@ -14,10 +14,10 @@ use protocol::{EventBody, EventDraft, ItemDelta, ItemId, SessionEndReason, Sessi
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::{Clock, FileJournal, OpenedJournal, SystemClock};
 
-/// A clock that stands still until it is set.
-pub(crate) struct HandClock(AtomicI64);
+/// A clock that shows a fixed time until it is set.
+pub(crate) struct ManualClock(AtomicI64);
 
-impl HandClock {
+impl ManualClock {
     pub(crate) fn at(seconds: i64) -> Arc<Self> {
         Arc::new(Self(AtomicI64::new(seconds)))
     }
@@ -27,7 +27,7 @@ impl HandClock {
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_second(self.0.load(Ordering::SeqCst)).unwrap()
     }
@@ -41,13 +41,13 @@ pub(crate) fn open(path: &Path) -> OpenedJournal {
     FileJournal::open(path, session(), Arc::new(SystemClock)).unwrap()
 }
 
-/// A piece of text, as an agent streams it.
+/// Returns an `item.delta` event with `text`.
 pub(crate) fn delta(text: impl Into<String>) -> EventDraft {
     let item_id = ItemId::new("itm_1").unwrap();
     EventDraft::agent(EventBody::ItemDelta(ItemDelta { item_id, native_item_id: None, delta: text.into() }))
 }
 
-/// The last record of a session.
+/// Returns a `session.ended` event.
 pub(crate) fn ended() -> EventDraft {
     EventDraft::daemon(EventBody::SessionEnded(SessionEnded {
         reason: SessionEndReason::Completed,
@@ -58,25 +58,25 @@ pub(crate) fn ended() -> EventDraft {
     }))
 }
 
-/// Names the place a child works in; set only by [`again`].
-const PLACE: &str = "STORE_TEST_CHILD_PLACE";
+/// The environment variable with the directory of a child; set only by [`child_command`].
+const CHILD_DIRECTORY: &str = "STORE_TEST_CHILD_DIRECTORY";
 
-/// Where this process is to work, if it is the child of a test.
-pub(crate) fn child_place() -> Option<PathBuf> {
-    std::env::var_os(PLACE).map(PathBuf::from)
+/// Returns the working directory if this process is the child of a test.
+pub(crate) fn child_directory() -> Option<PathBuf> {
+    std::env::var_os(CHILD_DIRECTORY).map(PathBuf::from)
 }
 
-/// This test binary once more, to run the one test `name` as a child in `place`.
-pub(crate) fn again(name: &str, place: &Path) -> Command {
+/// Returns the command that runs the test `name` of this binary as a child in `directory`.
+pub(crate) fn child_command(name: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture"]).env(PLACE, place).stdout(Stdio::piped());
+    command.args(["--exact", name, "--nocapture"]).env(CHILD_DIRECTORY, directory).stdout(Stdio::piped());
     command
 }
 
-/// The same, with files limited to so many blocks of 512 bytes: a write is cut short there as on a full disk. The
-/// signal that goes with it is ignored from before the start, which only a shell can do without unsafe code.
-pub(crate) fn again_with_small_files(name: &str, place: &Path, blocks: u32) -> Command {
-    let child = again(name, place);
+/// Like [`child_command`], with a file size limit in blocks of 512 bytes, which makes writes fail as on a full disk.
+/// The shell ignores SIGXFSZ before the start, which needs unsafe code in Rust.
+pub(crate) fn child_command_with_file_limit(name: &str, directory: &Path, blocks: u32) -> Command {
+    let child = child_command(name, directory);
     let mut shell = Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\"");
     shell.args(["-c", &script, "sh"]).arg(child.get_program()).args(child.get_args());
@@ -84,16 +84,16 @@ pub(crate) fn again_with_small_files(name: &str, place: &Path, blocks: u32) -> C
     shell
 }
 
-/// Lets files grow again.
-pub(crate) fn lift_the_limit() {
+/// Removes the file size limit.
+pub(crate) fn remove_file_limit() {
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Small numbers nobody chose, for moments to kill at.
-pub(crate) struct Chance(Mutex<u64>);
+/// A source of random numbers, for the times of kills.
+pub(crate) struct RandomNumbers(Mutex<u64>);
 
-impl Chance {
+impl RandomNumbers {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(uuid::Uuid::new_v4().as_u64_pair().0))
     }

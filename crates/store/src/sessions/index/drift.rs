@@ -1,6 +1,6 @@
-//! What was not understood of agents, counted by agent and version.
+//! Counts of agent output that could not be understood, by agent and version.
 //!
-//! The journals hold what it was; the counts outlive the process that made them, and every process adds to the same.
+//! The output itself is in the journals. All processes add to the same counts.
 
 use base::lock;
 use rusqlite::{Row, params};
@@ -8,22 +8,22 @@ use rusqlite::{Row, params};
 use super::SessionIndex;
 use crate::SessionIndexError;
 
-/// How often one version of an agent was not understood, in all sessions of a data directory.
+/// The counts of one version of an agent over all sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftRecord {
     /// The agent.
     pub agent: String,
-    /// Its version.
+    /// The version of the agent.
     pub version: String,
-    /// Lines that could not be read.
+    /// Number of lines that could not be parsed.
     pub unparsed: u64,
-    /// Messages that could be read and have no meaning here.
+    /// Number of messages of unknown types.
     pub unknown: u64,
 }
 
 impl SessionIndex {
-    /// Adds `more` to what is counted of its agent and version. Nobody waits for the disk: a count that goes with the
-    /// power can be made again from the journals.
+    /// Adds `more` to the counts of its agent and version, without syncing: lost counts can be rebuilt from the
+    /// journals.
     pub fn count_drift(&self, more: &DriftRecord) -> Result<(), SessionIndexError> {
         let sql = "INSERT INTO drift (agent, version, unparsed, unknown) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (agent, version) DO UPDATE
@@ -34,7 +34,7 @@ impl SessionIndex {
         Ok(())
     }
 
-    /// Everything that is counted, by agent and version.
+    /// Returns all counts, ordered by agent and version.
     pub fn drift(&self) -> Result<Vec<DriftRecord>, SessionIndexError> {
         let connection = lock(&self.connection);
         let sql = "SELECT agent, version, unparsed, unknown FROM drift ORDER BY agent, version";
