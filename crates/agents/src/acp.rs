@@ -219,7 +219,7 @@ impl AcpDialogue {
         while let Some(session) = self.session.clone().filter(|_| !self.replaying) {
             let Some(prompt) = self.prompts.pop_front() else { break };
             let mut content: Vec<ContentBlock> = vec![prompt.with_attachments_named().into()];
-            let pictures = prompt.pictures.into_iter().filter(|_| self.takes_pictures);
+            let pictures = prompt.images.into_iter().filter(|_| self.takes_pictures);
             content.extend(pictures.map(|picture| ContentBlock::Image(ImageContent::new(picture.data, picture.mime))));
             let request = PromptRequest::new(session, content);
             self.request(Request::Prompt, ClientRequest::PromptRequest(request));
@@ -260,7 +260,7 @@ impl Dialogue for AcpDialogue {
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         if let Some(reason) = self.broken.clone() {
             self.fail(&reason);
         } else {
@@ -270,19 +270,19 @@ impl Dialogue for AcpDialogue {
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.object(value);
         }
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.answer_permission(id, reply);
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.resolve_permission(id, reply);
         self.transcript.take()
     }
 
-    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+    fn answer_question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         // Over this protocol none of the three offers its model a question: two have no such tool here, and the
         // third would wait for an answer that only its own server takes.
         Vec::new()

@@ -41,7 +41,7 @@ impl Agent for ClaudeAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut arguments = vec!["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"];
         arguments.extend(["--include-partial-messages", "--permission-prompt-tool", "stdio"]);
         arguments.extend(["--permission-mode", native_mode(mode)]);
@@ -80,7 +80,7 @@ impl Agent for ClaudeAgent {
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".claude"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(ControlDialogue::new(
             context,
             Flavor { error_prefix: None, prompt, answer_key: |text, _| text.to_owned() },
@@ -90,7 +90,7 @@ impl Agent for ClaudeAgent {
 
 fn prompt(prompt: &Prompt, _: Option<&str>) -> Value {
     let mut content = vec![json!({ "type": "text", "text": prompt.with_attachments_named() })];
-    content.extend(prompt.pictures.iter().map(|picture| {
+    content.extend(prompt.images.iter().map(|picture| {
         let source = json!({ "type": "base64", "media_type": picture.mime, "data": picture.data });
         json!({ "type": "image", "source": source })
     }));

@@ -58,7 +58,7 @@ impl Agent for CodexAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let base_url = format!("model_providers.viv.base_url=\"{}/v1\"", context.gateway_url);
         let token = format!("model_providers.viv.env_key=\"{TOKEN}\"");
         // The token is in its environment; the commands it runs have no use for it.
@@ -85,7 +85,7 @@ impl Agent for CodexAgent {
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".codex"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         let mode = PermissionMode::of(context);
         Box::new(CodexDialogue {
             transcript: Transcript::new(context.epoch),
@@ -255,7 +255,7 @@ impl CodexDialogue {
 
     fn start_turn(&mut self, prompt: &Prompt) {
         let mut input = vec![json!({ "type": "text", "text": prompt.with_attachments_named() })];
-        input.extend(prompt.pictures.iter().map(
+        input.extend(prompt.images.iter().map(
             |picture| json!({ "type": "image", "url": format!("data:{};base64,{}", picture.mime, picture.data) }),
         ));
         let mut params = json!({ "threadId": self.thread, "input": input });
@@ -275,7 +275,7 @@ impl Dialogue for CodexDialogue {
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.told_error = false;
         self.interrupting = false;
         self.stopping = false;
@@ -287,7 +287,7 @@ impl Dialogue for CodexDialogue {
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             let method = value["method"].as_str().unwrap_or_default();
             self.transcript.keep_strays(&CODEX, method, &value["params"], &value);
@@ -296,13 +296,13 @@ impl Dialogue for CodexDialogue {
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.answer_permission(id, reply);
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.resolve_permission(id, reply);
         self.transcript.take()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        self.answer_question(id, answers);
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        self.resolve_question(id, answers);
         self.transcript.take()
     }
 

@@ -94,7 +94,7 @@ impl Dialogue for ControlDialogue {
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.told_error = false;
         self.interrupting = false;
         let line = (self.flavor.prompt)(prompt, self.session.as_deref());
@@ -102,7 +102,7 @@ impl Dialogue for ControlDialogue {
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.transcript.keep_strays(&CONTROL, &output::kind(&value), &value, &value);
             self.object(value);
@@ -110,13 +110,13 @@ impl Dialogue for ControlDialogue {
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.answer_permission(id, reply);
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.resolve_permission(id, reply);
         self.transcript.take()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        self.answer_question(id, answers);
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        self.resolve_question(id, answers);
         self.transcript.take()
     }
 

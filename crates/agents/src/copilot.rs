@@ -45,7 +45,7 @@ impl Agent for CopilotAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let servers = context.mcp.for_copilot();
         let mut arguments = vec!["--acp", "--disable-builtin-mcps"];
         arguments.extend(servers.iter().flat_map(|servers| ["--additional-mcp-config", servers]));
@@ -62,7 +62,7 @@ impl Agent for CopilotAgent {
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".copilot"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         let quirks = Quirks { plan_mode: Some(PLAN), notice: Some(notice), names_files: true, ..Quirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }

@@ -13,13 +13,13 @@ pub trait Dialogue: Send {
     /// What to do before the first prompt.
     fn open(&mut self) -> Vec<DialogueOutput>;
     /// Hands a prompt to the agent.
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput>;
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput>;
     /// Reads one line of the agent's stdout, without its newline.
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput>;
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput>;
     /// Answers a permission the agent asked for. An id that is not pending does nothing.
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput>;
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput>;
     /// Answers a question, or rejects it with `None`. An id that is not pending does nothing.
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput>;
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput>;
     /// Asks the agent to stop the turn.
     fn interrupt(&mut self) -> Vec<DialogueOutput>;
 }
@@ -32,7 +32,7 @@ pub struct Prompt {
     /// Files that go with them.
     pub attachments: Vec<Attachment>,
     /// Those of them that are pictures, for models that can look at them.
-    pub pictures: Vec<PromptImage>,
+    pub images: Vec<PromptImage>,
 }
 
 /// A picture that goes with a prompt.

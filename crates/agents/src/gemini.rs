@@ -51,7 +51,7 @@ impl Agent for GeminiAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let env = environment(&[
             ("GEMINI_API_KEY", Some(&context.token)),
@@ -73,7 +73,7 @@ impl Agent for GeminiAgent {
         Ok(LaunchPlan { files, ..plan })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         let quirks = Quirks { plan_mode: Some("plan"), notice: Some(notice), replays_late: true, ..Quirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }

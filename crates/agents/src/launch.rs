@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use base::HOME;
 
-use crate::{Dialogue, McpServers, NormalizedDialogue, NpmPackage};
+use crate::{Dialogue, McpServers, NpmPackage};
 
 /// One kind of agent.
 pub trait Agent: Send + Sync {
@@ -23,12 +23,10 @@ pub trait Agent: Send + Sync {
     }
     /// What to start for one session.
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError>;
-    /// The agent's own protocol, as it comes; callers take [`Agent::dialogue`].
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
-    /// The two halves of the conversation with what `plan` starts, its events in strict order.
-    fn dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(NormalizedDialogue::new(self.native(context)))
-    }
+    /// Returns a new protocol handler for one process of this agent.
+    ///
+    /// Its events may be incomplete or out of order; wrap it in a [`NormalizedDialogue`](crate::NormalizedDialogue).
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
 }
 
 /// What an agent is told about the session it is started for.
@@ -78,7 +76,7 @@ pub struct LaunchPlan {
     /// Working directory, as seen inside.
     pub workdir: String,
     /// Folders of its home that it needs again to go on with a session after a restart.
-    pub memory: SavedHome,
+    pub saved_home: SavedHome,
 }
 
 /// What of an agent's home is kept between two starts of a session.

@@ -58,7 +58,7 @@ impl Agent for MockAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut argv: Vec<String> =
             [PROGRAM, "__agent", "mock", "--mode", mode.as_str()].into_iter().map(str::to_owned).collect();
         if let Some(session) = &context.native_session_id {
@@ -76,11 +76,11 @@ impl Agent for MockAgent {
             files: Vec::new(),
             mounts,
             workdir: WORKSPACE.to_owned(),
-            memory: SavedHome::of(&[]),
+            saved_home: SavedHome::of(&[]),
         })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(MockDialogue { transcript: Transcript::new(context.epoch), ..MockDialogue::default() })
     }
 }
@@ -98,19 +98,19 @@ impl Dialogue for MockDialogue {
         Vec::new()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.transcript.send(&HostLine::Prompt { text: prompt.text.clone(), attachments: prompt.attachments.clone() });
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.object(value, line);
         }
         self.transcript.take()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         if self.transcript.permission_answered(id)
             && let Some(id) = self.permissions.remove(id)
         {
@@ -119,7 +119,7 @@ impl Dialogue for MockDialogue {
         self.transcript.take()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         if self.transcript.question_answered(id)
             && let Some(id) = self.questions.remove(id)
         {

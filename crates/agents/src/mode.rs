@@ -41,7 +41,7 @@ impl PermissionMode {
     }
 
     /// The mode asked for, if `agent` can keep it; none asked for means the first that it keeps.
-    pub(crate) fn choose(asked: Option<&str>, agent: &'static str, keeps: &[Self]) -> Result<Self, AgentError> {
+    pub(crate) fn select(asked: Option<&str>, agent: &'static str, keeps: &[Self]) -> Result<Self, AgentError> {
         let Some(asked) = asked else { return Ok(keeps.first().copied().unwrap_or_default()) };
         Self::parse(asked)
             .filter(|mode| keeps.contains(mode))

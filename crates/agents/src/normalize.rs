@@ -217,7 +217,7 @@ impl NormalizedDialogue {
     }
 
     /// Closes what is open: the agent is gone, and says nothing more.
-    pub fn give_up(&mut self) -> Vec<DialogueOutput> {
+    pub fn close_open_items(&mut self) -> Vec<DialogueOutput> {
         let mut outputs = self.normalizer.apply(DialogueOutput::TurnEnded(TurnOutcome::Failed));
         outputs.retain(|output| matches!(output, DialogueOutput::Event(_)));
         outputs
@@ -234,25 +234,25 @@ impl Dialogue for NormalizedDialogue {
         self.order(outputs)
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        let outputs = self.native.prompt(prompt);
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+        let outputs = self.native.send_prompt(prompt);
         self.order(outputs)
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        let outputs = self.native.line(line);
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        let outputs = self.native.read_line(line);
         self.order(outputs)
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.normalizer.answered(id.as_str());
-        let outputs = self.native.permission(id, reply);
+        let outputs = self.native.answer_permission(id, reply);
         self.order(outputs)
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         self.normalizer.answered(id.as_str());
-        let outputs = self.native.question(id, answers);
+        let outputs = self.native.answer_question(id, answers);
         self.order(outputs)
     }
 

@@ -43,7 +43,7 @@ impl Agent for OpencodeAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let folder = |name: &str| format!("{HOME}/.local/{name}");
         let env = environment(&[
             ("OPENCODE_CONFIG_CONTENT", Some(&configuration(context))),
@@ -59,7 +59,7 @@ impl Agent for OpencodeAgent {
         PACKAGE.plan(self.id(), context, &["acp"], env, SavedHome::of(&[".local/share", ".local/state"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), ..Quirks::default() }))
     }
 }

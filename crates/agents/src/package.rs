@@ -55,7 +55,7 @@ impl NpmPackage {
         }
         argv.push(format!("{INSTALLED}/node_modules/{}", self.program));
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), saved_home: memory })
     }
 }
 

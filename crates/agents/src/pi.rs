@@ -47,7 +47,7 @@ impl Agent for PiAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), &[PermissionMode::Bypass])?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), &[PermissionMode::Bypass])?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let mut arguments = vec!["--mode", "rpc", "--provider", "viv", "--model", model];
         if let Some(session) = &context.native_session_id {
@@ -66,7 +66,7 @@ impl Agent for PiAgent {
         Ok(LaunchPlan { files, ..plan })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(PiDialogue { transcript: Transcript::new(context.epoch), ..PiDialogue::default() })
     }
 }
@@ -120,19 +120,19 @@ impl Dialogue for PiDialogue {
         self.transcript.take()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.error = None;
         let mut command = json!({ "message": prompt.with_attachments_named() });
-        if !prompt.pictures.is_empty() {
+        if !prompt.images.is_empty() {
             let image =
                 |picture: &PromptImage| json!({ "type": "image", "data": picture.data, "mimeType": picture.mime });
-            command["images"] = prompt.pictures.iter().map(image).collect();
+            command["images"] = prompt.images.iter().map(image).collect();
         }
         self.command("prompt", command);
         self.transcript.take()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
         if let Some(value) = self.transcript.read(line) {
             self.transcript.keep_strays(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
             self.object(value);
@@ -140,11 +140,11 @@ impl Dialogue for PiDialogue {
         self.transcript.take()
     }
 
-    fn permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<DialogueOutput> {
+    fn answer_permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<DialogueOutput> {
         Vec::new()
     }
 
-    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+    fn answer_question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         Vec::new()
     }
 

@@ -45,7 +45,7 @@ impl Agent for QwenAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut arguments = vec!["--input-format", "stream-json", "-o", "stream-json"];
         arguments.extend(["--include-partial-messages", "--approval-mode", native_mode(mode)]);
         if let Some(session) = &context.native_session_id {
@@ -66,7 +66,7 @@ impl Agent for QwenAgent {
         Ok(LaunchPlan { files, ..plan })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(ControlDialogue::new(
             context,
             Flavor { error_prefix: Some("[API Error: "), prompt, answer_key: |_, place| place.to_string() },

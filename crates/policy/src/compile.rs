@@ -68,7 +68,7 @@ impl Compiler<'_> {
     fn fs(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let Some(fs) = &document.fs else { return };
         if let Some(mode) = &fs.workspace {
-            policy.fs.workspace = self.ruled(PolicyKey::FsWorkspace, mode.value, mode.place);
+            policy.fs.workspace = self.ruled(PolicyKey::FsWorkspace, mode.value, mode.position);
         }
         if let Some(list) = &fs.read {
             policy.fs.read = self.allow(PolicyKey::FsRead, list, PathPrefix::parse);
@@ -87,7 +87,7 @@ impl Compiler<'_> {
     fn net(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let Some(net) = &document.net else { return };
         if let Some(enabled) = &net.enabled {
-            policy.net.enabled = self.ruled(PolicyKey::NetEnabled, enabled.value, enabled.place);
+            policy.net.enabled = self.ruled(PolicyKey::NetEnabled, enabled.value, enabled.position);
         }
         if let Some(list) = &net.allowlist {
             policy.net.allowlist = self.allow(PolicyKey::NetAllowlist, list, ReachPattern::parse);
@@ -99,7 +99,7 @@ impl Compiler<'_> {
             policy.net.intercept = DenyList::new(self.entries(PolicyKey::NetIntercept, list, EndpointPattern::parse));
         }
         if let Some(dns) = &net.dns {
-            policy.net.dns = self.ruled(PolicyKey::NetDns, dns.value, dns.place);
+            policy.net.dns = self.ruled(PolicyKey::NetDns, dns.value, dns.position);
         }
         if let Some(list) = &net.inject {
             policy.net.inject = self.allow(PolicyKey::NetInject, list, InjectPattern::parse);
@@ -117,14 +117,14 @@ impl Compiler<'_> {
         for (number, (entry, written)) in parsed.iter().enumerate() {
             if let Some((other, _)) = parsed[..number].iter().find(|(other, _)| entry.contradicts(other)) {
                 let bad = BadValue::new(format!("`{entry}` and `{other}` set one header of one host"));
-                self.wrong(bad.with_help("keep one of the two"), written.place);
+                self.wrong(bad.with_help("keep one of the two"), written.position);
             }
             let opened = net.intercept.find(|pattern| pattern.covers(&entry.endpoint)).is_some();
             // Other layers may open what a narrowing speaks of; a base stands for itself.
             if self.layer == LayerName::Base && entry.endpoint.is_usually_tls() && !opened {
                 let bad = BadValue::new(format!("`{entry}` is injected into TLS that is not opened"));
                 let help = format!("add \"{}\" under `net.intercept`, or name the port of plain HTTP", entry.endpoint);
-                self.wrong(bad.with_help(help), written.place);
+                self.wrong(bad.with_help(help), written.position);
             }
         }
     }
@@ -148,10 +148,10 @@ impl Compiler<'_> {
             let Some(text) = text else { continue };
             match bound::parse(key, &text.value) {
                 Ok(value) => {
-                    let rule = self.rule(key, &bound::show(key, value), text.place);
+                    let rule = self.rule(key, &bound::show(key, value), text.position);
                     policy.bounds.insert(key, WithRule::new(value, rule));
                 }
-                Err(bad) => self.wrong(bad, text.place),
+                Err(bad) => self.wrong(bad, text.position),
             }
             self.given.insert(key);
         }
@@ -170,9 +170,9 @@ impl Compiler<'_> {
             if !accepted(key).contains(&means.value) {
                 let words: Vec<_> = accepted(key).iter().map(|means| means.as_str()).collect();
                 let bad = BadValue::new(format!("`{key}` has no means `{}`", means.value.as_str()));
-                self.wrong(bad.with_help(format!("means here: {}", words.join(", "))), means.place);
+                self.wrong(bad.with_help(format!("means here: {}", words.join(", "))), means.position);
             }
-            let ruled = self.ruled(key, means.value, means.place);
+            let ruled = self.ruled(key, means.value, means.position);
             policy.degrade.insert(key, ruled);
         }
     }
@@ -183,7 +183,7 @@ impl Compiler<'_> {
             return;
         }
         let absent = policy.tools.gates().first().cloned();
-        let place = [&tools.allow, &tools.ask, &tools.deny].into_iter().flatten().next().map(|list| list.place);
+        let place = [&tools.allow, &tools.ask, &tools.deny].into_iter().flatten().next().map(|list| list.position);
         let mut list =
             |key, texts: &Option<Texts>| texts.as_ref().map(|texts| self.entries(key, texts, ToolPattern::parse));
         let allow = list(PolicyKey::ToolsAllow, &tools.allow);
@@ -213,7 +213,7 @@ impl Compiler<'_> {
             0 => format!("{key} is empty"),
             count => format!("{key} has {}, none match", entries(count)),
         };
-        AllowLists::one(AllowList::new(parsed, self.rule_text(text, list.place)))
+        AllowLists::one(AllowList::new(parsed, self.rule_text(text, list.position)))
     }
 
     fn entries<P: Display>(
@@ -224,7 +224,7 @@ impl Compiler<'_> {
     ) -> Vec<WithRule<P>> {
         self.given.insert(key);
         let mut parsed = Vec::new();
-        for Spanned { value, place } in &list.value {
+        for Spanned { value, position: place } in &list.value {
             match showable(value).and_then(|()| parse(value)) {
                 Ok(pattern) => {
                     let rule = self.rule_text(format!("{key}: \"{pattern}\""), *place);

@@ -28,7 +28,7 @@ impl FileDenials {
     }
 
     /// The rule that denies writing `path`, which is relative to the workspace.
-    pub fn rule_against(&self, path: &Path) -> Option<&RuleRef> {
+    pub fn rule_denying(&self, path: &Path) -> Option<&RuleRef> {
         self.0.iter().find(|denial| denial.glob.matches(path)).map(|denial| &denial.rule)
     }
 }

@@ -15,7 +15,7 @@ use crate::deny::DenyGlobs;
 use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
 use crate::explain::Explanation;
 use crate::key::PolicyKey;
-use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
+use crate::pattern::{Endpoint, InjectPattern, HeaderInjection, Pattern};
 use crate::policy::CompiledPolicy;
 
 /// Keys that sessions of earlier versions did not have, with the value that says nothing.
@@ -191,8 +191,8 @@ impl EffectivePolicy {
     }
 
     /// The headers that the proxy sets on requests to `endpoint`, each once.
-    pub fn injections(&self, endpoint: &Endpoint) -> Vec<Injection> {
-        let mut found: Vec<Injection> =
+    pub fn injections(&self, endpoint: &Endpoint) -> Vec<HeaderInjection> {
+        let mut found: Vec<HeaderInjection> =
             self.injected().filter(|entry| entry.matches(endpoint)).map(|entry| entry.injection).collect();
         found.sort();
         found.dedup_by(|later, first| later.header == first.header);
@@ -204,7 +204,7 @@ impl EffectivePolicy {
     }
 
     /// Whether some request to a host whose TLS is opened may pass, and by which rule.
-    pub fn decide_opening(&self, host: &str, port: u16) -> Decision {
+    pub fn decide_intercepted_host(&self, host: &str, port: u16) -> Decision {
         self.policy.net.decide_opening(host, port)
     }
 
@@ -230,7 +230,7 @@ impl EffectivePolicy {
     }
 
     /// Who answers when a name is looked up inside.
-    pub fn name_service(&self) -> DnsMode {
+    pub fn dns_mode(&self) -> DnsMode {
         let net = &self.policy.net;
         if net.enabled.value { net.dns.value } else { DnsMode::None }
     }
@@ -249,7 +249,7 @@ impl EffectivePolicy {
             denylist: net.denylist.entries().map(|entry| entry.value.to_string()).collect(),
             intercept: net.intercept.entries().map(show).collect(),
             credentials: self.injected().map(|entry| entry.injection.credential).collect(),
-            dns: self.name_service(),
+            dns: self.dns_mode(),
         }
     }
 

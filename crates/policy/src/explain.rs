@@ -153,7 +153,7 @@ fn landlock(policy: &CompiledPolicy) -> Option<String> {
 }
 
 /// What is allowed and yet will not be had.
-pub fn notes(policy: &CompiledPolicy) -> Vec<String> {
+pub fn warnings(policy: &CompiledPolicy) -> Vec<String> {
     let disk = disk_above_memory(policy).map(|note| format!("`proc.disk` is above `proc.memory`. {note}"));
     disk.into_iter().collect()
 }

@@ -63,7 +63,7 @@ impl WideningGrant {
         let granted = self.compiled().ok()?;
         let [key] = granted.keys().collect::<Vec<_>>()[..] else { return None };
         let [item] = &granted.policy.value(key).items()[..] else { return None };
-        (key == widening.key && item.text == widening.asked).then_some(granted)
+        (key == widening.key && item.text == widening.requested).then_some(granted)
     }
 
     fn compiled(&self) -> Result<NarrowingLayer, PolicyError> {

@@ -25,7 +25,7 @@ impl CeilingLayer {
     }
 
     /// With the rules of an organisation's file on top.
-    pub fn and(&self, source: &PolicySource) -> Result<Self, PolicyError> {
+    pub fn with_organisation(&self, source: &PolicySource) -> Result<Self, PolicyError> {
         let document = PolicyDocument::parse(source)?;
         let theirs = compile(source, &document, LayerName::Ceiling, &CompiledPolicy::unrestricted())?.policy;
         Ok(Self(self.0.meet(&theirs)))

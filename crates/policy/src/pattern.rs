@@ -22,7 +22,7 @@ pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
 pub(crate) use inject::InjectPattern;
-pub use inject::Injection;
+pub use inject::HeaderInjection;
 pub(crate) use name::{NamePattern, VariableName};
 pub(crate) use path::{Location, PathPrefix, locate};
 pub(crate) use reach::{Reach, ReachPattern};

@@ -55,13 +55,13 @@ pub struct Spanned<T> {
     /// What was written.
     pub value: T,
     /// Where.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 impl<T> Spanned<T> {
     /// A value at a place.
     pub fn at(value: T, place: SourcePosition) -> Self {
-        Self { value, place }
+        Self { value, position: place }
     }
 
     /// A value that stands in no text.

@@ -53,7 +53,7 @@ impl TrustedFiles {
     }
 
     /// Ends the trust; whether there was any.
-    pub fn forget(&mut self, path: &Path) -> bool {
+    pub fn untrust(&mut self, path: &Path) -> bool {
         self.files.remove(path).is_some()
     }
 
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(trusted.check(path, b"version: 1\n"), FileTrust::Trusted);
         assert!(matches!(trusted.check(path, b"version: 1 \n"), FileTrust::Changed { pinned, .. } if pinned == hash));
         assert_eq!(trusted.check(Path::new("/elsewhere/sandbox.policy.yaml"), b"version: 1\n"), FileTrust::Unknown);
-        assert!(trusted.forget(path));
+        assert!(trusted.untrust(path));
         assert_eq!(trusted.check(path, b"version: 1\n"), FileTrust::Unknown);
     }
 

@@ -25,7 +25,8 @@ pub struct Widening {
     /// What holds.
     pub current: String,
     /// What was asked for.
-    pub asked: String,
+    #[serde(rename = "asked")]
+    pub requested: String,
     /// The rule that asks.
     pub rule: RuleRef,
     /// The rule that holds.
@@ -34,7 +35,7 @@ pub struct Widening {
 
 impl fmt::Display for Widening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, current, asked, rule, limit } = self;
+        let Self { key, current, requested: asked, rule, limit } = self;
         write!(f, "`{key}` asks for `{asked}` ({}), but `{current}` holds ({})", rule.location(), limit.location())
     }
 }
@@ -101,13 +102,13 @@ impl EffectivePolicy {
 
     /// What is left of the policy by a narrowing; where that asks for more, it simply does not get it.
     #[must_use]
-    pub fn met(&self, narrowing: &NarrowingLayer) -> Self {
+    pub fn restricted_by(&self, narrowing: &NarrowingLayer) -> Self {
         Self::new(self.policy().meet(narrowing.policy()), self.ceiling.clone())
     }
 
     /// The same policy with what a person granted beside it. What passes the ceiling is an error, and what is denied
     /// by name stays denied.
-    pub fn granting(&self, granted: &NarrowingLayer) -> Result<Self, WideningDenied> {
+    pub fn with_grant(&self, granted: &NarrowingLayer) -> Result<Self, WideningDenied> {
         let widenings = granted.widenings(&self.ceiling);
         if !widenings.is_empty() {
             return Err(WideningDenied { widenings });
@@ -124,7 +125,7 @@ impl NarrowingLayer {
             let items = self.policy.value(key).items().into_iter().filter(move |item| texts.contains(&item.text));
             items.map(move |item| {
                 let current = above.value(key);
-                Widening { key, current: current.show(), asked: item.text, rule: item.rule, limit: current.rule() }
+                Widening { key, current: current.show(), requested: item.text, rule: item.rule, limit: current.rule() }
             })
         };
         self.given.iter().copied().flat_map(asked).collect()

@@ -95,11 +95,11 @@ fn where_tls_is_opened_requests_are_judged_and_tunnels_are_not_let_through() {
     for host in ["api.example.com", "files.example.org"] {
         let decision = session.decide(&net(host, 443));
         assert_eq!(decision.rule.text, format!("net.intercept: \"{host}:443\""), "{host}");
-        assert!(session.decide_opening(host, 443).is_allowed(), "{host}");
+        assert!(session.decide_intercepted_host(host, 443).is_allowed(), "{host}");
     }
     assert!(session.decide(&net("pages.example.org", 443)).is_allowed());
     for host in ["other.example.com", "api.openai.com", "a..b"] {
-        assert!(!session.decide_opening(host, 443).is_allowed(), "{host}");
+        assert!(!session.decide_intercepted_host(host, 443).is_allowed(), "{host}");
     }
 }
 
@@ -372,7 +372,7 @@ fn an_organisation_can_only_take_away() {
     let ceiling = CeilingLayer::built_in().unwrap();
     let organisation =
         PolicySource::new("/etc/viv/policy.yaml", "net: {allowlist: [\"*.example.com:443\"]}\nproc: {memory: 1GiB}\n");
-    let ceiling = ceiling.and(&organisation).unwrap();
+    let ceiling = ceiling.with_organisation(&organisation).unwrap();
     let session = effective(&ceiling, &BaseLayer::preset(Preset::Open).unwrap(), &[]);
     assert_eq!(session.net().allowlist, ["*.example.com:443"]);
     assert_eq!(session.limits().memory_bytes, 1 << 30);

@@ -40,7 +40,7 @@ fn narrowings_explained() {
 fn more_disk_than_memory_is_noted_and_as_much_is_not() {
     let told = |proc: &str| {
         let base = BaseLayer::read(&PolicySource::new("test", format!("proc: {{{proc}}}\n"))).unwrap();
-        (policy::notes(base.policy()), sentences(&base, &[]).contains("What it writes lies in memory"))
+        (policy::warnings(base.policy()), sentences(&base, &[]).contains("What it writes lies in memory"))
     };
     let (notes, is_explained) = told("memory: 1GiB, disk: 2GiB");
     assert!(notes.len() == 1 && notes[0].contains("`proc.disk`") && notes[0].contains("1GiB"), "{notes:?}");

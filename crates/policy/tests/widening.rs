@@ -179,7 +179,7 @@ fn a_grant_ends_and_belongs_to_one_session_and_call() {
 #[test]
 fn no_grant_passes_the_ceiling() {
     let organisation = PolicySource::new("/etc/viv/policy.yaml", "proc: {memory: 3GiB}\n");
-    let ceiling = CeilingLayer::built_in().unwrap().and(&organisation).unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap().with_organisation(&organisation).unwrap();
     let base = BaseLayer::read(&PolicySource::new("base.yaml", BASE)).unwrap();
     let context = GrantContext { session_id: Some(me()), call: None, now_unix_secs: NOW };
     let outcome = |covers: &str| resolve(&ceiling, &base, &[narrow(covers).unwrap()], &[grant(covers)], &context);
@@ -202,19 +202,19 @@ fn grants_are_stored_as_they_are_shown() {
 #[test]
 fn a_running_session_gets_what_a_person_granted_and_nothing_above_the_ceiling() {
     let organisation = PolicySource::new("organisation", "net: {allowlist: [\"*.example.com:443\"]}\n");
-    let ceiling = CeilingLayer::built_in().unwrap().and(&organisation).unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap().with_organisation(&organisation).unwrap();
     let base =
         BaseLayer::read(&PolicySource::new("base", "net: {enabled: false, denylist: [no.example.com]}\n")).unwrap();
     let mut policy = policy::effective(&ceiling, &base, &[]);
     for rule in ["net.enabled=true", "net.allowlist=a.example.com:443", "net.allowlist=no.example.com:443"] {
-        policy = policy.granting(&NarrowingLayer::grant(rule).unwrap()).unwrap();
+        policy = policy.with_grant(&NarrowingLayer::grant(rule).unwrap()).unwrap();
     }
     assert!(policy.decide(&net("a.example.com")).is_allowed());
     assert_eq!(policy.decide(&net("a.example.com")).rule.file, "grant");
     assert!(!policy.decide(&net("b.example.com")).is_allowed());
     assert!(!policy.decide(&net("no.example.com")).is_allowed(), "what is denied by name stays denied");
-    let above = policy.granting(&NarrowingLayer::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
-    assert_eq!(above.widenings[0].asked, "a.example.org:443");
+    let above = policy.with_grant(&NarrowingLayer::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
+    assert_eq!(above.widenings[0].requested, "a.example.org:443");
     // Taken away again, it is gone, whoever granted it.
     let closed = policy.narrowed(&[NarrowingLayer::assign("net.enabled=false").unwrap()]).unwrap();
     assert!(!closed.decide(&net("a.example.com")).is_allowed());

@@ -69,7 +69,7 @@ impl AcpDialogue {
         self.permissions.insert(permission, asked);
     }
 
-    pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
+    pub(super) fn resolve_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
         use PermissionOptionKind::{AllowAlways, AllowOnce};
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;

@@ -82,7 +82,7 @@ impl CodexDialogue {
         self.questions.insert(question, Asked { id: id.clone(), params: params.clone() });
     }
 
-    pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
+    pub(super) fn resolve_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;
         };
@@ -99,7 +99,7 @@ impl CodexDialogue {
         self.reply(&asked.id, &answer);
     }
 
-    pub(super) fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {
+    pub(super) fn resolve_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {
         let Some(asked) = self.questions.remove(id).filter(|_| self.transcript.question_answered(id)) else {
             return;
         };

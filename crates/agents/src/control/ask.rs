@@ -89,7 +89,7 @@ impl ControlDialogue {
         self.questions.insert(id, asked);
     }
 
-    pub(super) fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
+    pub(super) fn resolve_permission(&mut self, id: &PermissionId, reply: PermissionReply) {
         let Some(asked) = self.permissions.remove(id).filter(|_| self.transcript.permission_answered(id)) else {
             return;
         };
@@ -108,7 +108,7 @@ impl ControlDialogue {
         self.respond(&asked.request_id, &response);
     }
 
-    pub(super) fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {
+    pub(super) fn resolve_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) {
         let Some(asked) = self.questions.remove(id).filter(|_| self.transcript.question_answered(id)) else {
             return;
         };

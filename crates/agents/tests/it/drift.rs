@@ -1,6 +1,6 @@
 //! More than is known: what an agent says beyond it is kept and counted, and what it says within it is understood.
 
-use agents::{DialogueOutput, LaunchContext, skeleton};
+use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, skeleton};
 use protocol::{ContentPart, EventBody, ItemKind};
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::replay::{Fixture, fixtures, play};
 /// What was kept raw, and what was said, when `updates` came.
 fn told(updates: &[Value]) -> (Vec<Value>, String) {
     let agent = agents::by_name("opencode").unwrap();
-    let mut dialogue = agent.dialogue(&LaunchContext::default());
+    let mut dialogue = NormalizedDialogue::new(agent.new_dialogue(&LaunchContext::default()));
     let (mut kept, mut said) = (Vec::new(), String::new());
     for update in updates {
         let params = json!({ "sessionId": "s", "update": update });
         let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string();
-        for output in dialogue.line(line.as_bytes()) {
+        for output in dialogue.read_line(line.as_bytes()) {
             let DialogueOutput::Event(draft) = output else { continue };
             match draft.body {
                 EventBody::ItemDelta(delta) => said.push_str(&delta.delta),

@@ -1,16 +1,16 @@
 //! The mock's dialogue: what its lines mean, and that none can hurt.
 
-use agents::{Agent, AgentError, Dialogue, DialogueOutput, LaunchContext, MockAgent, Prompt, skeleton};
+use agents::{Agent, AgentError, Dialogue as _, DialogueOutput, LaunchContext, MockAgent, NormalizedDialogue, Prompt, skeleton};
 use proptest::prelude::*;
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 
-fn dialogue(epoch: u32) -> Box<dyn Dialogue> {
-    MockAgent.dialogue(&LaunchContext { epoch, ..LaunchContext::default() })
+fn dialogue(epoch: u32) -> NormalizedDialogue {
+    NormalizedDialogue::new(MockAgent.new_dialogue(&LaunchContext { epoch, ..LaunchContext::default() }))
 }
 
 fn read(lines: &[&str]) -> Vec<DialogueOutput> {
     let mut dialogue = dialogue(3);
-    lines.iter().flat_map(|line| dialogue.line(line.as_bytes())).collect()
+    lines.iter().flat_map(|line| dialogue.read_line(line.as_bytes())).collect()
 }
 
 const PERMISSION: &str = r#"{"type":"permission_requested","id":"p1","action":"run_command","metadata":{}}"#;
@@ -38,20 +38,20 @@ fn ids_carry_the_epoch_and_stay_the_same() {
 #[test]
 fn an_answer_reaches_the_agent_once() {
     let mut dialogue = dialogue(1);
-    dialogue.line(PERMISSION.as_bytes());
-    dialogue.line(QUESTION.as_bytes());
+    dialogue.read_line(PERMISSION.as_bytes());
+    dialogue.read_line(QUESTION.as_bytes());
     let permission = PermissionId::numbered(1, 1);
-    let sent = dialogue.permission(&permission, PermissionReply::Always);
+    let sent = dialogue.answer_permission(&permission, PermissionReply::Always);
     assert_eq!(sent, [DialogueOutput::Send(r#"{"type":"permission_reply","id":"p1","reply":"always"}"#.to_owned())]);
-    assert_eq!(dialogue.permission(&permission, PermissionReply::Once), []);
+    assert_eq!(dialogue.answer_permission(&permission, PermissionReply::Once), []);
     let answers = vec![vec!["a".to_owned()]];
     let question = QuestionId::numbered(1, 1);
-    let sent = dialogue.question(&question, Some(&answers));
+    let sent = dialogue.answer_question(&question, Some(&answers));
     assert_eq!(sent, [DialogueOutput::Send(r#"{"type":"question_reply","id":"q1","answers":[["a"]]}"#.to_owned())]);
-    assert_eq!(dialogue.question(&question, None), []);
+    assert_eq!(dialogue.answer_question(&question, None), []);
     assert_eq!(dialogue.interrupt(), [DialogueOutput::Send(r#"{"type":"interrupt"}"#.to_owned())]);
     assert_eq!(
-        dialogue.prompt(&Prompt::text("hi")),
+        dialogue.send_prompt(&Prompt::text("hi")),
         [DialogueOutput::Send(r#"{"type":"prompt","text":"hi"}"#.to_owned())]
     );
 }
@@ -114,7 +114,7 @@ proptest! {
     fn no_bytes_make_it_panic(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..8)) {
         let mut dialogue = dialogue(1);
         for line in lines {
-            dialogue.line(&line);
+            dialogue.read_line(&line);
         }
     }
 
@@ -126,7 +126,7 @@ proptest! {
             *place = byte;
         }
         line.truncate(cut);
-        let outputs = dialogue(1).line(&line);
+        let outputs = dialogue(1).read_line(&line);
         let lost = outputs.is_empty() && !line.trim_ascii().is_empty();
         prop_assert!(!lost, "a line left no trace");
         let understood = |output: &DialogueOutput| matches!(output, DialogueOutput::Event(draft) if !matches!(draft.body, EventBody::Other { .. }));

@@ -1,6 +1,6 @@
 //! A picture that goes with a prompt, and a tool of a server that codex asks for, in the words of each protocol.
 
-use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, PromptImage, by_name};
+use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, PromptImage, by_name};
 use protocol::{Attachment, EventBody, PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
@@ -10,22 +10,23 @@ fn prompt() -> Prompt {
     let path = "a.png".to_owned();
     let attachments = vec![Attachment { path: path.clone(), mime: Some("image/png".into()), filename: None }];
     let pictures = vec![PromptImage { path, mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
-    Prompt { text: "Look.".to_owned(), attachments, pictures }
+    Prompt { text: "Look.".to_owned(), attachments, images: pictures }
 }
 
 /// A dialogue that was opened and heard these answers.
-fn opened(agent: &str, answers: &[Value]) -> Box<dyn Dialogue> {
-    let mut dialogue = by_name(agent).unwrap().dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
+fn opened(agent: &str, answers: &[Value]) -> NormalizedDialogue {
+    let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
+    let mut dialogue = NormalizedDialogue::new(by_name(agent).unwrap().new_dialogue(&context));
     dialogue.open();
     for answer in answers {
-        dialogue.line(answer.to_string().as_bytes());
+        dialogue.read_line(answer.to_string().as_bytes());
     }
     dialogue
 }
 
 /// What `agent` is sent with the picture, at `place` of the message.
 fn told(agent: &str, answers: &[Value], place: &str) -> Value {
-    let lines = sent(&opened(agent, answers).prompt(&prompt()));
+    let lines = sent(&opened(agent, answers).send_prompt(&prompt()));
     lines.iter().find_map(|line| line.pointer(place)).cloned().unwrap_or_else(|| panic!("{agent}: {lines:?}"))
 }
 
@@ -57,7 +58,7 @@ fn answered(reply: PermissionReply) -> Value {
     let params = json!({ "serverName": "shop", "threadId": "t", "turnId": "u", "mode": "form", "message": "May I?",
         "requestedSchema": schema, "_meta": meta });
     let asked = json!({ "id": 0, "method": "mcpServer/elicitation/request", "params": params });
-    let outputs = dialogue.line(asked.to_string().as_bytes());
+    let outputs = dialogue.read_line(asked.to_string().as_bytes());
     let permission: Option<PermissionId> = outputs.iter().find_map(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
             EventBody::PermissionRequested(asked) if asked.action == "mcp__shop" => Some(asked.permission_id.clone()),
@@ -65,7 +66,7 @@ fn answered(reply: PermissionReply) -> Value {
         },
         _ => None,
     });
-    sent(&dialogue.permission(&permission.expect("it asks"), reply)).remove(0)
+    sent(&dialogue.answer_permission(&permission.expect("it asks"), reply)).remove(0)
 }
 
 #[test]

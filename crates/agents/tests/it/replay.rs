@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, by_name, skeleton};
+use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, by_name, skeleton};
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn load(path: &Path) -> Fixture {
 
 /// A caller that does what a fixture says.
 struct Caller {
-    dialogue: Box<dyn Dialogue>,
+    dialogue: NormalizedDialogue,
     outputs: Vec<DialogueOutput>,
     permission: Option<PermissionId>,
     question: Option<QuestionId>,
@@ -66,17 +66,17 @@ impl Caller {
     fn act(&mut self, line: &Value) {
         let outputs = match line["host"].as_str() {
             Some("open") => self.dialogue.open(),
-            Some("prompt") => self.dialogue.prompt(&Prompt::text(line["text"].as_str().unwrap())),
+            Some("prompt") => self.dialogue.send_prompt(&Prompt::text(line["text"].as_str().unwrap())),
             Some("interrupt") => self.dialogue.interrupt(),
             Some("permission") => {
                 let reply = serde_json::from_value::<PermissionReply>(line["reply"].clone()).unwrap();
-                self.dialogue.permission(&self.permission.take().expect("a permission was asked for"), reply)
+                self.dialogue.answer_permission(&self.permission.take().expect("a permission was asked for"), reply)
             }
             Some("question") => {
                 let answers: Vec<Vec<String>> = serde_json::from_value(line["answers"].clone()).unwrap();
-                self.dialogue.question(&self.question.take().expect("a question was asked"), Some(&answers))
+                self.dialogue.answer_question(&self.question.take().expect("a question was asked"), Some(&answers))
             }
-            _ => self.dialogue.line(line["agent"].to_string().as_bytes()),
+            _ => self.dialogue.read_line(line["agent"].to_string().as_bytes()),
         };
         let sent = outputs.iter().find_map(|output| match output {
             DialogueOutput::Send(text) => Some(serde_json::from_str::<Value>(text).unwrap()),
@@ -92,7 +92,8 @@ impl Caller {
 /// Plays a fixture and returns all that came of it.
 pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
-    let dialogue = by_name(&fixture.agent).expect("an agent of ours").dialogue(&context);
+    let agent = by_name(&fixture.agent).expect("an agent of ours");
+    let dialogue = NormalizedDialogue::new(agent.new_dialogue(&context));
     let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in &fixture.lines {
         caller.act(line);
@@ -103,12 +104,12 @@ pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
 /// Plays lines that may make no sense; answers are given only where something was asked.
 pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
-    let dialogue = by_name(agent).expect("an agent of ours").dialogue(&context);
+    let dialogue = NormalizedDialogue::new(by_name(agent).expect("an agent of ours").new_dialogue(&context));
     let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in lines {
         match line {
             Line::Agent(bytes) => {
-                let outputs = caller.dialogue.line(bytes);
+                let outputs = caller.dialogue.read_line(bytes);
                 caller.take(outputs);
             }
             Line::Host(line) => {

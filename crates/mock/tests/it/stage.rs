@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use agents::{Agent, Dialogue, DialogueOutput, LaunchContext, MockAgent, PermissionMode, Prompt};
+use agents::{
+    Agent as _, Dialogue as _, DialogueOutput, LaunchContext, MockAgent, NormalizedDialogue, PermissionMode, Prompt,
+};
 use mock::{MockSettings, ProcessEnd};
 use protocol::{EventBody, EventDraft, PermissionReply};
 use tempfile::TempDir;
@@ -27,7 +29,7 @@ pub(crate) struct Stage {
     pub(crate) model: Model,
     pub(crate) folder: TempDir,
     pub(crate) outputs: Vec<DialogueOutput>,
-    dialogue: Box<dyn Dialogue>,
+    dialogue: NormalizedDialogue,
     stdin: Option<PipeWriter>,
     lines: BufReader<PipeReader>,
     agent: Option<JoinHandle<ProcessEnd>>,
@@ -56,7 +58,7 @@ impl Stage {
             workspace: folder.path().to_owned(),
         };
         let agent = thread::spawn(move || mock::run(settings, input, stdout));
-        let dialogue = MockAgent.dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
+        let dialogue = NormalizedDialogue::new(MockAgent.new_dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() }));
         let (lines, stdin, agent) = (BufReader::new(output), Some(stdin), Some(agent));
         Self { model, folder, outputs: Vec::new(), dialogue, stdin, lines, agent }
     }
@@ -65,7 +67,7 @@ impl Stage {
     pub(crate) fn turn(&mut self, text: &str, answers: &[Answer]) -> Vec<DialogueOutput> {
         let begin = self.outputs.len();
         let mut answers = answers.iter().cloned();
-        let sent = self.dialogue.prompt(&Prompt::text(text));
+        let sent = self.dialogue.send_prompt(&Prompt::text(text));
         self.take(sent);
         let mut seen = begin;
         loop {
@@ -89,16 +91,16 @@ impl Stage {
         }
         let sent = match (answers.next().expect("an answer to what the agent asks"), &draft.body) {
             (Answer::Permission(reply), EventBody::PermissionRequested(asked)) => {
-                self.dialogue.permission(&asked.permission_id, reply)
+                self.dialogue.answer_permission(&asked.permission_id, reply)
             }
             (Answer::Question(answer), EventBody::QuestionRequested(asked)) => {
                 let answers = answer.map(|answer| vec![vec![answer.to_owned()]]);
-                self.dialogue.question(&asked.question_id, answers.as_deref())
+                self.dialogue.answer_question(&asked.question_id, answers.as_deref())
             }
             (Answer::Questions(answers), EventBody::QuestionRequested(asked)) => {
                 let owned = |chosen: &&[&str]| chosen.iter().map(|word| (*word).to_owned()).collect();
                 let answers: Vec<Vec<String>> = answers.iter().map(owned).collect();
-                self.dialogue.question(&asked.question_id, Some(&answers))
+                self.dialogue.answer_question(&asked.question_id, Some(&answers))
             }
             (Answer::Interrupt, _) => self.dialogue.interrupt(),
             (answer, asked) => panic!("{answer:?} is no answer to {asked:?}"),
@@ -108,7 +110,7 @@ impl Stage {
 
     /// Hands over a prompt and reads until `until` holds for an event.
     pub(crate) fn prompt_until(&mut self, text: &str, until: impl Fn(&EventBody) -> bool) {
-        let sent = self.dialogue.prompt(&Prompt::text(text));
+        let sent = self.dialogue.send_prompt(&Prompt::text(text));
         self.take(sent);
         let mut seen = self.outputs.len();
         loop {
@@ -136,7 +138,7 @@ impl Stage {
     /// Hands over a prompt that ends the process, and reads what it still says.
     pub(crate) fn last_prompt(mut self, text: &str) -> (ProcessEnd, Vec<DialogueOutput>) {
         let begin = self.outputs.len();
-        let sent = self.dialogue.prompt(&Prompt::text(text));
+        let sent = self.dialogue.send_prompt(&Prompt::text(text));
         self.take(sent);
         while self.read() {}
         (self.agent.take().unwrap().join().unwrap(), self.outputs.split_off(begin))
@@ -155,7 +157,7 @@ impl Stage {
         if self.lines.read_until(b'\n', &mut line).unwrap() == 0 {
             return false;
         }
-        let outputs = self.dialogue.line(line.strip_suffix(b"\n").unwrap_or(&line));
+        let outputs = self.dialogue.read_line(line.strip_suffix(b"\n").unwrap_or(&line));
         self.take(outputs);
         true
     }

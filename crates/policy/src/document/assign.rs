@@ -157,6 +157,6 @@ fn word<T>(
     find: impl FnOnce(&str) -> Option<T>,
     wrong: impl FnOnce(&str) -> BadValue,
 ) -> Result<Spanned<T>, BadValue> {
-    let Spanned { value: text, place } = value.one()?;
+    let Spanned { value: text, position: place } = value.one()?;
     Ok(Spanned::at(find(&text).ok_or_else(|| wrong(&text))?, place))
 }

@@ -26,7 +26,7 @@ impl PolicyDocument {
         match &document.version {
             Some(version) if version.value != "1" => Err(wrong(
                 PolicyFinding::new(source, format!("version `{}` is not known", version.value))
-                    .at(Some(version.place))
+                    .at(Some(version.position))
                     .labelled("only version 1 exists")
                     .with_help(Some("write `version: 1`".to_owned())),
             )),

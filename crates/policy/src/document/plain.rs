@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
             let (_, list) = self.open.as_mut()?;
             piece.text.strip_prefix("- ")?;
             if list.value.is_empty() {
-                list.place = SourcePosition { length: 0, ..piece.place() };
+                list.position = SourcePosition { length: 0, ..piece.place() };
             }
             list.value.push(piece.after(2)?.scalar()?);
             return Some(());

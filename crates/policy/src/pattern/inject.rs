@@ -24,7 +24,7 @@ const RESERVED: [&str; 12] = [
 
 /// A header with a credential in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Injection {
+pub struct HeaderInjection {
     /// The header, in lower case.
     pub header: String,
     /// What stands before the credential, as `Bearer `.
@@ -39,7 +39,7 @@ pub struct Injection {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct InjectPattern {
     pub(crate) endpoint: EndpointPattern,
-    pub(crate) injection: Injection,
+    pub(crate) injection: HeaderInjection,
 }
 
 impl InjectPattern {
@@ -72,7 +72,7 @@ impl InjectPattern {
             return Err(bad("around the credential stands plain text, and there is one credential"));
         }
         let [before, credential, after] = [before, credential, after].map(str::to_owned);
-        Ok(Self { endpoint, injection: Injection { header, before, credential, after } })
+        Ok(Self { endpoint, injection: HeaderInjection { header, before, credential, after } })
     }
 
     /// Whether both set one header of one host, each to something else.
@@ -104,7 +104,7 @@ impl Intersect for InjectPattern {
 
 impl fmt::Display for InjectPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Injection { header, before, credential, after } = &self.injection;
+        let HeaderInjection { header, before, credential, after } = &self.injection;
         write!(f, "{} {header}={before}{{{credential}}}{after}", self.endpoint)
     }
 }
