@@ -3,7 +3,7 @@
 use base::HOME;
 use serde_json::{Value, json};
 
-use crate::control::{ControlDialogue, Flavor};
+use crate::control::{ControlDialogue, ControlVariant};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt, SavedHome};
 
@@ -56,7 +56,7 @@ impl Agent for ClaudeAgent {
             arguments.extend(["--resume", session]);
         }
         // Only those of this session: what a repository or a home configures is not asked for.
-        let servers = context.mcp.standard();
+        let servers = context.mcp.to_standard();
         arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         arguments.push("--strict-mcp-config");
         let env = environment(&[
@@ -83,7 +83,7 @@ impl Agent for ClaudeAgent {
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(ControlDialogue::new(
             context,
-            Flavor { error_prefix: None, prompt, answer_key: |text, _| text.to_owned() },
+            ControlVariant { error_prefix: None, prompt, answer_key: |text, _| text.to_owned() },
         ))
     }
 }

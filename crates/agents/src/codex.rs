@@ -3,7 +3,7 @@
 //! A thread is opened once; each prompt is a turn of it. The protocol has far more messages than we
 //! use and grows with every version: what we know to be of no interest is named, the rest is kept.
 
-mod ask;
+mod server_request;
 mod item;
 mod notification;
 mod sub_agent;
@@ -14,7 +14,7 @@ use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
-use crate::known::CODEX;
+use crate::known_fields::CODEX;
 use crate::launch::environment;
 use crate::transcript::Transcript;
 use crate::{
@@ -94,24 +94,24 @@ impl Agent for CodexAgent {
             resume: context.native_session_id.clone(),
             thread: None,
             turn: None,
-            interrupting: false,
+            interrupt_pending: false,
             prompts: VecDeque::new(),
-            broken: None,
+            open_error: None,
             requests: HashMap::new(),
             last_request: 0,
             permissions: HashMap::new(),
             questions: HashMap::new(),
-            told_error: false,
+            error_reported: false,
             sub_agents: sub_agent::SubAgents::new(),
-            stopping: false,
-            outcome: None,
+            interrupt_requested: false,
+            pending_outcome: None,
         })
     }
 }
 
 /// What an answer of the server will be about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Request {
+enum CodexRequest {
     Initialize,
     Thread,
     Turn,
@@ -128,31 +128,31 @@ struct CodexDialogue {
     thread: Option<String>,
     turn: Option<String>,
     /// We asked it to stop before it had told the turn's name.
-    interrupting: bool,
+    interrupt_pending: bool,
     /// Prompts that came before there was a thread.
     prompts: VecDeque<Prompt>,
     /// Why no thread could be opened: every prompt fails with it.
-    broken: Option<String>,
-    requests: HashMap<u64, Request>,
+    open_error: Option<String>,
+    requests: HashMap<u64, CodexRequest>,
     last_request: u64,
-    permissions: HashMap<PermissionId, ask::Asked>,
-    questions: HashMap<QuestionId, ask::Asked>,
-    told_error: bool,
+    permissions: HashMap<PermissionId, server_request::ServerRequest>,
+    questions: HashMap<QuestionId, server_request::ServerRequest>,
+    error_reported: bool,
     sub_agents: sub_agent::SubAgents,
     /// We asked for an end: whoever begins to work now is stopped as well.
-    stopping: bool,
+    interrupt_requested: bool,
     /// How our own turn ended, while sub-agents are at work for it.
-    outcome: Option<TurnOutcome>,
+    pending_outcome: Option<TurnOutcome>,
 }
 
 impl CodexDialogue {
-    fn request(&mut self, kind: Request, method: &str, params: &Value) {
+    fn request(&mut self, kind: CodexRequest, method: &str, params: &Value) {
         self.last_request += 1;
         self.requests.insert(self.last_request, kind);
         self.transcript.send(&json!({ "id": self.last_request, "method": method, "params": params }));
     }
 
-    fn object(&mut self, value: Value) {
+    fn handle_message(&mut self, value: Value) {
         match (value["method"].as_str(), value.get("id")) {
             (Some(method), Some(id)) => {
                 let (method, id) = (method.to_owned(), id.clone());
@@ -163,46 +163,46 @@ impl CodexDialogue {
                 self.notification(&method, value);
             }
             (None, Some(id)) => match id.as_u64().and_then(|id| self.requests.remove(&id)) {
-                Some(request) => self.answer(request, &value),
-                None => self.transcript.unknown(value),
+                Some(request) => self.handle_response(request, &value),
+                None => self.transcript.record_unknown(value),
             },
-            (None, None) => self.transcript.unknown(value),
+            (None, None) => self.transcript.record_unknown(value),
         }
     }
 
-    fn answer(&mut self, request: Request, value: &Value) {
+    fn handle_response(&mut self, request: CodexRequest, value: &Value) {
         if let Some(error) = value.get("error") {
-            return self.failed(request, error["message"].as_str().unwrap_or("a request failed"));
+            return self.handle_error(request, error["message"].as_str().unwrap_or("a request failed"));
         }
         let result = &value["result"];
         match request {
-            Request::Initialize => self.open_thread(),
-            Request::Thread => self.thread_opened(result),
-            Request::Turn => self.name_turn(&result["turn"]),
-            Request::Interrupt | Request::InterruptSubAgent => {}
+            CodexRequest::Initialize => self.open_thread(),
+            CodexRequest::Thread => self.thread_opened(result),
+            CodexRequest::Turn => self.set_turn(&result["turn"]),
+            CodexRequest::Interrupt | CodexRequest::InterruptSubAgent => {}
         }
     }
 
-    fn failed(&mut self, request: Request, message: &str) {
+    fn handle_error(&mut self, request: CodexRequest, message: &str) {
         match request {
-            Request::Turn => self.fail(message),
+            CodexRequest::Turn => self.fail_turn(message),
             // It was done before it heard of it.
-            Request::InterruptSubAgent => {}
+            CodexRequest::InterruptSubAgent => {}
             // The turn goes on, and its own end will tell.
-            Request::Interrupt => self.transcript.error(message, None, None),
-            Request::Initialize | Request::Thread => {
-                self.broken = Some(message.to_owned());
+            CodexRequest::Interrupt => self.transcript.push_error(message, None, None),
+            CodexRequest::Initialize | CodexRequest::Thread => {
+                self.open_error = Some(message.to_owned());
                 if !self.prompts.is_empty() {
-                    self.fail(message);
+                    self.fail_turn(message);
                 }
             }
         }
     }
 
-    fn fail(&mut self, message: &str) {
+    fn fail_turn(&mut self, message: &str) {
         self.prompts.clear();
-        self.transcript.error(message, Some("agent_process_exited"), None);
-        self.transcript.turn_ended(TurnOutcome::Failed);
+        self.transcript.push_error(message, Some("agent_process_exited"), None);
+        self.transcript.end_turn(TurnOutcome::Failed);
     }
 
     fn open_thread(&mut self) {
@@ -220,15 +220,15 @@ impl CodexDialogue {
         match &self.resume {
             Some(thread) => {
                 params["threadId"] = json!(thread);
-                self.request(Request::Thread, "thread/resume", &params);
+                self.request(CodexRequest::Thread, "thread/resume", &params);
             }
-            None => self.request(Request::Thread, "thread/start", &params),
+            None => self.request(CodexRequest::Thread, "thread/start", &params),
         }
     }
 
     fn thread_opened(&mut self, result: &Value) {
         let Some(thread) = result["thread"]["id"].as_str() else { return };
-        self.transcript.native_session(thread);
+        self.transcript.set_native_session(thread);
         self.thread = Some(thread.to_owned());
         let model = result["thread"]["model"].as_str().or(result["model"].as_str()).map(str::to_owned);
         self.model = self.model.take().or(model);
@@ -238,7 +238,7 @@ impl CodexDialogue {
     }
 
     /// The turn has a name now: what waited for it can be sent.
-    fn name_turn(&mut self, turn: &Value) {
+    fn set_turn(&mut self, turn: &Value) {
         if let Some(id) = turn["id"].as_str() {
             self.turn = Some(id.to_owned());
             self.stop_turn();
@@ -246,10 +246,10 @@ impl CodexDialogue {
     }
 
     fn stop_turn(&mut self) {
-        if let (true, Some(thread), Some(turn)) = (self.interrupting, &self.thread, &self.turn) {
+        if let (true, Some(thread), Some(turn)) = (self.interrupt_pending, &self.thread, &self.turn) {
             let params = json!({ "threadId": thread, "turnId": turn });
-            self.interrupting = false;
-            self.request(Request::Interrupt, "turn/interrupt", &params);
+            self.interrupt_pending = false;
+            self.request(CodexRequest::Interrupt, "turn/interrupt", &params);
         }
     }
 
@@ -263,7 +263,7 @@ impl CodexDialogue {
             let settings = json!({ "model": self.model, "reasoning_effort": null, "developer_instructions": null });
             params["collaborationMode"] = json!({ "mode": "plan", "settings": settings });
         }
-        self.request(Request::Turn, "turn/start", &params);
+        self.request(CodexRequest::Turn, "turn/start", &params);
     }
 }
 
@@ -271,52 +271,52 @@ impl Dialogue for CodexDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
         let client = json!({ "name": "viv", "title": "Vivarium", "version": env!("CARGO_PKG_VERSION") });
         let params = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
-        self.request(Request::Initialize, "initialize", &params);
-        self.transcript.take()
+        self.request(CodexRequest::Initialize, "initialize", &params);
+        self.transcript.take_outputs()
     }
 
     fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        self.told_error = false;
-        self.interrupting = false;
-        self.stopping = false;
-        match (&self.thread, self.broken.clone()) {
-            (_, Some(reason)) => self.fail(&reason),
+        self.error_reported = false;
+        self.interrupt_pending = false;
+        self.interrupt_requested = false;
+        match (&self.thread, self.open_error.clone()) {
+            (_, Some(reason)) => self.fail_turn(&reason),
             (Some(_), None) => self.start_turn(prompt),
             (None, None) => self.prompts.push_back(prompt.clone()),
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
+        if let Some(value) = self.transcript.parse_line(line) {
             let method = value["method"].as_str().unwrap_or_default();
-            self.transcript.keep_strays(&CODEX, method, &value["params"], &value);
-            self.object(value);
+            self.transcript.record_unknown_fields(&CODEX, method, &value["params"], &value);
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.resolve_permission(id, reply);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         self.resolve_question(id, answers);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         if self.prompts.is_empty() {
-            self.interrupting = true;
-            self.stopping = true;
+            self.interrupt_pending = true;
+            self.interrupt_requested = true;
             self.stop_turn();
             self.stop_sub_agents();
-            self.outcome = self.outcome.map(|_| TurnOutcome::Interrupted);
+            self.pending_outcome = self.pending_outcome.map(|_| TurnOutcome::Interrupted);
         } else {
             self.prompts.clear();
-            self.transcript.turn_ended(TurnOutcome::Interrupted);
+            self.transcript.end_turn(TurnOutcome::Interrupted);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

@@ -3,7 +3,7 @@
 //! One process serves many turns: prompts and control requests go in, messages and control requests come
 //! out, each a JSON object a line. Not here: how either program is started (`claude`, `qwen`).
 
-mod ask;
+mod tool_request;
 mod output;
 
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use std::collections::HashMap;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
-use crate::known::CONTROL;
+use crate::known_fields::CONTROL;
 use crate::transcript::Transcript;
 use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
 /// Where the two programs differ.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flavor {
+pub(crate) struct ControlVariant {
     /// How a message begins that is really an error of the model's side.
     pub(crate) error_prefix: Option<&'static str>,
     /// The line that hands over a prompt to the session of that name.
@@ -30,34 +30,34 @@ pub(crate) struct Flavor {
 #[derive(Debug)]
 pub(crate) struct ControlDialogue {
     transcript: Transcript,
-    flavor: Flavor,
+    variant: ControlVariant,
     requests: u64,
     session: Option<String>,
-    permissions: HashMap<PermissionId, ask::Asked>,
-    questions: HashMap<QuestionId, ask::Asked>,
+    permissions: HashMap<PermissionId, tool_request::ToolUseRequest>,
+    questions: HashMap<QuestionId, tool_request::ToolUseRequest>,
     /// Nothing is changed until a person has approved of the plan.
     planning: bool,
     /// We asked it to stop: how it says so differs.
     interrupting: bool,
     /// An error of this turn was told already.
-    told_error: bool,
+    error_reported: bool,
     /// Words of a block that may still turn out to be an error.
-    held: Option<String>,
+    withheld_text: Option<String>,
 }
 
 impl ControlDialogue {
-    pub(crate) fn new(context: &LaunchContext, flavor: Flavor) -> Self {
+    pub(crate) fn new(context: &LaunchContext, variant: ControlVariant) -> Self {
         Self {
             transcript: Transcript::new(context.epoch),
-            flavor,
+            variant,
             requests: 0,
             session: None,
             permissions: HashMap::new(),
             questions: HashMap::new(),
             planning: PermissionMode::of(context) == PermissionMode::Plan,
             interrupting: false,
-            told_error: false,
-            held: None,
+            error_reported: false,
+            withheld_text: None,
         }
     }
 
@@ -83,7 +83,7 @@ impl ControlDialogue {
             && self.session.as_deref() != Some(id)
         {
             self.session = Some(id.to_owned());
-            self.transcript.native_session(id);
+            self.transcript.set_native_session(id);
         }
     }
 }
@@ -91,38 +91,38 @@ impl ControlDialogue {
 impl Dialogue for ControlDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
         self.request(&json!({ "subtype": "initialize" }));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        self.told_error = false;
+        self.error_reported = false;
         self.interrupting = false;
-        let line = (self.flavor.prompt)(prompt, self.session.as_deref());
+        let line = (self.variant.prompt)(prompt, self.session.as_deref());
         self.transcript.send(&line);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
-            self.transcript.keep_strays(&CONTROL, &output::kind(&value), &value, &value);
-            self.object(value);
+        if let Some(value) = self.transcript.parse_line(line) {
+            self.transcript.record_unknown_fields(&CONTROL, &output::kind(&value), &value, &value);
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
         self.resolve_permission(id, reply);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         self.resolve_question(id, answers);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.interrupting = true;
         self.request(&json!({ "subtype": "interrupt" }));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

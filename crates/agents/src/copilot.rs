@@ -2,7 +2,7 @@
 
 use base::HOME;
 
-use crate::acp::{AcpDialogue, Notice, Quirks};
+use crate::acp::{AcpDialogue, ProgramNotice, AcpQuirks};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
@@ -63,19 +63,19 @@ impl Agent for CopilotAgent {
     }
 
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let quirks = Quirks { plan_mode: Some(PLAN), notice: Some(notice), names_files: true, ..Quirks::default() };
+        let quirks = AcpQuirks { plan_mode: Some(PLAN), notice: Some(notice), announces_files: true, ..AcpQuirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }
 }
 
 /// It ends a turn that failed like any other and tells the failure, and other things, as if the model had
 /// said them; these are the words it uses.
-fn notice(words: &str) -> Option<Notice> {
+fn notice(words: &str) -> Option<ProgramNotice> {
     if words == "Info: Request failed due to a transient API error. Retrying..." {
-        return Some(Notice::Retrying);
+        return Some(ProgramNotice::Retrying);
     }
     if words.starts_with("Warning: No token count multiplier is known") {
-        return Some(Notice::Status("Warning"));
+        return Some(ProgramNotice::Status("Warning"));
     }
     let error = words.strip_prefix("Error: ")?;
     let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
@@ -84,7 +84,7 @@ fn notice(words: &str) -> Option<Notice> {
         "Failed to get response from the AI model",
         "No response was returned. Send your message again",
     ];
-    (status || known.iter().any(|known| error.starts_with(known))).then_some(Notice::Error)
+    (status || known.iter().any(|known| error.starts_with(known))).then_some(ProgramNotice::Error)
 }
 
 #[cfg(test)]
@@ -94,12 +94,12 @@ mod tests {
     #[test]
     fn only_its_own_words_are_notices() {
         for (words, expected) in [
-            ("Error: 400 no", Some(Notice::Error)),
-            ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(Notice::Error)),
-            ("Error: Failed to get response from the AI model; retried 5 times", Some(Notice::Error)),
-            ("Error: No response was returned. Send your message again to retry.", Some(Notice::Error)),
-            ("Info: Request failed due to a transient API error. Retrying...", Some(Notice::Retrying)),
-            ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Status("Warning"))),
+            ("Error: 400 no", Some(ProgramNotice::Error)),
+            ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(ProgramNotice::Error)),
+            ("Error: Failed to get response from the AI model; retried 5 times", Some(ProgramNotice::Error)),
+            ("Error: No response was returned. Send your message again to retry.", Some(ProgramNotice::Error)),
+            ("Info: Request failed due to a transient API error. Retrying...", Some(ProgramNotice::Retrying)),
+            ("Warning: No token count multiplier is known for Anthropic model", Some(ProgramNotice::Status("Warning"))),
             ("Error: your function returns too early", None),
             ("Error: 4000 lines", None),
             ("Info: /workspace/a.txt", None),

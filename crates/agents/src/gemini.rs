@@ -3,7 +3,7 @@
 use base::HOME;
 use serde_json::json;
 
-use crate::acp::{AcpDialogue, Notice, Quirks};
+use crate::acp::{AcpDialogue, ProgramNotice, AcpQuirks};
 use crate::launch::environment;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, SavedHome,
@@ -74,12 +74,12 @@ impl Agent for GeminiAgent {
     }
 
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let quirks = Quirks { plan_mode: Some("plan"), notice: Some(notice), replays_late: true, ..Quirks::default() };
+        let quirks = AcpQuirks { plan_mode: Some("plan"), notice: Some(notice), replays_after_load: true, ..AcpQuirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }
 }
 
 /// It tells a change of mode as if the model had said it.
-fn notice(words: &str) -> Option<Notice> {
-    words.starts_with("[MODE_UPDATE] ").then_some(Notice::Status("Mode"))
+fn notice(words: &str) -> Option<ProgramNotice> {
+    words.starts_with("[MODE_UPDATE] ").then_some(ProgramNotice::Status("Mode"))
 }

@@ -9,7 +9,7 @@
 mod capability;
 mod dialogue;
 mod diff;
-mod known;
+mod known_fields;
 mod launch;
 mod mcp;
 mod mode;

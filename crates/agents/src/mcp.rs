@@ -18,7 +18,7 @@ pub struct McpServers(BTreeMap<String, McpServer>);
 enum McpServer {
     /// A program that is started inside the sandbox.
     Local {
-        command: Words,
+        command: McpCommand,
         #[serde(default)]
         args: Vec<String>,
         #[serde(default)]
@@ -30,21 +30,21 @@ enum McpServer {
         #[serde(default)]
         headers: BTreeMap<String, String>,
         #[serde(default)]
-        transport: Transport,
+        transport: McpTransport,
     },
 }
 
 /// A program, or a program with its first arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum McpCommand {
     One(String),
     Many(Vec<String>),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Transport {
+enum McpTransport {
     #[default]
     Http,
     Sse,
@@ -80,7 +80,7 @@ impl McpServers {
             }
             let server: McpServer = serde_json::from_value(value.clone())
                 .map_err(|source| McpError::Shape { name: name.clone(), source })?;
-            if matches!(&server, McpServer::Local { command, args, .. } if command.with(args).is_empty()) {
+            if matches!(&server, McpServer::Local { command, args, .. } if command.with_arguments(args).is_empty()) {
                 return Err(McpError::NoCommand(name.clone()));
             }
             Ok((name.clone(), server))
@@ -94,14 +94,14 @@ impl McpServers {
     }
 
     /// An argument with all of them, as most agents write it; none where there are none.
-    pub(crate) fn standard(&self) -> Option<String> {
-        self.argument(McpServer::standard)
+    pub(crate) fn to_standard(&self) -> Option<String> {
+        self.argument(McpServer::to_standard)
     }
 
     /// The same as Copilot writes it, which must be told which of their tools it may use.
     pub(crate) fn for_copilot(&self) -> Option<String> {
         self.argument(|server| {
-            let mut written = server.standard();
+            let mut written = server.to_standard();
             written["tools"] = json!(["*"]);
             written
         })
@@ -111,11 +111,11 @@ impl McpServers {
     pub(crate) fn for_codex(&self, agent: &'static str) -> Result<Vec<String>, AgentError> {
         let setting = |(name, server): (&String, &McpServer)| {
             let settings = match server {
-                McpServer::Local { .. } => server.standard(),
-                McpServer::Remote { url, headers, transport: Transport::Http } => {
+                McpServer::Local { .. } => server.to_standard(),
+                McpServer::Remote { url, headers, transport: McpTransport::Http } => {
                     json!({ "url": url, "http_headers": headers })
                 }
-                McpServer::Remote { transport: Transport::Sse, .. } => {
+                McpServer::Remote { transport: McpTransport::Sse, .. } => {
                     return Err(AgentError::McpTransport { agent, server: name.clone(), transport: "sse" });
                 }
             };
@@ -127,11 +127,11 @@ impl McpServers {
     /// The same as Gemini writes it: the transport is told by the name of the address.
     pub(crate) fn for_gemini(&self) -> Value {
         self.map(|server| match server {
-            McpServer::Remote { url, headers, transport: Transport::Http } => {
+            McpServer::Remote { url, headers, transport: McpTransport::Http } => {
                 json!({ "httpUrl": url, "headers": headers })
             }
-            McpServer::Remote { url, headers, transport: Transport::Sse } => json!({ "url": url, "headers": headers }),
-            McpServer::Local { .. } => server.standard(),
+            McpServer::Remote { url, headers, transport: McpTransport::Sse } => json!({ "url": url, "headers": headers }),
+            McpServer::Local { .. } => server.to_standard(),
         })
     }
 
@@ -139,7 +139,7 @@ impl McpServers {
     pub(crate) fn for_opencode(&self) -> Value {
         self.map(|server| match server {
             McpServer::Local { command, args, env } => {
-                json!({ "type": "local", "command": command.with(args), "environment": env, "enabled": true })
+                json!({ "type": "local", "command": command.with_arguments(args), "environment": env, "enabled": true })
             }
             McpServer::Remote { url, headers, .. } => {
                 json!({ "type": "remote", "url": url, "headers": headers, "enabled": true })
@@ -161,10 +161,10 @@ impl McpServers {
 }
 
 impl McpServer {
-    fn standard(&self) -> Value {
+    fn to_standard(&self) -> Value {
         match self {
             Self::Local { command, args, env } => {
-                let words = command.with(args);
+                let words = command.with_arguments(args);
                 json!({ "command": words.first(), "args": words.get(1..).unwrap_or_default(), "env": env })
             }
             Self::Remote { url, headers, transport } => json!({ "type": transport, "url": url, "headers": headers }),
@@ -187,9 +187,9 @@ fn toml(value: &Value) -> String {
     }
 }
 
-impl Words {
+impl McpCommand {
     /// All words: the command's own, and its arguments.
-    fn with(&self, args: &[String]) -> Vec<String> {
+    fn with_arguments(&self, args: &[String]) -> Vec<String> {
         let own = match self {
             Self::One(program) => std::slice::from_ref(program),
             Self::Many(words) => words,
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_agent_is_told_in_its_own_words() {
-        insta::assert_snapshot!(both().standard().unwrap(), @r#"{"mcpServers":{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}}"#);
+        insta::assert_snapshot!(both().to_standard().unwrap(), @r#"{"mcpServers":{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}}"#);
         insta::assert_snapshot!(both().for_opencode().to_string(), @r#"{"here":{"command":["python3","x.py","\"q\""],"enabled":true,"environment":{"A":"1"},"type":"local"},"there":{"enabled":true,"headers":{"X":"y"},"type":"remote","url":"https://mcp.example.com"}}"#);
     }
 

@@ -17,13 +17,13 @@ use crate::{Dialogue, DialogueOutput, Prompt, raw};
 /// Puts the outputs of one conversation in order.
 #[derive(Debug, Default)]
 pub struct EventNormalizer {
-    items: HashMap<ItemId, Progress>,
+    items: HashMap<ItemId, ItemProgress>,
     started: Vec<ItemId>,
-    asked: HashMap<String, bool>,
+    open_requests: HashMap<String, bool>,
 }
 
 #[derive(Debug)]
-enum Progress {
+enum ItemProgress {
     Open { item: Item, streamed: String },
     Done,
 }
@@ -48,10 +48,10 @@ impl EventNormalizer {
             EventBody::ItemStarted(ItemEvent { item }) => self.item_started(item.clone(), draft),
             EventBody::ItemDelta(delta) => self.item_delta(delta.clone(), draft),
             EventBody::ItemCompleted(ItemEvent { item }) => self.item_completed(item.clone(), draft),
-            EventBody::PermissionRequested(permission) => self.asked(permission.permission_id.to_string(), draft),
-            EventBody::PermissionResolved(permission) => self.resolved(permission.permission_id.to_string(), draft),
-            EventBody::QuestionRequested(question) => self.asked(question.question_id.to_string(), draft),
-            EventBody::QuestionResolved(question) => self.resolved(question.question_id.to_string(), draft),
+            EventBody::PermissionRequested(permission) => self.request_opened(permission.permission_id.to_string(), draft),
+            EventBody::PermissionResolved(permission) => self.request_resolved(permission.permission_id.to_string(), draft),
+            EventBody::QuestionRequested(question) => self.request_opened(question.question_id.to_string(), draft),
+            EventBody::QuestionResolved(question) => self.request_resolved(question.question_id.to_string(), draft),
             _ => vec![draft],
         }
     }
@@ -69,12 +69,12 @@ impl EventNormalizer {
     fn item_delta(&mut self, delta: ItemDelta, draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
         if !self.items.contains_key(&delta.item_id) {
-            let item = announced(&delta);
+            let item = item_of_delta(&delta);
             drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic());
             self.open(item);
         }
         match self.items.get_mut(&delta.item_id) {
-            Some(Progress::Open { streamed, .. }) => {
+            Some(ItemProgress::Open { streamed, .. }) => {
                 streamed.push_str(&delta.delta);
                 drafts.push(draft);
             }
@@ -85,9 +85,9 @@ impl EventNormalizer {
 
     fn item_completed(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
-        let streamed = match self.items.insert(item.item_id.clone(), Progress::Done) {
-            Some(Progress::Done) => return vec![out_of_order(draft, "an item was completed twice")],
-            Some(Progress::Open { streamed, .. }) => streamed,
+        let streamed = match self.items.insert(item.item_id.clone(), ItemProgress::Done) {
+            Some(ItemProgress::Done) => return vec![out_of_order(draft, "an item was completed twice")],
+            Some(ItemProgress::Open { streamed, .. }) => streamed,
             None => {
                 let mut begun = item.clone();
                 begun.status = ItemStatus::InProgress;
@@ -96,10 +96,10 @@ impl EventNormalizer {
             }
         };
         self.started.retain(|id| *id != item.item_id);
-        if is_spoken(&item) {
+        if is_assistant_message(&item) {
             drafts.extend(missing_delta(&item, &streamed));
         }
-        fill(&mut item.content, streamed);
+        fill_content(&mut item.content, streamed);
         if item.status == ItemStatus::InProgress {
             item.status = ItemStatus::Completed;
         }
@@ -108,16 +108,16 @@ impl EventNormalizer {
         drafts
     }
 
-    fn asked(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
-        if self.asked.contains_key(&id) {
+    fn request_opened(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
+        if self.open_requests.contains_key(&id) {
             return vec![out_of_order(draft, "the same thing was asked twice")];
         }
-        self.asked.insert(id, true);
+        self.open_requests.insert(id, true);
         vec![draft]
     }
 
-    fn resolved(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
-        match self.asked.get_mut(&id) {
+    fn request_resolved(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
+        match self.open_requests.get_mut(&id) {
             Some(open) if *open => {
                 *open = false;
                 vec![draft]
@@ -127,14 +127,14 @@ impl EventNormalizer {
     }
 
     /// The caller answered: a later withdrawal by the agent has nothing to withdraw.
-    fn answered(&mut self, id: &str) {
-        self.asked.insert(id.to_owned(), false);
+    fn request_answered(&mut self, id: &str) {
+        self.open_requests.insert(id.to_owned(), false);
     }
 
     fn turn_ended(&mut self, outcome: TurnOutcome) -> Vec<DialogueOutput> {
         let mut outputs: Vec<DialogueOutput> = Vec::new();
         for id in std::mem::take(&mut self.started) {
-            if let Some(Progress::Open { item, .. }) = self.items.get(&id) {
+            if let Some(ItemProgress::Open { item, .. }) = self.items.get(&id) {
                 let item = Item { status: ItemStatus::Failed, ..item.clone() };
                 let given_up =
                     EventDraft::agent(EventBody::ItemCompleted(ItemEvent { item: item.clone() })).synthetic();
@@ -142,19 +142,19 @@ impl EventNormalizer {
             }
         }
         // What was asked is void with the turn; the caller resolves it.
-        self.asked.values_mut().for_each(|open| *open = false);
+        self.open_requests.values_mut().for_each(|open| *open = false);
         outputs.push(DialogueOutput::TurnEnded(outcome));
         outputs
     }
 
     fn open(&mut self, item: Item) {
         self.started.push(item.item_id.clone());
-        self.items.insert(item.item_id.clone(), Progress::Open { item, streamed: String::new() });
+        self.items.insert(item.item_id.clone(), ItemProgress::Open { item, streamed: String::new() });
     }
 }
 
 /// The item that a delta out of nowhere must belong to.
-fn announced(delta: &ItemDelta) -> Item {
+fn item_of_delta(delta: &ItemDelta) -> Item {
     Item {
         item_id: delta.item_id.clone(),
         native_item_id: delta.native_item_id.clone(),
@@ -166,7 +166,7 @@ fn announced(delta: &ItemDelta) -> Item {
     }
 }
 
-fn is_spoken(item: &Item) -> bool {
+fn is_assistant_message(item: &Item) -> bool {
     item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant)
 }
 
@@ -180,7 +180,7 @@ fn missing_delta(item: &Item, streamed: &str) -> Option<EventDraft> {
 }
 
 /// Puts what was streamed where nothing else was said: into a thought that has no words yet, or as words.
-fn fill(content: &mut Vec<ContentPart>, streamed: String) {
+fn fill_content(content: &mut Vec<ContentPart>, streamed: String) {
     if streamed.is_empty() {
         return;
     }
@@ -245,13 +245,13 @@ impl Dialogue for NormalizedDialogue {
     }
 
     fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.normalizer.answered(id.as_str());
+        self.normalizer.request_answered(id.as_str());
         let outputs = self.native.answer_permission(id, reply);
         self.order(outputs)
     }
 
     fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        self.normalizer.answered(id.as_str());
+        self.normalizer.request_answered(id.as_str());
         let outputs = self.native.answer_question(id, answers);
         self.order(outputs)
     }

@@ -3,7 +3,7 @@
 use base::HOME;
 use serde_json::json;
 
-use crate::acp::{AcpDialogue, Quirks};
+use crate::acp::{AcpDialogue, AcpQuirks};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
@@ -60,7 +60,7 @@ impl Agent for OpencodeAgent {
     }
 
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), ..Quirks::default() }))
+        Box::new(AcpDialogue::new(context, AcpQuirks { plan_mode: Some("plan"), ..AcpQuirks::default() }))
     }
 }
 

@@ -14,12 +14,12 @@ const CONTENTS: &[&str] =
 const PROSE: &[&str] = &["description", "explanation", "justification", "title"];
 
 /// The pattern of one call. Without an input it could not be recognized again, and there is none.
-pub(crate) fn of(tool: &str, input: &Value) -> Option<Value> {
+pub(crate) fn pattern_of_call(tool: &str, input: &Value) -> Option<Value> {
     let input = input.as_object()?;
     let edits = CONTENTS.iter().any(|name| input.contains_key(*name));
     let path = PATHS.iter().find_map(|name| input.get(*name)?.as_str()).filter(|_| edits);
     if let Some(path) = path {
-        return Some(of_file(tool, path));
+        return Some(pattern_of_file(tool, path));
     }
     // Only beside a command are they prose: elsewhere they may be what is done.
     let told = input.iter().filter(|(name, _)| !(input.contains_key("command") && PROSE.contains(&name.as_str())));
@@ -28,7 +28,7 @@ pub(crate) fn of(tool: &str, input: &Value) -> Option<Value> {
 }
 
 /// The pattern of a change of one file, whatever it changes there.
-pub(crate) fn of_file(tool: &str, path: &str) -> Value {
+pub(crate) fn pattern_of_file(tool: &str, path: &str) -> Value {
     json!({ "tool": tool, "path": path })
 }
 
@@ -38,26 +38,26 @@ mod tests {
 
     #[test]
     fn prose_beside_a_command_is_no_part_of_it() {
-        let pattern = |prose: &str| of("Bash", &json!({ "command": "ls", "timeout": 5, "description": prose }));
+        let pattern = |prose: &str| pattern_of_call("Bash", &json!({ "command": "ls", "timeout": 5, "description": prose }));
         assert_eq!(pattern("Lists files"), pattern("Looks around"));
         assert_eq!(pattern("").unwrap(), json!({ "tool": "Bash", "input": { "command": "ls", "timeout": 5 } }));
-        assert_ne!(of("Bash", &json!({ "command": "ls" })), of("Bash", &json!({ "command": "ls -l" })));
+        assert_ne!(pattern_of_call("Bash", &json!({ "command": "ls" })), pattern_of_call("Bash", &json!({ "command": "ls -l" })));
         assert_ne!(
-            of("Task", &json!({ "prompt": "a", "description": "b" })),
-            of("Task", &json!({ "prompt": "a", "description": "c" }))
+            pattern_of_call("Task", &json!({ "prompt": "a", "description": "b" })),
+            pattern_of_call("Task", &json!({ "prompt": "a", "description": "c" }))
         );
     }
 
     #[test]
     fn an_edit_is_covered_by_its_file() {
-        let pattern = |input: Value| of("Edit", &input).unwrap();
+        let pattern = |input: Value| pattern_of_call("Edit", &input).unwrap();
         let edit = json!({ "file_path": "/a", "old_string": "x", "new_string": "y" });
         assert_eq!(pattern(edit), json!({ "tool": "Edit", "path": "/a" }));
         assert_eq!(
             pattern(json!({ "file_path": "/a", "limit": 3 })),
             json!({ "tool": "Edit", "input": { "file_path": "/a", "limit": 3 } })
         );
-        assert_eq!(of("mcp__shop__polish", &json!({})).unwrap(), json!({ "tool": "mcp__shop__polish", "input": {} }));
-        assert_eq!(of("Edit", &Value::Null), None);
+        assert_eq!(pattern_of_call("mcp__shop__polish", &json!({})).unwrap(), json!({ "tool": "mcp__shop__polish", "input": {} }));
+        assert_eq!(pattern_of_call("Edit", &Value::Null), None);
     }
 }

@@ -8,7 +8,7 @@ use base::HOME;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
-use crate::known::PI;
+use crate::known_fields::PI;
 use crate::launch::environment;
 use crate::transcript::Transcript;
 use crate::{
@@ -96,7 +96,7 @@ struct PiDialogue {
     transcript: Transcript,
     commands: u64,
     /// The run ended with an error: a retry may follow, which an answer to this command would come after.
-    probe: Option<String>,
+    retry_probe: Option<String>,
     /// What went wrong last; told when no retry mends it.
     error: Option<String>,
 }
@@ -117,7 +117,7 @@ impl Dialogue for PiDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
         // Its answer names the session.
         self.command("get_state", json!({}));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
@@ -129,15 +129,15 @@ impl Dialogue for PiDialogue {
             command["images"] = prompt.images.iter().map(image).collect();
         }
         self.command("prompt", command);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
-            self.transcript.keep_strays(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
-            self.object(value);
+        if let Some(value) = self.transcript.parse_line(line) {
+            self.transcript.record_unknown_fields(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn answer_permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<DialogueOutput> {
@@ -150,6 +150,6 @@ impl Dialogue for PiDialogue {
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.command("abort", json!({}));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

@@ -13,5 +13,5 @@ pub(crate) fn ask(transcript: &mut Transcript, list: &[Value]) -> QuestionId {
     let prompt = first["question"].as_str().unwrap_or("The agent asks.");
     let options = first["options"].as_array().into_iter().flatten();
     let labels = options.filter_map(|option| option["label"].as_str().or(option.as_str())).map(str::to_owned).collect();
-    transcript.question(prompt, labels, Some(json!({ "questions": list })))
+    transcript.request_question(prompt, labels, Some(json!({ "questions": list })))
 }

@@ -3,7 +3,7 @@
 use base::HOME;
 use serde_json::{Value, json};
 
-use crate::control::{ControlDialogue, Flavor};
+use crate::control::{ControlDialogue, ControlVariant};
 use crate::launch::environment;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, Prompt, SavedHome,
@@ -51,7 +51,7 @@ impl Agent for QwenAgent {
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
         }
-        let servers = context.mcp.standard();
+        let servers = context.mcp.to_standard();
         arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         let env = environment(&[
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
@@ -69,7 +69,7 @@ impl Agent for QwenAgent {
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(ControlDialogue::new(
             context,
-            Flavor { error_prefix: Some("[API Error: "), prompt, answer_key: |_, place| place.to_string() },
+            ControlVariant { error_prefix: Some("[API Error: "), prompt, answer_key: |_, place| place.to_string() },
         ))
     }
 }

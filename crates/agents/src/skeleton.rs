@@ -13,7 +13,7 @@ use crate::DialogueOutput;
 
 /// One line an output, in order; what goes to the agent is left out.
 pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a DialogueOutput>) -> Vec<String> {
-    let mut ids = Ids::default();
+    let mut ids = IdNumbers::default();
     let mut lines: Vec<String> = Vec::new();
     for output in outputs {
         let line = match output {
@@ -28,11 +28,11 @@ pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a DialogueOutput>) -> Ve
     lines
 }
 
-/// Ids by the order in which they were first seen.
+/// IdNumbers by the order in which they were first seen.
 #[derive(Default)]
-struct Ids(HashMap<String, usize>);
+struct IdNumbers(HashMap<String, usize>);
 
-impl Ids {
+impl IdNumbers {
     fn number(&mut self, id: &str) -> usize {
         let next = self.0.len() + 1;
         *self.0.entry(id.to_owned()).or_insert(next)

@@ -6,29 +6,29 @@ use std::{fs, io};
 use protocol::{ContentPart, FileAction};
 use similar::TextDiff;
 
-use crate::tool::Outcome;
+use crate::tool::CallResult;
 
 /// Writes a whole file, its directories included.
-pub(crate) fn write(workspace: &Path, path: &str, content: &str) -> Outcome {
+pub(crate) fn write(workspace: &Path, path: &str, content: &str) -> CallResult {
     let target = workspace.join(path);
     let before = match fs::read(&target) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Outcome::failed(format!("cannot read `{path}`: {error}")),
+        Err(error) => return CallResult::failed(format!("cannot read `{path}`: {error}")),
     };
-    store(&target, path, &before, content, FileAction::Write)
+    write_with_diff(&target, path, &before, content, FileAction::Write)
 }
 
 /// Replaces `old` by `new` where it stands exactly once.
-pub(crate) fn edit(workspace: &Path, path: &str, old: &str, new: &str) -> Outcome {
+pub(crate) fn edit(workspace: &Path, path: &str, old: &str, new: &str) -> CallResult {
     let target = workspace.join(path);
     let before = match fs::read_to_string(&target) {
         Ok(text) => text,
-        Err(error) => return Outcome::failed(format!("cannot read `{path}`: {error}")),
+        Err(error) => return CallResult::failed(format!("cannot read `{path}`: {error}")),
     };
     match before.matches(old).count() {
-        1 if !old.is_empty() => store(&target, path, &before, &before.replacen(old, new, 1), FileAction::Patch),
-        count => Outcome::failed(format!("the text to replace stands {count} times in `{path}`, not once")),
+        1 if !old.is_empty() => write_with_diff(&target, path, &before, &before.replacen(old, new, 1), FileAction::Patch),
+        count => CallResult::failed(format!("the text to replace stands {count} times in `{path}`, not once")),
     }
 }
 
@@ -39,17 +39,17 @@ pub(crate) fn is_inside(workspace: &Path, path: &str) -> bool {
     below.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn store(target: &Path, path: &str, before: &str, after: &str, action: FileAction) -> Outcome {
+fn write_with_diff(target: &Path, path: &str, before: &str, after: &str, action: FileAction) -> CallResult {
     let made = target.parent().map_or(Ok(()), fs::create_dir_all);
     if let Err(error) = made.and_then(|()| fs::write(target, after)) {
-        return Outcome::failed(format!("cannot write `{path}`: {error}"));
+        return CallResult::failed(format!("cannot write `{path}`: {error}"));
     }
     let diff = TextDiff::from_lines(before, after)
         .unified_diff()
         .header(&format!("a/{path}"), &format!("b/{path}"))
         .to_string();
     let part = ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) };
-    Outcome { output: format!("wrote {} bytes to {path}", after.len()), failed: false, parts: vec![part] }
+    CallResult { output: format!("wrote {} bytes to {path}", after.len()), failed: false, parts: vec![part] }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{io, thread};
 
 use serde_json::{Value, json};
 
-use crate::inbox::Arrival;
+use crate::inbox::InboxMessage;
 use crate::{MockSettings, sse};
 
 /// Bytes of an error body that are shown.
@@ -45,11 +45,11 @@ pub(crate) fn request(settings: &MockSettings, history: &[Value], tools: &Value)
 }
 
 /// Starts a call; its answer arrives piece by piece under `number`.
-pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, arrivals: Sender<Arrival>) {
+pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, sender: Sender<InboxMessage>) {
     let url = format!("{}/v1/messages", settings.gateway_url.trim_end_matches('/'));
     let authorization = format!("Bearer {}", settings.token);
     thread::spawn(move || {
-        let mut forward = |event| arrivals.send(Arrival::Model(number, event)).is_ok();
+        let mut forward = |event| sender.send(InboxMessage::Model(number, event)).is_ok();
         let last = match stream(&url, &authorization, &body, &mut forward) {
             Ok(()) => ModelEvent::End,
             Err((message, status)) => ModelEvent::Failed { message, status },
@@ -58,14 +58,14 @@ pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, arrivals: 
     });
 }
 
-type Failure = (String, Option<u16>);
+type CallFailure = (String, Option<u16>);
 
 fn stream(
     url: &str,
     authorization: &str,
     body: &Value,
     forward: &mut impl FnMut(ModelEvent) -> bool,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_connect(Some(Duration::from_secs(10)))
@@ -94,7 +94,7 @@ fn stream(
                 }
             }
             Ok(None) => return Ok(()),
-            Err(error) => return Err((cut(&error), Some(status))),
+            Err(error) => return Err((stream_error(&error), Some(status))),
         }
     }
 }
@@ -108,6 +108,6 @@ fn explain(body: &str, status: u16) -> String {
     format!("the model gateway answered {status}: {message}")
 }
 
-fn cut(error: &io::Error) -> String {
+fn stream_error(error: &io::Error) -> String {
     format!("the model's stream broke: {error}")
 }

@@ -14,7 +14,7 @@ use crate::program::ProgramEnd;
 
 /// Something that came.
 #[derive(Debug)]
-pub(crate) enum Arrival {
+pub(crate) enum InboxMessage {
     /// A line from the host.
     Host(HostLine),
     /// A line from the host that makes no sense.
@@ -27,23 +27,23 @@ pub(crate) enum Arrival {
     Program(u64, ProgramEnd),
 }
 
-/// Where arrivals queue up.
+/// Where messages queue up.
 pub(crate) struct Inbox {
-    pub(crate) arrivals: Receiver<Arrival>,
-    pub(crate) sender: Sender<Arrival>,
+    pub(crate) messages: Receiver<InboxMessage>,
+    pub(crate) sender: Sender<InboxMessage>,
 }
 
 impl Inbox {
     /// Reads `stdin` to its end in a thread.
     pub(crate) fn open(stdin: impl Read + Send + 'static) -> Self {
-        let (sender, arrivals) = channel();
+        let (sender, messages) = channel();
         let lines = sender.clone();
         thread::spawn(move || read_lines(BufReader::new(stdin), &lines));
-        Self { arrivals, sender }
+        Self { messages, sender }
     }
 }
 
-fn read_lines(mut input: impl BufRead, lines: &Sender<Arrival>) {
+fn read_lines(mut input: impl BufRead, lines: &Sender<InboxMessage>) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -56,13 +56,13 @@ fn read_lines(mut input: impl BufRead, lines: &Sender<Arrival>) {
             continue;
         }
         let arrival = match serde_json::from_slice(trimmed) {
-            Ok(line) => Arrival::Host(line),
-            Err(error) => Arrival::Unreadable(error.to_string()),
+            Ok(line) => InboxMessage::Host(line),
+            Err(error) => InboxMessage::Unreadable(error.to_string()),
         };
         if lines.send(arrival).is_err() {
             return;
         }
     }
     // The agent may be gone already; then nobody needs to know.
-    let _ = lines.send(Arrival::Closed);
+    let _ = lines.send(InboxMessage::Closed);
 }

@@ -6,9 +6,9 @@
 //!
 //! Not here: what its lines mean to the host (`agents`), reading the environment (`cli`).
 
-mod agent;
-mod ask;
-mod commands;
+mod process;
+mod requests;
+mod command_actions;
 mod fetch;
 mod files;
 mod gateway;
@@ -16,17 +16,17 @@ mod inbox;
 mod program;
 mod settings;
 mod sse;
-mod stop;
+mod turn_stop;
 mod text_command;
 mod tool;
 mod turn;
-mod voice;
+mod line_printer;
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
 pub use settings::{MockSettings, SettingsError};
-pub use stop::ProcessEnd;
+pub use turn_stop::ProcessEnd;
 
 /// Lives as the mock agent until its input ends or a text command ends it.
 pub fn main(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
@@ -41,5 +41,5 @@ pub fn main(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: i
 
 /// The same, but tells how it would end instead of doing it.
 pub fn run(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ProcessEnd {
-    agent::Agent::new(settings, stdin, stdout).live()
+    process::MockProcess::new(settings, stdin, stdout).run()
 }

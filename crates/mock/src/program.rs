@@ -7,13 +7,13 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::agent::Agent;
-use crate::inbox::Arrival;
-use crate::stop::Stop;
-use crate::tool::Outcome;
+use crate::process::MockProcess;
+use crate::inbox::InboxMessage;
+use crate::turn_stop::TurnStop;
+use crate::tool::CallResult;
 
 /// Bytes kept of each of stdout and stderr.
-const KEPT: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// How a program ended.
 #[derive(Debug, Clone)]
@@ -22,11 +22,11 @@ pub(crate) struct ProgramEnd {
     status: Result<ExitStatus, String>,
 }
 
-impl<W: Write> Agent<W> {
+impl<W: Write> MockProcess<W> {
     /// Runs `command` to its end. An interrupt kills it and all it started.
-    pub(crate) fn run_program(&mut self, command: &[String]) -> Result<Outcome, Stop> {
+    pub(crate) fn run_program(&mut self, command: &[String]) -> Result<CallResult, TurnStop> {
         let Some((program, arguments)) = command.split_first() else {
-            return Ok(Outcome::failed("an empty command"));
+            return Ok(CallResult::failed("an empty command"));
         };
         let child = Command::new(program)
             .args(arguments)
@@ -38,14 +38,14 @@ impl<W: Write> Agent<W> {
             .spawn();
         let child = match child {
             Ok(child) => child,
-            Err(error) => return Ok(Outcome::failed(format!("cannot run `{program}`: {error}"))),
+            Err(error) => return Ok(CallResult::failed(format!("cannot run `{program}`: {error}"))),
         };
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let number = self.next_number();
         let sender = self.inbox.sender.clone();
-        thread::spawn(move || sender.send(Arrival::Program(number, watch(child))));
+        thread::spawn(move || sender.send(InboxMessage::Program(number, wait_for_exit(child))));
         let ended = self.wait(|arrival| match arrival {
-            Arrival::Program(ended, end) if *ended == number => Some(end.clone()),
+            InboxMessage::Program(ended, end) if *ended == number => Some(end.clone()),
             _ => None,
         });
         if let (Err(_), Some(group)) = (&ended, group) {
@@ -56,7 +56,7 @@ impl<W: Write> Agent<W> {
     }
 }
 
-fn watch(mut child: Child) -> ProgramEnd {
+fn wait_for_exit(mut child: Child) -> ProgramEnd {
     let errors = child.stderr.take().map(|stderr| thread::spawn(|| read(stderr)));
     let mut output = child.stdout.take().map(read).unwrap_or_default();
     if let Some(errors) = errors {
@@ -68,7 +68,7 @@ fn watch(mut child: Child) -> ProgramEnd {
 /// The first bytes; the rest is read and forgotten, so that the program never waits for us.
 fn read(mut pipe: impl Read) -> String {
     let mut kept = Vec::new();
-    let more = pipe.by_ref().take(KEPT).read_to_end(&mut kept).and_then(|_| io::copy(&mut pipe, &mut io::sink()));
+    let more = pipe.by_ref().take(MAX_BYTES).read_to_end(&mut kept).and_then(|_| io::copy(&mut pipe, &mut io::sink()));
     let mut text = String::from_utf8_lossy(&kept).into_owned();
     if more.is_ok_and(|more| more > 0) {
         text.push_str("\n[output was cut]\n");
@@ -76,10 +76,10 @@ fn read(mut pipe: impl Read) -> String {
     text
 }
 
-fn outcome(end: ProgramEnd) -> Outcome {
+fn outcome(end: ProgramEnd) -> CallResult {
     match end.status {
-        Ok(status) if status.success() => Outcome::done(end.output),
-        Ok(status) => Outcome::failed(format!("{}[{status}]", end.output)),
-        Err(error) => Outcome::failed(format!("{}[{error}]", end.output)),
+        Ok(status) if status.success() => CallResult::done(end.output),
+        Ok(status) => CallResult::failed(format!("{}[{status}]", end.output)),
+        Err(error) => CallResult::failed(format!("{}[{error}]", end.output)),
     }
 }

@@ -2,7 +2,7 @@
 
 /// What a text command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum CommandAction {
     Help,
     Demo,
     Echo,
@@ -35,46 +35,46 @@ pub(crate) enum Action {
 }
 
 /// Every text command: its name, what it does, and what a person is told.
-pub(crate) const TABLE: &[(&str, Action, &str)] = &[
-    ("help", Action::Help, "lists the text commands"),
-    ("demo", Action::Demo, "one of every item that harms nobody"),
-    ("echo", Action::Echo, "says WORDS"),
-    ("markdown", Action::Markdown, "a message with headings, lists and code"),
-    ("reasoning", Action::Reasoning, "a thought"),
-    ("status", Action::Status, "a status"),
-    ("image", Action::Image, "a picture in the workspace"),
-    ("plan", Action::Plan, "a plan; in plan mode asks whether to carry it out"),
-    ("tool", Action::Tool, "a tool call and its result"),
-    ("file", Action::File, "writes PATH (mock-note.md), then edits it"),
-    ("run", Action::Run, "runs PROGRAM ARGUMENTS…, after asking"),
-    ("fetch", Action::Fetch, "tries to reach URL (http://example.com/)"),
-    ("mcp", Action::Mcp, "a call of an MCP server's tool"),
-    ("subagent", Action::Subagent, "a sub-agent at work, its items below its call"),
-    ("permission", Action::Permission, "asks for a permission"),
-    ("question", Action::Question, "asks a question"),
+pub(crate) const TEXT_COMMANDS: &[(&str, CommandAction, &str)] = &[
+    ("help", CommandAction::Help, "lists the text commands"),
+    ("demo", CommandAction::Demo, "one of every item that harms nobody"),
+    ("echo", CommandAction::Echo, "says WORDS"),
+    ("markdown", CommandAction::Markdown, "a message with headings, lists and code"),
+    ("reasoning", CommandAction::Reasoning, "a thought"),
+    ("status", CommandAction::Status, "a status"),
+    ("image", CommandAction::Image, "a picture in the workspace"),
+    ("plan", CommandAction::Plan, "a plan; in plan mode asks whether to carry it out"),
+    ("tool", CommandAction::Tool, "a tool call and its result"),
+    ("file", CommandAction::File, "writes PATH (mock-note.md), then edits it"),
+    ("run", CommandAction::Run, "runs PROGRAM ARGUMENTS…, after asking"),
+    ("fetch", CommandAction::Fetch, "tries to reach URL (http://example.com/)"),
+    ("mcp", CommandAction::Mcp, "a call of an MCP server's tool"),
+    ("subagent", CommandAction::Subagent, "a sub-agent at work, its items below its call"),
+    ("permission", CommandAction::Permission, "asks for a permission"),
+    ("question", CommandAction::Question, "asks a question"),
     (
         "questions",
-        Action::Questions,
+        CommandAction::Questions,
         "asks two at once, with headers and descriptions; of the second several may be chosen",
     ),
-    ("error", Action::Error, "an error; the turn fails"),
-    ("unknown", Action::Unknown, "a line of a type nobody knows"),
-    ("unparsed", Action::Unparsed, "half a line"),
-    ("slow", Action::Slow, "N words (10), a tenth of a second apart"),
-    ("flood", Action::Flood, "N deltas (1000) as fast as they go"),
-    ("garbage", Action::Garbage, "lines that are neither JSON nor UTF-8"),
-    ("bigline", Action::Bigline, "one line of N bytes (10485760)"),
-    ("memory", Action::Memory, "takes N bytes of memory (67108864) and uses them"),
-    ("crash", Action::Crash, "aborts the process"),
-    ("hang", Action::Hang, "lives on and hears nothing any more"),
-    ("exit", Action::Exit, "ends the process with code N (1) in the middle of the turn"),
-    ("end", Action::End, "ends the turn, then the session"),
+    ("error", CommandAction::Error, "an error; the turn fails"),
+    ("unknown", CommandAction::Unknown, "a line of a type nobody knows"),
+    ("unparsed", CommandAction::Unparsed, "half a line"),
+    ("slow", CommandAction::Slow, "N words (10), a tenth of a second apart"),
+    ("flood", CommandAction::Flood, "N deltas (1000) as fast as they go"),
+    ("garbage", CommandAction::Garbage, "lines that are neither JSON nor UTF-8"),
+    ("bigline", CommandAction::Bigline, "one line of N bytes (10485760)"),
+    ("memory", CommandAction::Memory, "takes N bytes of memory (67108864) and uses them"),
+    ("crash", CommandAction::Crash, "aborts the process"),
+    ("hang", CommandAction::Hang, "lives on and hears nothing any more"),
+    ("exit", CommandAction::Exit, "ends the process with code N (1) in the middle of the turn"),
+    ("end", CommandAction::End, "ends the turn, then the session"),
 ];
 
 /// A prompt that is a text command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextCommand {
-    pub(crate) action: Action,
+    pub(crate) action: CommandAction,
     /// What stands after the name.
     pub(crate) argument: String,
     /// The whole prompt.
@@ -87,7 +87,7 @@ impl TextCommand {
         let text = prompt.trim();
         let rest = text.strip_prefix('/')?;
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let (_, action, _) = TABLE.iter().find(|(known, ..)| *known == name)?;
+        let (_, action, _) = TEXT_COMMANDS.iter().find(|(known, ..)| *known == name)?;
         Some(Self { action: *action, argument: argument.trim().to_owned(), text: text.to_owned() })
     }
 
@@ -102,7 +102,7 @@ impl TextCommand {
     }
 }
 
-impl Action {
+impl CommandAction {
     /// Whether the model is asked as in every turn: not where the point is what happens without it.
     pub(crate) fn asks_model(self) -> bool {
         !matches!(
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn only_our_own_names_are_commands() {
         let command = TextCommand::parse(" /flood  12 ").unwrap();
-        assert_eq!((command.action, command.number(1000)), (Action::Flood, 12));
+        assert_eq!((command.action, command.number(1000)), (CommandAction::Flood, 12));
         for prompt in ["hello", "/usr/bin is what?", "/", "say /help", "/helpme"] {
             assert_eq!(TextCommand::parse(prompt), None, "{prompt}");
         }
@@ -139,7 +139,7 @@ mod tests {
     fn the_document_lists_every_command_as_it_is() {
         let document = include_str!("../../../docs/mock-agent.md");
         let rows: Vec<&str> = document.lines().filter(|line| line.starts_with("| `/")).collect();
-        let ours: Vec<String> = TABLE.iter().map(|(name, _, about)| format!("| `/{name}` | {about} |")).collect();
+        let ours: Vec<String> = TEXT_COMMANDS.iter().map(|(name, _, about)| format!("| `/{name}` | {about} |")).collect();
         assert_eq!(rows, ours);
     }
 }

@@ -7,17 +7,17 @@ use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus, PermissionReply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
-use crate::stop::Stop;
+use crate::process::MockProcess;
+use crate::turn_stop::TurnStop;
 use crate::{fetch, files};
 
 /// How the names of tools begin that MCP servers have.
-const SERVED: &str = "mcp__";
+const MCP_PREFIX: &str = "mcp__";
 
 /// A call of one of our tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "name", content = "input", rename_all = "snake_case")]
-pub(crate) enum Tool {
+pub(crate) enum MockTool {
     /// Gives its words back.
     Echo { text: String },
     /// Writes a whole file.
@@ -44,13 +44,13 @@ pub(crate) enum Tool {
 
 /// What came of a call.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct CallResult {
     pub(crate) output: String,
     pub(crate) failed: bool,
     pub(crate) parts: Vec<ContentPart>,
 }
 
-impl Outcome {
+impl CallResult {
     pub(crate) fn failed(output: impl Into<String>) -> Self {
         Self { output: output.into(), failed: true, parts: Vec::new() }
     }
@@ -97,8 +97,8 @@ pub(crate) fn definitions() -> Value {
     ])
 }
 
-fn planning() -> Outcome {
-    Outcome::failed("plan mode: nothing is done before the plan is approved")
+fn refused_while_planning() -> CallResult {
+    CallResult::failed("plan mode: nothing is done before the plan is approved")
 }
 
 fn definition(name: &str, description: &str, properties: &Value, required: &[&str]) -> Value {
@@ -115,20 +115,20 @@ fn question() -> Value {
     json!({ "type": "object", "properties": properties })
 }
 
-fn answered(answer: Option<String>) -> Outcome {
-    answer.map_or_else(|| Outcome::failed("the person did not answer"), Outcome::done)
+fn answer_result(answer: Option<String>) -> CallResult {
+    answer.map_or_else(|| CallResult::failed("the person did not answer"), CallResult::done)
 }
 
-impl<W: Write> Agent<W> {
+impl<W: Write> MockProcess<W> {
     /// Does what a `tool_use` block asks for and returns its `tool_result`.
-    pub(crate) fn perform(&mut self, block: &Value) -> Result<Value, Stop> {
+    pub(crate) fn perform_tool_use(&mut self, block: &Value) -> Result<Value, TurnStop> {
         let call_id = block["id"].as_str().unwrap_or_default().to_owned();
         let name = block["name"].as_str().unwrap_or_default();
-        let tool = serde_json::from_value::<Tool>(json!({ "name": name, "input": block["input"] }));
+        let tool = serde_json::from_value::<MockTool>(json!({ "name": name, "input": block["input"] }));
         let outcome = self.call(&call_id, name, &block["input"], |agent| match tool {
             Ok(tool) => agent.execute(tool),
-            Err(_) if name.starts_with(SERVED) => agent.call_server(name, &block["input"]),
-            Err(error) => Ok(Outcome::failed(format!("no such call: {error}"))),
+            Err(_) if name.starts_with(MCP_PREFIX) => agent.call_mcp_tool(name, &block["input"]),
+            Err(error) => Ok(CallResult::failed(format!("no such call: {error}"))),
         })?;
         Ok(json!({
             "type": "tool_result", "tool_use_id": call_id, "content": outcome.output, "is_error": outcome.failed,
@@ -141,99 +141,99 @@ impl<W: Write> Agent<W> {
         call_id: &str,
         name: &str,
         input: &Value,
-        execute: impl FnOnce(&mut Self) -> Result<Outcome, Stop>,
-    ) -> Result<Outcome, Stop> {
-        let mut call = self.voice.item(ItemKind::ToolCall, ItemRole::Assistant);
+        execute: impl FnOnce(&mut Self) -> Result<CallResult, TurnStop>,
+    ) -> Result<CallResult, TurnStop> {
+        let mut call = self.printer.new_item(ItemKind::ToolCall, ItemRole::Assistant);
         let (name, arguments) = (name.to_owned(), input.to_string());
         call.content = vec![ContentPart::ToolCall { name, arguments, call_id: call_id.to_owned() }];
-        self.voice.started(&call)?;
+        self.printer.start_item(&call)?;
         match execute(self) {
             Ok(outcome) => {
                 self.finish(call, call_id, &outcome)?;
                 Ok(outcome)
             }
             // A call always has a result, also when there was no time for one.
-            Err(stop @ (Stop::Interrupted | Stop::Failed)) => {
-                self.finish(call, call_id, &Outcome::failed("interrupted"))?;
+            Err(stop @ (TurnStop::Interrupted | TurnStop::Failed)) => {
+                self.finish(call, call_id, &CallResult::failed("interrupted"))?;
                 Err(stop)
             }
             Err(ending) => Err(ending),
         }
     }
 
-    fn finish(&mut self, call: LineItem, call_id: &str, outcome: &Outcome) -> Result<(), Stop> {
+    fn finish(&mut self, call: LineItem, call_id: &str, outcome: &CallResult) -> Result<(), TurnStop> {
         let status = if outcome.failed { ItemStatus::Failed } else { ItemStatus::Completed };
-        let mut result = self.voice.item(ItemKind::ToolResult, ItemRole::Tool);
+        let mut result = self.printer.new_item(ItemKind::ToolResult, ItemRole::Tool);
         result.parent = Some(call.id.clone());
         result.content = vec![ContentPart::ToolResult { call_id: call_id.to_owned(), output: outcome.output.clone() }];
         result.content.extend(outcome.parts.iter().cloned());
-        self.voice.completed(call, status)?;
-        self.voice.started(&result)?;
-        Ok(self.voice.completed(result, status)?)
+        self.printer.complete_item(call, status)?;
+        self.printer.start_item(&result)?;
+        Ok(self.printer.complete_item(result, status)?)
     }
 
-    fn execute(&mut self, tool: Tool) -> Result<Outcome, Stop> {
+    fn execute(&mut self, tool: MockTool) -> Result<CallResult, TurnStop> {
         let harmless = matches!(
             tool,
-            Tool::Echo { .. }
-                | Tool::AskUser { .. }
-                | Tool::AskUserQuestions { .. }
-                | Tool::UpdatePlan { .. }
-                | Tool::Task { .. }
+            MockTool::Echo { .. }
+                | MockTool::AskUser { .. }
+                | MockTool::AskUserQuestions { .. }
+                | MockTool::UpdatePlan { .. }
+                | MockTool::Task { .. }
         );
         if self.mode == PermissionMode::Plan && !harmless {
-            return Ok(planning());
+            return Ok(refused_while_planning());
         }
-        if let Some(refusal) = self.ask_for(&tool)? {
+        if let Some(refusal) = self.ask_if_needed(&tool)? {
             return Ok(refusal);
         }
         match tool {
-            Tool::Echo { text } => Ok(Outcome::done(text)),
-            Tool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
-            Tool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
-            Tool::RunCommand { command } => self.run_program(&command),
-            Tool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
-            Tool::AskUser { question, options } => self.ask_question(&question, &options).map(answered),
-            Tool::AskUserQuestions { questions } => self.ask_questions(questions).map(answered),
-            Tool::UpdatePlan { done, left } => {
-                self.tell_plan(&done, &left)?;
-                Ok(Outcome::done("the plan is told"))
+            MockTool::Echo { text } => Ok(CallResult::done(text)),
+            MockTool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
+            MockTool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
+            MockTool::RunCommand { command } => self.run_program(&command),
+            MockTool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
+            MockTool::AskUser { question, options } => self.ask_question(&question, &options).map(answer_result),
+            MockTool::AskUserQuestions { questions } => self.ask_questions(questions).map(answer_result),
+            MockTool::UpdatePlan { done, left } => {
+                self.print_plan(&done, &left)?;
+                Ok(CallResult::done("the plan is told"))
             }
-            Tool::Task { prompt } => self.send_sub_agent(&prompt),
+            MockTool::Task { prompt } => self.run_sub_agent(&prompt),
         }
     }
 
     /// What an MCP server would do, which it does not have: it asks, and gives back what the call says it would.
-    fn call_server(&mut self, name: &str, input: &Value) -> Result<Outcome, Stop> {
+    fn call_mcp_tool(&mut self, name: &str, input: &Value) -> Result<CallResult, TurnStop> {
         if self.mode == PermissionMode::Plan {
-            return Ok(planning());
+            return Ok(refused_while_planning());
         }
         let asked = json!({ "tool": name, "input": input, "always": name });
-        Ok(match self.ask_leave(name, name.to_owned(), asked)? {
+        Ok(match self.ask_unless_allowed(name, name.to_owned(), asked)? {
             Some(refusal) => refusal,
-            None => Outcome::done(input["answer"].as_str().unwrap_or_default()),
+            None => CallResult::done(input["answer"].as_str().unwrap_or_default()),
         })
     }
 
     /// Asks for what is not free: running a program, and changing a file outside the workspace.
-    fn ask_for(&mut self, tool: &Tool) -> Result<Option<Outcome>, Stop> {
+    fn ask_if_needed(&mut self, tool: &MockTool) -> Result<Option<CallResult>, TurnStop> {
         let (action, input, covered) = match tool {
-            Tool::RunCommand { command } => ("run_command", json!({ "command": command }), command.first().cloned()),
-            Tool::WriteFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
+            MockTool::RunCommand { command } => ("run_command", json!({ "command": command }), command.first().cloned()),
+            MockTool::WriteFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
                 ("write_file", json!({ "path": path }), Some(path.clone()))
             }
-            Tool::EditFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
+            MockTool::EditFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
                 ("edit_file", json!({ "path": path }), Some(path.clone()))
             }
             _ => return Ok(None),
         };
         let covered = covered.unwrap_or_default();
         let metadata = json!({ "tool": action, "input": input, "always": covered });
-        self.ask_leave(action, covered, metadata)
+        self.ask_unless_allowed(action, covered, metadata)
     }
 
     /// Asks, unless what it covers is free; what comes back is the refusal.
-    fn ask_leave(&mut self, action: &str, covered: String, metadata: Value) -> Result<Option<Outcome>, Stop> {
+    fn ask_unless_allowed(&mut self, action: &str, covered: String, metadata: Value) -> Result<Option<CallResult>, TurnStop> {
         if self.mode == PermissionMode::Bypass || self.allowed.contains(&covered) {
             return Ok(None);
         }
@@ -243,7 +243,7 @@ impl<W: Write> Agent<W> {
                 self.allowed.insert(covered);
                 Ok(None)
             }
-            PermissionReply::Reject => Ok(Some(Outcome::failed("the person said no"))),
+            PermissionReply::Reject => Ok(Some(CallResult::failed("the person said no"))),
         }
     }
 }
@@ -259,7 +259,7 @@ mod tests {
             for (name, schema) in offered["input_schema"]["properties"].as_object().unwrap() {
                 input[name] = if schema["type"] == "array" { json!(["x"]) } else { json!("x") };
             }
-            serde_json::from_value::<Tool>(json!({ "name": offered["name"], "input": input })).unwrap();
+            serde_json::from_value::<MockTool>(json!({ "name": offered["name"], "input": input })).unwrap();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The laws the meet of policies must keep, on policies written as text.
+//! Laws of the intersection (`meet`) of policies, tested on random policy texts.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
@@ -108,7 +108,7 @@ fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> 
     option::of(select(pool).prop_map(str::to_owned))
 }
 
-/// A policy text in which any key may be absent.
+/// Returns a policy text in which any key may be absent.
 fn text() -> impl Strategy<Value = String> {
     let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
     let net = (
@@ -165,7 +165,7 @@ fn base(text: &str) -> BaseLayer {
     BaseLayer::read(&PolicySource::new("base.yaml", text)).unwrap()
 }
 
-/// A policy in any of the roles.
+/// Returns the policy of any kind of layer.
 fn policy() -> impl Strategy<Value = CompiledPolicy> {
     (text(), any::<bool>())
         .prop_map(|(text, whole)| if whole { base(&text).policy().clone() } else { narrowing(&text).policy().clone() })
@@ -199,7 +199,7 @@ proptest! {
         for action in actions() {
             let strictest = verdict(&a, &action).min(verdict(&b, &action));
             prop_assert!(verdict(&meet, &action) <= strictest, "{action}");
-            // Only a host path readable by `read` here and by `write` there may come out stricter than need be.
+            // A host path that one side allows in `read` and the other in `write` may be denied by the intersection.
             if !matches!(action, Action::Read(_) | Action::Exec(_)) {
                 prop_assert_eq!(verdict(&meet, &action), strictest, "{}", action);
             }
@@ -277,7 +277,7 @@ proptest! {
             prop_assert!(verdict(&after, &action) <= verdict(&before, &action), "{action}");
             let Action::Http { host, method, path, .. } = &action else { continue };
             let over_tls = Action::http(method, &format!("https://{host}:80{path}")).unwrap();
-            // What passes through TLS that is opened is a request the rules list, or what passed unopened.
+            // A request over intercepted TLS is allowed if a rule lists it or if the tunnel was allowed before.
             let listed = verdict(&before, &action).max(verdict(&before, &over_tls));
             prop_assert!(verdict(&after, &over_tls) <= listed, "{over_tls}");
         }
@@ -294,7 +294,7 @@ proptest! {
             section("models", &[("allow", models)]),
             section("tools", &[("allow", tools)]),
         ];
-        // What is denied above stays denied and is no widening, so only the allow-lists are compared.
+        // Denials above still apply and are not widenings, so only the allow-lists are compared.
         let open = narrowing("net: {enabled: true}\nfs: {workspace: bind}\n");
         let deny = |action: &Action| above.policy().decide(action).rule.text;
         for ask in asks.iter().filter(|ask| !ask.is_empty()) {
@@ -303,7 +303,7 @@ proptest! {
             for action in actions().iter().filter(|action| is_about(action, ask)) {
                 let wanted = verdict(&asked.policy().meet(open.policy()), action) == Verdict::Allow;
                 let refused = verdict(above.policy(), action) == Verdict::Deny && deny(action).contains("none match");
-                prop_assert!(!(quiet && wanted && refused), "{ask} does not ask for more, yet {action} is refused");
+                prop_assert!(!(quiet && wanted && refused), "{ask} is not a widening, but {action} is denied");
             }
         }
     }
@@ -314,7 +314,7 @@ fn is_about(action: &Action, ask: &str) -> bool {
         Action::Net { .. } | Action::Raw { .. } | Action::Http { .. } | Action::Https { .. } => ask.starts_with("net"),
         Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
         Action::Model(_) => ask.starts_with("models"),
-        // A line of several commands may be allowed by several entries above, each covering one of them.
+        // Several entries above may allow a line with several commands, each covering one of them.
         Action::Tool { argument, .. } => ask.starts_with("tools") && !argument.contains("&&"),
         Action::Read(_) | Action::Exec(_) => false,
     }

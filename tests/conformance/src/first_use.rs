@@ -7,15 +7,15 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::cast::Player;
-use crate::script::{self, FILE, say};
-use crate::stage::World;
+use crate::tested_agent::TestedAgent;
+use crate::model_script::{self, FILE, say};
+use crate::scenario_session::Scenario;
 
 /// From a data directory in which nothing is but which model to ask: it is installed, works in the jail, is heard while
 /// it works, and at the end there are its changes and its bill.
-pub(crate) async fn it_runs_from_an_empty_data_directory(world: World) {
-    let place = Place::new(&world.player);
-    let mut viv = place.run(world.player.agent, say::FILE);
+pub(crate) async fn agent_runs_from_an_empty_data_directory(scenario: Scenario) {
+    let place = FirstUseSetup::new(&scenario.agent);
+    let mut viv = place.run(scenario.agent.name, say::FILE);
     let (stdout, mut stderr) = (viv.stdout.take().unwrap(), viv.stderr.take().unwrap());
     let (said, told) = tokio::join!(heard(stdout, &mut viv), async {
         let mut told = String::new();
@@ -25,8 +25,8 @@ pub(crate) async fn it_runs_from_an_empty_data_directory(world: World) {
     let status = viv.wait().await.unwrap();
     assert_eq!(status.code(), Some(0), "{said}\n{told}");
     assert!(said.contains("It is made."), "{said}\n{told}");
-    check_installed(&world.player, &told);
-    check_told(world.player.agent, &told);
+    check_installed(&scenario.agent, &told);
+    check_told(scenario.agent.name, &told);
     let left: Vec<_> = std::fs::read_dir(place.directory.path().join("workspace")).unwrap().collect();
     assert!(left.is_empty(), "changes stay in the layer: {left:?}");
 }
@@ -45,10 +45,10 @@ async fn heard(stdout: impl tokio::io::AsyncRead + Unpin, viv: &mut Child) -> St
 }
 
 /// What a person reads of the installation: what is missing begins, and what began is there.
-fn check_installed(player: &Player, told: &str) {
-    let Some(package) = agents::by_name(player.agent).unwrap().package() else { return };
+fn check_installed(agent: &TestedAgent, told: &str) {
+    let Some(package) = agents::by_name(agent.name).unwrap().package() else { return };
     let node = package.needs_node.then_some(("node", agents::NODE.version));
-    for (name, version) in [(player.agent, package.version)].into_iter().chain(node) {
+    for (name, version) in [(agent.name, package.version)].into_iter().chain(node) {
         let (begun, done) = (format!("installing {name} {version} …"), format!("installed {name} {version} · "));
         let places = (told.find(&begun), told.find(&done), told.find("session "));
         assert!(matches!(places, (Some(begun), Some(done), Some(session)) if begun < done && done < session), "{told}");
@@ -66,23 +66,23 @@ fn check_told(agent: &str, told: &str) {
 }
 
 /// An empty data directory and an empty workspace.
-struct Place {
+struct FirstUseSetup {
     directory: TempDir,
     /// What npm has downloaded before: its own store, not ours.
     downloads: PathBuf,
 }
 
-impl Place {
-    fn new(player: &Player) -> Self {
+impl FirstUseSetup {
+    fn new(agent: &TestedAgent) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for name in ["data", "workspace"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         let model = directory.path().join("model.json");
-        std::fs::write(&model, script::text(player)).unwrap();
+        std::fs::write(&model, model_script::text(agent)).unwrap();
         std::fs::write(directory.path().join("data/viv.toml"), format!("[model]\nscript = '{}'\n", model.display()))
             .unwrap();
-        Self { directory, downloads: player.installed.join("npm") }
+        Self { directory, downloads: agent.installed.join("npm") }
     }
 
     /// `viv run`, with nobody at its input.

@@ -54,7 +54,7 @@ pub(super) fn update(update: &Value) -> Option<SessionUpdate> {
 }
 
 /// The first place in `said` that `understood` cannot say again, as a path of field names.
-pub(super) fn lost(said: &Value, understood: &impl Serialize) -> Option<String> {
+pub(super) fn first_unknown_path(said: &Value, understood: &impl Serialize) -> Option<String> {
     let mut understood = serde_json::to_value(understood).unwrap_or_default();
     // The beginning of a call is read as more of it.
     if let Some(name) = understood.get_mut("sessionUpdate").filter(|_| said["sessionUpdate"] == "tool_call") {
@@ -85,7 +85,7 @@ mod tests {
     #[track_caller]
     fn check_lost(said: Value, expected: Option<&str>) {
         let understood: ToolCallUpdate = decode(&said).unwrap();
-        assert_eq!(lost(&said, &understood).as_deref(), expected);
+        assert_eq!(first_unknown_path(&said, &understood).as_deref(), expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::CodexDialogue;
 use crate::diff;
-use crate::transcript::{Speech, ToolOutcome};
+use crate::transcript::{TextKind, ToolOutcome};
 
 /// A call that makes sub-agents, or speaks to them.
 const SUB_AGENT_CALL: &str = "collabAgentToolCall";
@@ -17,13 +17,13 @@ impl CodexDialogue {
     pub(super) fn item_started(&mut self, item: &Value, parent: Option<ItemId>) {
         let id = item["id"].as_str().unwrap_or_default();
         match item["type"].as_str().unwrap_or_default() {
-            "agentMessage" => self.transcript.say(id, Speech::Message, parent, ""),
-            "reasoning" => self.transcript.say(id, Speech::Thought, parent, ""),
-            "contextCompaction" => self.transcript.status_in(parent, "Compacting", None, Vec::new()),
+            "agentMessage" => self.transcript.append_text(id, TextKind::Message, parent, ""),
+            "reasoning" => self.transcript.append_text(id, TextKind::Thought, parent, ""),
+            "contextCompaction" => self.transcript.push_status_under(parent, "Compacting", None, Vec::new()),
             _ => {
                 if let Some((name, arguments)) = call(item) {
-                    self.transcript.call_started(id, &name, &arguments, parent);
-                    self.concerns(id, item);
+                    self.transcript.start_call(id, &name, &arguments, parent);
+                    self.link_sub_agents(id, item);
                 }
             }
         }
@@ -39,16 +39,16 @@ impl CodexDialogue {
             SUB_AGENT_ACTIVITY if item["kind"] != "started" => {}
             "agentMessage" | "plan" => {
                 let text = item["text"].as_str().unwrap_or_default();
-                self.transcript.said(id, Speech::Message, parent, text, ItemStatus::Completed);
+                self.transcript.complete_text(id, TextKind::Message, parent, text, ItemStatus::Completed);
             }
-            "reasoning" => self.transcript.said(id, Speech::Thought, parent, &thought(item), ItemStatus::Completed),
+            "reasoning" => self.transcript.complete_text(id, TextKind::Thought, parent, &thought(item), ItemStatus::Completed),
             _ => match call(item) {
                 Some((name, arguments)) => {
-                    self.transcript.call_started(id, &name, &arguments, parent);
-                    self.concerns(id, item);
-                    self.transcript.call_finished(id, outcome(item));
+                    self.transcript.start_call(id, &name, &arguments, parent);
+                    self.link_sub_agents(id, item);
+                    self.transcript.finish_call(id, outcome(item));
                 }
-                None => self.transcript.unknown(item.clone()),
+                None => self.transcript.record_unknown(item.clone()),
             },
         }
     }
@@ -131,8 +131,8 @@ fn change(change: &Value) -> Option<ContentPart> {
     let path = change["path"].as_str()?;
     let told = change["diff"].as_str().unwrap_or_default();
     Some(match change["kind"]["type"].as_str().or(change["kind"].as_str()) {
-        Some("add") => diff::changed(path, "", told),
-        Some("delete") => diff::changed(path, told, ""),
-        _ => diff::patched(path, told),
+        Some("add") => diff::file_written(path, "", told),
+        Some("delete") => diff::file_written(path, told, ""),
+        _ => diff::file_patched(path, told),
     })
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use protocol::{ItemId, TurnOutcome};
 use serde_json::{Value, json};
 
-use super::{CodexDialogue, Request};
+use super::{CodexDialogue, CodexRequest};
 
 /// Threads that are not ours, by their ids.
 pub(super) type SubAgents = BTreeMap<String, SubAgent>;
@@ -31,7 +31,7 @@ impl CodexDialogue {
     }
 
     /// Below which item that stands which is told of a thread.
-    pub(super) fn below(&self, params: &Value) -> Option<ItemId> {
+    pub(super) fn parent_item(&self, params: &Value) -> Option<ItemId> {
         let agent = self.sub_agents.get(params["threadId"].as_str()?)?;
         agent.call.clone()
     }
@@ -39,20 +39,20 @@ impl CodexDialogue {
     /// What a thread of another is told to have done, if it is nothing that every thread does.
     ///
     /// False where it is to be read like anything that happens on ours.
-    pub(super) fn of_sub_agent(&mut self, method: &str, thread: &str, params: &Value) -> bool {
+    pub(super) fn handle_sub_agent(&mut self, method: &str, thread: &str, params: &Value) -> bool {
         match method {
             "turn/started" => {
                 let turn = params["turn"]["id"].as_str().map(str::to_owned);
                 self.sub_agents.entry(thread.to_owned()).or_default().turn = turn;
-                if self.stopping {
+                if self.interrupt_requested {
                     self.stop_sub_agents();
                 }
             }
-            "turn/completed" | "thread/closed" => self.sub_agent_rests(thread),
+            "turn/completed" | "thread/closed" => self.sub_agent_finished(thread),
             "error" => {
                 let label = if params["willRetry"] == true { "Retrying" } else { "Sub-agent failed" };
                 let detail = params["error"]["message"].as_str().map(str::to_owned);
-                self.transcript.status_in(self.below(params), label, detail, Vec::new());
+                self.transcript.push_status_under(self.parent_item(params), label, detail, Vec::new());
             }
             _ => return false,
         }
@@ -60,7 +60,7 @@ impl CodexDialogue {
     }
 
     /// A call of ours, or of a sub-agent, that concerns other threads; the first such call has made them.
-    pub(super) fn concerns(&mut self, call: &str, told: &Value) {
+    pub(super) fn link_sub_agents(&mut self, call: &str, told: &Value) {
         let item = self.transcript.call_item(call);
         let threads = told["receiverThreadIds"].as_array().into_iter().flatten().chain([&told["agentThreadId"]]);
         for thread in threads.filter_map(Value::as_str) {
@@ -74,13 +74,13 @@ impl CodexDialogue {
         let at_work = self.sub_agents.iter().filter_map(|(thread, agent)| Some((thread, agent.turn.as_ref()?)));
         let orders: Vec<_> = at_work.map(|(thread, turn)| json!({ "threadId": thread, "turnId": turn })).collect();
         for order in orders {
-            self.request(Request::InterruptSubAgent, "turn/interrupt", &order);
+            self.request(CodexRequest::InterruptSubAgent, "turn/interrupt", &order);
         }
     }
 
-    fn sub_agent_rests(&mut self, thread: &str) {
+    fn sub_agent_finished(&mut self, thread: &str) {
         self.sub_agents.entry(thread.to_owned()).or_default().turn = None;
-        if let Some(outcome) = self.outcome.take() {
+        if let Some(outcome) = self.pending_outcome.take() {
             self.end_turn(outcome);
         }
     }
@@ -88,12 +88,12 @@ impl CodexDialogue {
     /// Ends the turn, or lets it wait for those who are still at work for it.
     pub(super) fn end_turn(&mut self, outcome: TurnOutcome) {
         if self.sub_agents.values().any(|agent| agent.turn.is_some()) {
-            self.outcome = Some(outcome);
+            self.pending_outcome = Some(outcome);
             return;
         }
         self.permissions.clear();
         self.questions.clear();
-        self.told_error = false;
-        self.transcript.turn_ended(outcome);
+        self.error_reported = false;
+        self.transcript.end_turn(outcome);
     }
 }

@@ -5,42 +5,42 @@
 use protocol::{ContentPart, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
 use serde_json::{Value, json};
 
-use super::{Transcript, call};
+use super::{Transcript, tool_call};
 
 /// Names of tools with which models keep a list of things to do, in lower case and without `_`.
 const TODO_TOOL: &str = "todowrite";
 
 impl Transcript {
     /// What the agent means to do: a status that carries `steps` as `[{text, status}]`.
-    pub(crate) fn plan(&mut self, steps: Vec<Value>) {
-        self.plan_in(None, steps);
+    pub(crate) fn push_plan(&mut self, steps: Vec<Value>) {
+        self.push_plan_under(None, steps);
     }
 
     /// The same of what is done below `parent`.
-    pub(crate) fn plan_in(&mut self, parent: Option<ItemId>, steps: Vec<Value>) {
+    pub(crate) fn push_plan_under(&mut self, parent: Option<ItemId>, steps: Vec<Value>) {
         let done = steps.iter().filter(|step| step["status"] == "completed").count();
         let detail = format!("{done} of {} done", steps.len());
-        self.status_in(parent, "Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
+        self.push_status_under(parent, "Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
     }
 
     /// The same from an agent that tells a plan and not the call `name` which made it: the call is made up.
-    pub(crate) fn plan_called(&mut self, parent: Option<ItemId>, name: &str, steps: Vec<Value>) {
-        self.finish_speech_in(parent.as_ref(), ItemStatus::Completed);
-        let mut made = self.item(ItemKind::ToolCall, ItemRole::Assistant);
+    pub(crate) fn push_plan_with_call(&mut self, parent: Option<ItemId>, name: &str, steps: Vec<Value>) {
+        self.finish_texts_under(parent.as_ref(), ItemStatus::Completed);
+        let mut made = self.new_item(ItemKind::ToolCall, ItemRole::Assistant);
         let call_id = made.item_id.to_string();
         made.parent_id.clone_from(&parent);
-        made.content = vec![call::content(&call_id, name, &json!({ "steps": steps }))];
+        made.content = vec![tool_call::content(&call_id, name, &json!({ "steps": steps }))];
         let mut result = Item { kind: ItemKind::ToolResult, role: Some(ItemRole::Tool), ..made.clone() };
-        self.made_up(EventBody::ItemStarted(ItemEvent { item: made.clone() }));
-        self.plan_in(parent, steps);
+        self.push_synthetic(EventBody::ItemStarted(ItemEvent { item: made.clone() }));
+        self.push_plan_under(parent, steps);
         result.item_id = self.next_item_id();
         result.parent_id = Some(made.item_id.clone());
         result.content = vec![ContentPart::ToolResult { call_id, output: "the plan is told".to_owned() }];
         made.status = ItemStatus::Completed;
-        self.made_up(EventBody::ItemCompleted(ItemEvent { item: made }));
-        self.made_up(EventBody::ItemStarted(ItemEvent { item: result.clone() }));
+        self.push_synthetic(EventBody::ItemCompleted(ItemEvent { item: made }));
+        self.push_synthetic(EventBody::ItemStarted(ItemEvent { item: result.clone() }));
         result.status = ItemStatus::Completed;
-        self.made_up(EventBody::ItemCompleted(ItemEvent { item: result }));
+        self.push_synthetic(EventBody::ItemCompleted(ItemEvent { item: result }));
     }
 }
 

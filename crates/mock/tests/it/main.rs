@@ -5,6 +5,6 @@ mod document;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
-mod stage;
+mod harness;
 #[cfg(test)]
 mod text_commands;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::stage::{Answer, Model, Reply, Stage, texts};
+use crate::harness::{UserReply, ModelServer, ModelReply, MockHarness, texts};
 use agents::{DialogueOutput, PermissionMode, skeleton};
 use mock::ProcessEnd;
 use protocol::{ContentPart, EventBody, PermissionReply, TurnOutcome};
@@ -25,19 +25,19 @@ fn await_that(holds: impl Fn() -> bool) {
 
 #[test]
 fn hello() {
-    let mut stage = Stage::new(vec![Reply::Text("Hello there.")]);
-    let outputs = stage.turn("say hello", &[]);
+    let mut harness = MockHarness::new(vec![ModelReply::Text("Hello there.")]);
+    let outputs = harness.turn("say hello", &[]);
     check("hello", &outputs);
     assert_eq!(texts(&outputs), ["Hello there."]);
-    assert_eq!(stage.close(), ProcessEnd::Exit(0));
+    assert_eq!(harness.close(), ProcessEnd::Exit(0));
 }
 
 #[test]
 fn the_second_turn_remembers_the_first() {
-    let mut stage = Stage::new(vec![Reply::Text("one"), Reply::Text("two")]);
-    stage.turn("first", &[]);
-    check("second_turn", &stage.turn("second", &[]));
-    let requests = stage.model.requests();
+    let mut harness = MockHarness::new(vec![ModelReply::Text("one"), ModelReply::Text("two")]);
+    harness.turn("first", &[]);
+    check("second_turn", &harness.turn("second", &[]));
+    let requests = harness.model.requests();
     let said: Vec<_> = requests[1].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
     assert_eq!(said, ["user", "assistant", "user"]);
     assert!(requests[1].head.contains("authorization: Bearer secret"));
@@ -46,18 +46,18 @@ fn the_second_turn_remembers_the_first() {
 
 #[test]
 fn reasoning() {
-    let mut stage = Stage::new(vec![Reply::Thought("hm", "aha")]);
-    check("reasoning", &stage.turn("think", &[]));
+    let mut harness = MockHarness::new(vec![ModelReply::Thought("hm", "aha")]);
+    check("reasoning", &harness.turn("think", &[]));
 }
 
 #[test]
 fn a_command_that_was_allowed() {
     let run = json!({ "command": ["printf", "done"] });
-    let mut stage = Stage::new(vec![Reply::Tool("run_command", run.clone()), Reply::Text("Ran.")]);
-    let outputs = stage.turn("run it", &[Answer::Permission(PermissionReply::Once)]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run.clone()), ModelReply::Text("Ran.")]);
+    let outputs = harness.turn("run it", &[UserReply::Permission(PermissionReply::Once)]);
     check("command_allowed", &outputs);
     assert_eq!(texts(&outputs), ["I will.", "done", "Ran."]);
-    let result = &stage.model.requests()[1].body["messages"][2]["content"][0];
+    let result = &harness.model.requests()[1].body["messages"][2]["content"][0];
     assert_eq!(result["content"], "done");
     assert_eq!(result["is_error"], false);
 }
@@ -65,28 +65,28 @@ fn a_command_that_was_allowed() {
 #[test]
 fn a_command_that_was_refused_is_not_run() {
     let run = json!({ "command": ["touch", "evidence"] });
-    let mut stage = Stage::new(vec![Reply::Tool("run_command", run)]);
-    let outputs = stage.turn("run it", &[Answer::Permission(PermissionReply::Reject)]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run)]);
+    let outputs = harness.turn("run it", &[UserReply::Permission(PermissionReply::Reject)]);
     check("command_refused", &outputs);
-    assert!(!stage.folder.path().join("evidence").exists());
-    assert_eq!(stage.model.requests()[1].body["messages"][2]["content"][0]["is_error"], true);
+    assert!(!harness.folder.path().join("evidence").exists());
+    assert_eq!(harness.model.requests()[1].body["messages"][2]["content"][0]["is_error"], true);
 }
 
 #[test]
 fn always_covers_the_same_program_and_no_other() {
-    let call = |program: &str| Reply::Tool("run_command", json!({ "command": [program] }));
-    let mut stage = Stage::new(vec![call("true"), Reply::Text("1"), call("true"), Reply::Text("2"), call("false")]);
-    stage.turn("first", &[Answer::Permission(PermissionReply::Always)]);
-    stage.turn("the same again", &[]);
-    let outputs = stage.turn("another", &[Answer::Permission(PermissionReply::Once)]);
+    let call = |program: &str| ModelReply::Tool("run_command", json!({ "command": [program] }));
+    let mut harness = MockHarness::new(vec![call("true"), ModelReply::Text("1"), call("true"), ModelReply::Text("2"), call("false")]);
+    harness.turn("first", &[UserReply::Permission(PermissionReply::Always)]);
+    harness.turn("the same again", &[]);
+    let outputs = harness.turn("another", &[UserReply::Permission(PermissionReply::Once)]);
     assert!(texts(&outputs)[1].contains("exit status: 1"), "{outputs:?}");
 }
 
 #[test]
 fn bypass_does_not_ask() {
     let run = json!({ "command": ["sh", "-c", "echo out; echo err >&2; exit 3"] });
-    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
-    let outputs = stage.turn("run it", &[]);
+    let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
+    let outputs = harness.turn("run it", &[]);
     check("command_bypass", &outputs);
     assert_eq!(texts(&outputs)[1], "out\nerr\n[exit status: 3]");
 }
@@ -94,18 +94,18 @@ fn bypass_does_not_ask() {
 #[test]
 fn a_command_that_needs_no_permission() {
     let run = json!({ "command": ["true"] });
-    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
-    check("command_free", &stage.turn("run it", &[]));
+    let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
+    check("command_free", &harness.turn("run it", &[]));
 }
 
 #[test]
 fn a_file_is_written_and_edited() {
     let write = json!({ "path": "a.txt", "content": "one\n" });
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
-    let mut stage = Stage::new(vec![Reply::Tool("write_file", write), Reply::Tool("edit_file", edit)]);
-    let outputs = stage.turn("write", &[]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("write_file", write), ModelReply::Tool("edit_file", edit)]);
+    let outputs = harness.turn("write", &[]);
     check("file_edit", &outputs);
-    assert_eq!(fs::read_to_string(stage.folder.path().join("a.txt")).unwrap(), "two\n");
+    assert_eq!(fs::read_to_string(harness.folder.path().join("a.txt")).unwrap(), "two\n");
     let diffs = outputs.iter().filter(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
             EventBody::ItemCompleted(event) => event
@@ -123,9 +123,9 @@ fn a_file_is_written_and_edited() {
 #[test]
 fn a_patch_without_a_word() {
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
-    let mut stage = Stage::new(vec![Reply::SilentTool("edit_file", edit)]);
-    fs::write(stage.folder.path().join("a.txt"), "one\n").unwrap();
-    check("file_patched", &stage.turn("edit", &[]));
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("edit_file", edit)]);
+    fs::write(harness.folder.path().join("a.txt"), "one\n").unwrap();
+    check("file_patched", &harness.turn("edit", &[]));
 }
 
 #[test]
@@ -133,53 +133,53 @@ fn a_file_outside_the_workspace_is_asked_for() {
     let outside = tempfile::tempdir().unwrap();
     let path = outside.path().join("a.txt");
     let write = json!({ "path": path, "content": "x" });
-    let once = [Answer::Permission(PermissionReply::Once)];
-    let mut stage = Stage::new(vec![Reply::Tool("write_file", write.clone())]);
-    check("file_written_allowed", &stage.turn("write", &once));
+    let once = [UserReply::Permission(PermissionReply::Once)];
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("write_file", write.clone())]);
+    check("file_written_allowed", &harness.turn("write", &once));
     assert!(path.exists());
-    let mut stage = Stage::new(vec![Reply::SilentTool("write_file", write.clone())]);
-    check("file_patch_allowed", &stage.turn("write", &once));
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("write_file", write.clone())]);
+    check("file_patch_allowed", &harness.turn("write", &once));
     fs::remove_file(&path).unwrap();
-    let mut stage = Stage::new(vec![Reply::SilentTool("write_file", write)]);
-    check("file_patch_refused", &stage.turn("write", &[Answer::Permission(PermissionReply::Reject)]));
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("write_file", write)]);
+    check("file_patch_refused", &harness.turn("write", &[UserReply::Permission(PermissionReply::Reject)]));
     assert!(!path.exists());
 }
 
 #[test]
 fn in_plan_mode_nothing_is_written_before_the_plan_is_approved() {
-    let write = || Reply::Tool("write_file", json!({ "path": "a.txt", "content": "x" }));
-    let replies = vec![write(), Reply::Text("Refused."), Reply::Text("A plan."), write(), Reply::Text("Done.")];
-    let mut stage = Stage::in_mode(PermissionMode::Plan, replies);
-    stage.turn("write", &[]);
-    assert!(!stage.folder.path().join("a.txt").exists());
-    check("plan_approved", &stage.turn("/plan", &[Answer::Question(Some("yes"))]));
-    stage.turn("write", &[]);
-    assert!(stage.folder.path().join("a.txt").exists());
+    let write = || ModelReply::Tool("write_file", json!({ "path": "a.txt", "content": "x" }));
+    let replies = vec![write(), ModelReply::Text("Refused."), ModelReply::Text("A plan."), write(), ModelReply::Text("Done.")];
+    let mut harness = MockHarness::in_mode(PermissionMode::Plan, replies);
+    harness.turn("write", &[]);
+    assert!(!harness.folder.path().join("a.txt").exists());
+    check("plan_approved", &harness.turn("/plan", &[UserReply::Question(Some("yes"))]));
+    harness.turn("write", &[]);
+    assert!(harness.folder.path().join("a.txt").exists());
 }
 
 #[test]
 fn a_connection_that_fails_is_told() {
     // Port 9 of loopback is closed here; in a sandbox every address is.
-    let mut stage = Stage::new(vec![Reply::Tool("fetch", json!({ "url": "https://127.0.0.1:9/" }))]);
-    let outputs = stage.turn("fetch", &[]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("fetch", json!({ "url": "https://127.0.0.1:9/" }))]);
+    let outputs = harness.turn("fetch", &[]);
     check("fetch_failed", &outputs);
     assert!(texts(&outputs)[1].starts_with("connection to 127.0.0.1:9 failed: "), "{outputs:?}");
 }
 
 #[test]
 fn a_connection_that_works_gives_the_page() {
-    let page = Model::start(vec![Reply::Status(200, "a page")]);
-    let mut stage = Stage::new(vec![Reply::Tool("fetch", json!({ "url": page.url }))]);
+    let page = ModelServer::start(vec![ModelReply::Status(200, "a page")]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("fetch", json!({ "url": page.url }))]);
     // The tool dials once to see whether it can, and once to read.
-    let outputs = stage.turn("fetch", &[]);
+    let outputs = harness.turn("fetch", &[]);
     assert_eq!(texts(&outputs)[1], "a page");
 }
 
 #[test]
 fn a_question_that_is_answered() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
-    let mut stage = Stage::new(vec![Reply::SilentTool("ask_user", ask)]);
-    let outputs = stage.turn("ask", &[Answer::Question(Some("blue"))]);
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("ask_user", ask)]);
+    let outputs = harness.turn("ask", &[UserReply::Question(Some("blue"))]);
     check("question_answered", &outputs);
     assert_eq!(texts(&outputs)[0], "blue");
 }
@@ -187,45 +187,45 @@ fn a_question_that_is_answered() {
 #[test]
 fn a_question_that_is_refused() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
-    let mut stage = Stage::new(vec![Reply::Tool("ask_user", ask)]);
-    check("question_refused", &stage.turn("ask", &[Answer::Question(None)]));
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("ask_user", ask)]);
+    check("question_refused", &harness.turn("ask", &[UserReply::Question(None)]));
 }
 
 #[test]
 fn an_unknown_tool_and_a_wrong_input_are_results_not_ends() {
-    let replies = vec![Reply::Tool("teleport", json!({})), Reply::Tool("fetch", json!({ "uri": 1 }))];
-    let mut stage = Stage::new(replies);
-    let outputs = stage.turn("go", &[]);
+    let replies = vec![ModelReply::Tool("teleport", json!({})), ModelReply::Tool("fetch", json!({ "uri": 1 }))];
+    let mut harness = MockHarness::new(replies);
+    let outputs = harness.turn("go", &[]);
     assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Completed)));
-    assert_eq!(stage.model.requests().len(), 3);
+    assert_eq!(harness.model.requests().len(), 3);
 }
 
 #[test]
 fn an_interrupt_is_heard_while_the_model_is_silent() {
-    let mut stage = Stage::new(vec![Reply::Hang, Reply::Text("Still here.")]);
-    stage.prompt_until("go", |body| matches!(body, EventBody::ItemDelta(_)));
-    stage.interrupt();
-    check("interrupted", &stage.outputs);
-    assert_eq!(texts(&stage.turn("again", &[])), ["Still here."]);
+    let mut harness = MockHarness::new(vec![ModelReply::Hang, ModelReply::Text("Still here.")]);
+    harness.prompt_until("go", |body| matches!(body, EventBody::ItemDelta(_)));
+    harness.interrupt();
+    check("interrupted", &harness.outputs);
+    assert_eq!(texts(&harness.turn("again", &[])), ["Still here."]);
 }
 
 #[test]
 fn an_interrupt_withdraws_what_was_asked() {
     let run = json!({ "command": ["true"] });
-    let mut stage = Stage::new(vec![Reply::Tool("run_command", run)]);
-    check("permission_withdrawn", &stage.turn("run", &[Answer::Interrupt]));
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run)]);
+    check("permission_withdrawn", &harness.turn("run", &[UserReply::Interrupt]));
 }
 
 #[test]
 fn an_interrupt_kills_the_command_and_all_it_started() {
     let run = json!({ "command": ["sh", "-c", "sleep 600 & echo $! > pid; echo ready > up; wait"] });
-    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
-    let up = stage.folder.path().join("up");
-    stage.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
+    let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
+    let up = harness.folder.path().join("up");
+    harness.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
     await_that(|| up.exists());
-    let outputs = stage.interrupt();
+    let outputs = harness.interrupt();
     assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)));
-    let pid = fs::read_to_string(stage.folder.path().join("pid")).unwrap();
+    let pid = fs::read_to_string(harness.folder.path().join("pid")).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());
     // A killed process is gone, or a zombie until its new parent has seen it.
     await_that(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
@@ -235,15 +235,15 @@ fn an_interrupt_kills_the_command_and_all_it_started() {
 fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
     let refused = r#"{"type":"error","error":{"type":"authentication_error","message":"bad token"}}"#;
     let troubles = [
-        ("model_refused", Reply::Status(401, refused), "bad token"),
-        ("model_broken", Reply::Status(500, "boom"), "boom"),
-        ("model_cut", Reply::Cut, "cut before its end"),
-        ("model_error_event", Reply::ErrorEvent, "busy"),
-        ("model_garbage", Reply::Garbage, "not JSON"),
+        ("model_refused", ModelReply::Status(401, refused), "bad token"),
+        ("model_broken", ModelReply::Status(500, "boom"), "boom"),
+        ("model_cut", ModelReply::Cut, "cut before its end"),
+        ("model_error_event", ModelReply::ErrorEvent, "busy"),
+        ("model_garbage", ModelReply::Garbage, "not JSON"),
     ];
     for (name, reply, words) in troubles {
-        let mut stage = Stage::new(vec![reply]);
-        let outputs = stage.turn("go", &[]);
+        let mut harness = MockHarness::new(vec![reply]);
+        let outputs = harness.turn("go", &[]);
         check(name, &outputs);
         let told = outputs.iter().any(|output| match output {
             DialogueOutput::Event(draft) => match &draft.body {
@@ -253,19 +253,19 @@ fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
             _ => false,
         });
         assert!(told, "{name}: {outputs:?}");
-        assert_eq!(texts(&stage.turn("again", &[])), ["OK"]);
+        assert_eq!(texts(&harness.turn("again", &[])), ["OK"]);
     }
 }
 
 #[test]
 fn a_resumed_session_keeps_its_name() {
-    let mut stage = Stage::start(PermissionMode::Default, vec![], Some("mock-7"));
-    stage.turn("hi", &[]);
-    assert!(stage.outputs.contains(&DialogueOutput::NativeSession("mock-7".to_owned())));
-    let mut stage = Stage::new(vec![]);
-    stage.turn("hi", &[]);
+    let mut harness = MockHarness::start(PermissionMode::Default, vec![], Some("mock-7"));
+    harness.turn("hi", &[]);
+    assert!(harness.outputs.contains(&DialogueOutput::NativeSession("mock-7".to_owned())));
+    let mut harness = MockHarness::new(vec![]);
+    harness.turn("hi", &[]);
     assert!(
-        stage
+        harness
             .outputs
             .iter()
             .any(|output| matches!(output, DialogueOutput::NativeSession(id) if id.starts_with("mock-")))

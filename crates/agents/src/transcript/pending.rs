@@ -1,0 +1,101 @@
+//! Permissions and questions: what the agent waits for.
+
+use protocol::{EventBody, Permission, PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus};
+use serde_json::{Value, json};
+
+use super::Transcript;
+
+/// What was asked and not yet answered, and how much was asked.
+#[derive(Debug, Default)]
+pub(super) struct PendingRequests {
+    permissions: u64,
+    questions: u64,
+    open_permissions: Vec<(PermissionId, String)>,
+    open_questions: Vec<(QuestionId, String)>,
+}
+
+impl Transcript {
+    /// The agent may not go on before somebody said yes.
+    pub(crate) fn request_permission(&mut self, action: &str, metadata: Value) -> PermissionId {
+        self.pending.permissions += 1;
+        let permission_id = PermissionId::numbered(self.epoch, self.pending.permissions);
+        self.pending.open_permissions.push((permission_id.clone(), action.to_owned()));
+        self.push_event(EventBody::PermissionRequested(Permission {
+            permission_id: permission_id.clone(),
+            action: action.to_owned(),
+            status: PermissionStatus::Requested,
+            metadata: Some(metadata),
+        }));
+        permission_id
+    }
+
+    /// Somebody answered; the event of it is the caller's. False when nobody waits for it.
+    pub(crate) fn take_permission(&mut self, id: &PermissionId) -> bool {
+        let before = self.pending.open_permissions.len();
+        self.pending.open_permissions.retain(|(open, _)| open != id);
+        self.pending.open_permissions.len() < before
+    }
+
+    /// The agent no longer waits for this answer.
+    pub(crate) fn withdraw_permission(&mut self, id: &PermissionId) {
+        let Some(at) = self.pending.open_permissions.iter().position(|(open, _)| open == id) else { return };
+        let (permission_id, action) = self.pending.open_permissions.remove(at);
+        self.push_event(EventBody::PermissionResolved(Permission {
+            permission_id,
+            action,
+            status: PermissionStatus::Reject,
+            metadata: Some(json!({ "reason": "withdrawn" })),
+        }));
+    }
+
+    /// The agent asks a person.
+    pub(crate) fn request_question(&mut self, prompt: &str, options: Vec<String>, metadata: Option<Value>) -> QuestionId {
+        self.pending.questions += 1;
+        let question_id = QuestionId::numbered(self.epoch, self.pending.questions);
+        self.pending.open_questions.push((question_id.clone(), prompt.to_owned()));
+        self.push_event(EventBody::QuestionRequested(Question {
+            question_id: question_id.clone(),
+            prompt: prompt.to_owned(),
+            options,
+            response: None,
+            answers: None,
+            status: QuestionStatus::Requested,
+            metadata,
+        }));
+        question_id
+    }
+
+    /// Somebody answered; the event of it is the caller's. False when nobody waits for it.
+    pub(crate) fn take_question(&mut self, id: &QuestionId) -> bool {
+        let before = self.pending.open_questions.len();
+        self.pending.open_questions.retain(|(open, _)| open != id);
+        self.pending.open_questions.len() < before
+    }
+
+    /// The agent no longer waits for this answer.
+    pub(crate) fn withdraw_question(&mut self, id: &QuestionId) {
+        let Some(at) = self.pending.open_questions.iter().position(|(open, _)| open == id) else { return };
+        let (question_id, prompt) = self.pending.open_questions.remove(at);
+        self.push_event(EventBody::QuestionResolved(Question {
+            question_id,
+            prompt,
+            options: Vec::new(),
+            response: None,
+            answers: None,
+            status: QuestionStatus::Rejected,
+            metadata: Some(json!({ "reason": "withdrawn" })),
+        }));
+    }
+
+    /// The turn is over: nobody waits for anything any more.
+    pub(super) fn withdraw_all(&mut self) {
+        let permissions: Vec<_> = self.pending.open_permissions.iter().map(|(id, _)| id.clone()).collect();
+        let questions: Vec<_> = self.pending.open_questions.iter().map(|(id, _)| id.clone()).collect();
+        for id in permissions {
+            self.withdraw_permission(&id);
+        }
+        for id in questions {
+            self.withdraw_question(&id);
+        }
+    }
+}

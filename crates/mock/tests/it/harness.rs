@@ -1,0 +1,188 @@
+//! The mock agent on harness: its process in a thread, a model of our own on loopback.
+
+mod model;
+
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use agents::{
+    Agent as _, Dialogue as _, DialogueOutput, LaunchContext, MockAgent, NormalizedDialogue, PermissionMode, Prompt,
+};
+use mock::{MockSettings, ProcessEnd};
+use protocol::{EventBody, EventDraft, PermissionReply};
+use tempfile::TempDir;
+
+pub(crate) use model::{ModelServer, ModelReply};
+
+/// What to do when the agent waits.
+#[derive(Debug, Clone)]
+pub(crate) enum UserReply {
+    Permission(PermissionReply),
+    Question(Option<&'static str>),
+    /// A list for each thing that is asked.
+    Questions(&'static [&'static [&'static str]]),
+    Interrupt,
+}
+
+pub(crate) struct MockHarness {
+    pub(crate) model: ModelServer,
+    pub(crate) folder: TempDir,
+    pub(crate) outputs: Vec<DialogueOutput>,
+    dialogue: NormalizedDialogue,
+    stdin: Option<PipeWriter>,
+    lines: BufReader<PipeReader>,
+    agent: Option<JoinHandle<ProcessEnd>>,
+}
+
+impl MockHarness {
+    pub(crate) fn new(replies: Vec<ModelReply>) -> Self {
+        Self::in_mode(PermissionMode::Default, replies)
+    }
+
+    pub(crate) fn in_mode(mode: PermissionMode, replies: Vec<ModelReply>) -> Self {
+        Self::start(mode, replies, None)
+    }
+
+    pub(crate) fn start(mode: PermissionMode, replies: Vec<ModelReply>, resume: Option<&str>) -> Self {
+        let (model, folder) = (ModelServer::start(replies), tempfile::tempdir().unwrap());
+        let ((input, stdin), (output, stdout)) = (pipe().unwrap(), pipe().unwrap());
+        let settings = MockSettings {
+            gateway_url: model.url.clone(),
+            token: "secret".to_owned(),
+            model: "scripted".to_owned(),
+            mode,
+            resume: resume.map(str::to_owned),
+            delay: Duration::ZERO,
+            proxy: None,
+            workspace: folder.path().to_owned(),
+        };
+        let agent = thread::spawn(move || mock::run(settings, input, stdout));
+        let dialogue = NormalizedDialogue::new(MockAgent.new_dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() }));
+        let (lines, stdin, agent) = (BufReader::new(output), Some(stdin), Some(agent));
+        Self { model, folder, outputs: Vec::new(), dialogue, stdin, lines, agent }
+    }
+
+    /// Takes a whole turn and returns what came of it; `answers` are given in order as they are needed.
+    pub(crate) fn turn(&mut self, text: &str, answers: &[UserReply]) -> Vec<DialogueOutput> {
+        let begin = self.outputs.len();
+        let mut answers = answers.iter().cloned();
+        let sent = self.dialogue.send_prompt(&Prompt::text(text));
+        self.take(sent);
+        let mut seen = begin;
+        loop {
+            while seen < self.outputs.len() {
+                let output = self.outputs[seen].clone();
+                seen += 1;
+                match output {
+                    DialogueOutput::TurnEnded(_) => return self.outputs[begin..].to_vec(),
+                    DialogueOutput::Event(draft) => self.react(&draft, &mut answers),
+                    _ => {}
+                }
+            }
+            assert!(self.read(), "the agent ended in the middle of a turn");
+        }
+    }
+
+    fn react(&mut self, draft: &EventDraft, answers: &mut impl Iterator<Item = UserReply>) {
+        let waits = matches!(draft.body, EventBody::PermissionRequested(_) | EventBody::QuestionRequested(_));
+        if !waits {
+            return;
+        }
+        let sent = match (answers.next().expect("an answer to what the agent asks"), &draft.body) {
+            (UserReply::Permission(reply), EventBody::PermissionRequested(asked)) => {
+                self.dialogue.answer_permission(&asked.permission_id, reply)
+            }
+            (UserReply::Question(answer), EventBody::QuestionRequested(asked)) => {
+                let answers = answer.map(|answer| vec![vec![answer.to_owned()]]);
+                self.dialogue.answer_question(&asked.question_id, answers.as_deref())
+            }
+            (UserReply::Questions(answers), EventBody::QuestionRequested(asked)) => {
+                let owned = |chosen: &&[&str]| chosen.iter().map(|word| (*word).to_owned()).collect();
+                let answers: Vec<Vec<String>> = answers.iter().map(owned).collect();
+                self.dialogue.answer_question(&asked.question_id, Some(&answers))
+            }
+            (UserReply::Interrupt, _) => self.dialogue.interrupt(),
+            (answer, asked) => panic!("{answer:?} is no answer to {asked:?}"),
+        };
+        self.take(sent);
+    }
+
+    /// Hands over a prompt and reads until `until` holds for an event.
+    pub(crate) fn prompt_until(&mut self, text: &str, until: impl Fn(&EventBody) -> bool) {
+        let sent = self.dialogue.send_prompt(&Prompt::text(text));
+        self.take(sent);
+        let mut seen = self.outputs.len();
+        loop {
+            for output in &self.outputs[seen..] {
+                if matches!(output, DialogueOutput::Event(draft) if until(&draft.body)) {
+                    return;
+                }
+            }
+            seen = self.outputs.len();
+            assert!(self.read(), "the agent ended before it came so far");
+        }
+    }
+
+    /// Interrupts and reads to the end of the turn.
+    pub(crate) fn interrupt(&mut self) -> Vec<DialogueOutput> {
+        let begin = self.outputs.len();
+        let sent = self.dialogue.interrupt();
+        self.take(sent);
+        while !self.outputs[begin..].iter().any(|output| matches!(output, DialogueOutput::TurnEnded(_))) {
+            assert!(self.read(), "the agent ended in the middle of a turn");
+        }
+        self.outputs[begin..].to_vec()
+    }
+
+    /// Hands over a prompt that ends the process, and reads what it still says.
+    pub(crate) fn last_prompt(mut self, text: &str) -> (ProcessEnd, Vec<DialogueOutput>) {
+        let begin = self.outputs.len();
+        let sent = self.dialogue.send_prompt(&Prompt::text(text));
+        self.take(sent);
+        while self.read() {}
+        (self.agent.take().unwrap().join().unwrap(), self.outputs.split_off(begin))
+    }
+
+    /// Closes the agent's input and waits for its end.
+    pub(crate) fn close(mut self) -> ProcessEnd {
+        self.stdin = None;
+        while self.read() {}
+        self.agent.take().unwrap().join().unwrap()
+    }
+
+    /// Reads one line; false at the end.
+    fn read(&mut self) -> bool {
+        let mut line = Vec::new();
+        if self.lines.read_until(b'\n', &mut line).unwrap() == 0 {
+            return false;
+        }
+        let outputs = self.dialogue.read_line(line.strip_suffix(b"\n").unwrap_or(&line));
+        self.take(outputs);
+        true
+    }
+
+    fn take(&mut self, outputs: Vec<DialogueOutput>) {
+        for output in &outputs {
+            if let (DialogueOutput::Send(line), Some(stdin)) = (output, &mut self.stdin) {
+                writeln!(stdin, "{line}").unwrap();
+            }
+        }
+        self.outputs.extend(outputs);
+    }
+}
+
+/// The texts of completed messages, in order.
+pub(crate) fn texts(outputs: &[DialogueOutput]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for output in outputs {
+        if let DialogueOutput::Event(EventDraft { body: EventBody::ItemCompleted(event), .. }) = output {
+            texts.extend(event.item.content.iter().filter_map(|part| match part {
+                protocol::ContentPart::Text { text } => Some(text.clone()),
+                protocol::ContentPart::ToolResult { output, .. } => Some(output.clone()),
+                _ => None,
+            }));
+        }
+    }
+    texts
+}

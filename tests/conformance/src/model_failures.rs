@@ -1,0 +1,89 @@
+//! A model that does not do what a model should: the turn ends, and the session can go on.
+
+use protocol::{EventBody, TurnOutcome};
+
+use crate::model_script::say;
+use crate::scenario_session::{UserReply, MAX_REQUESTS, ScenarioSession, TurnEvents, Scenario, impatient};
+
+pub(crate) async fn refusing_model_fails_the_turn(scenario: Scenario) {
+    let session = scenario.open().await;
+    let turn = session.turn(say::UNAUTHORIZED, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Failed), "{turn:?}");
+    assert!(turn.has(|event| matches!(event, EventBody::Error(_))), "{turn:?}");
+    goes_on(session).await;
+}
+
+pub(crate) async fn transient_model_error_is_retried(scenario: Scenario) {
+    let session = scenario.open().await;
+    for (prompt, gives_up) in [(say::RATE_LIMITED, &["mock", "codex"][..]), (say::BROKEN, &["mock"])] {
+        let turn = session.turn(prompt, UserReply::Yes).await;
+        // Who does not ask again tells what happened and leaves the rest to the person.
+        let gives_up = gives_up.contains(&session.agent.name);
+        let expected = if gives_up { TurnOutcome::Failed } else { TurnOutcome::Completed };
+        assert_eq!(turn.outcome(), Some(expected), "{turn:?}");
+        assert_eq!(turn.has(|event| matches!(event, EventBody::Error(_))), gives_up, "{turn:?}");
+    }
+    goes_on(session).await;
+}
+
+pub(crate) async fn spent_budget_is_not_retried(scenario: Scenario) {
+    let session = scenario.open_penniless().await;
+    let turn = session.turn("hello", UserReply::Yes).await;
+    assert!(matches!(turn.outcome(), Some(TurnOutcome::Failed | TurnOutcome::Completed)), "{turn:?}");
+    let refused =
+        session.events().iter().filter(|event| matches!(event.draft.body, EventBody::BudgetExceeded(_))).count();
+    assert!(refused >= 1, "{turn:?}");
+    // A client that tried a refusal again would hide it behind minutes of waiting. The others have clients of
+    // their own make.
+    if ["mock", "claude"].contains(&session.agent.name) {
+        assert_eq!(refused, 1, "{turn:?}");
+    }
+    assert!(!session.events().iter().any(|event| matches!(event.draft.body, EventBody::LlmCall(_))), "{turn:?}");
+    session.close().await;
+}
+
+pub(crate) async fn invalid_model_response_ends_the_turn(scenario: Scenario) {
+    let session = scenario.open().await;
+    let turn = session.turn(say::NONSENSE, UserReply::Yes).await;
+    assert!(turn.outcome().is_some(), "{turn:?}");
+    says_nothing_wrong(&turn);
+    // One agent asks without end: its budget stops it, and what it asks after that reaches no model.
+    if turn.has(|event| matches!(event, EventBody::BudgetExceeded(_))) {
+        assert_eq!(turn.outcome(), Some(TurnOutcome::Failed), "{turn:?}");
+        let calls = session.events().iter().filter(|event| matches!(event.draft.body, EventBody::LlmCall(_))).count();
+        assert!(calls as u64 <= MAX_REQUESTS, "{calls} calls of {MAX_REQUESTS} were let through");
+        return session.close().await;
+    }
+    goes_on(session).await;
+}
+
+pub(crate) async fn truncated_model_response_ends_the_turn(scenario: Scenario) {
+    let session = scenario.open().await;
+    let turn = session.turn(say::CUT, UserReply::Yes).await;
+    assert!(turn.outcome().is_some(), "{turn:?}");
+    says_nothing_wrong(&turn);
+    goes_on(session).await;
+}
+
+pub(crate) async fn silent_model_times_out(scenario: Scenario) {
+    let mode = scenario.agent.mode();
+    let patience = impatient(&scenario.agent);
+    let session = scenario.open_with(mode, patience).await;
+    let hello = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(hello.outcome(), Some(TurnOutcome::Completed), "{hello:?}");
+    let turn = session.turn(say::HANG, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::TimedOut), "{turn:?}");
+    session.close().await;
+}
+
+/// Nothing the agent said is the nonsense itself.
+fn says_nothing_wrong(turn: &TurnEvents) {
+    assert!(!turn.has(|event| matches!(event, EventBody::AgentUnparsed(_))), "{turn:?}");
+}
+
+async fn goes_on(session: ScenarioSession) {
+    let next = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    assert!(next.words().contains("You said: hello"), "{next:?}");
+    session.close().await;
+}

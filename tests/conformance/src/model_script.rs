@@ -1,0 +1,152 @@
+//! What the model says, in the words of each agent's tools.
+
+use gateway::{ModelScript, ScriptedUpstream};
+use serde_json::{Value, json};
+
+use crate::tested_agent::TestedAgent;
+
+/// A prompt for each thing the model can be made to do.
+pub(crate) mod say {
+    pub(crate) const NUMBER: &str = "Keep the number 7391 in mind.";
+    pub(crate) const WHICH: &str = "Which number was it?";
+    pub(crate) const COMMAND: &str = "Use the shell, please.";
+    pub(crate) const FILE: &str = "Make a file, please.";
+    pub(crate) const OTHER_FILE: &str = "Make another file, please.";
+    pub(crate) const EDIT: &str = "Mend a file, please.";
+    pub(crate) const OTHER_COMMAND: &str = "Use the shell for something else.";
+    pub(crate) const QUESTION: &str = "Ask me something, please.";
+    pub(crate) const SLOWLY: &str = "Talk slowly, please.";
+    pub(crate) const AWHILE: &str = "Talk for a while, please.";
+    pub(crate) const MUCH: &str = "Talk a lot, please.";
+    pub(crate) const SERVED: &str = "Polish it, please.";
+    pub(crate) const LOOK: &str = "Look at this, please.";
+    pub(crate) const THINK: &str = "Think aloud, please.";
+    pub(crate) const PLAN: &str = "Plan it, please.";
+    pub(crate) const DELEGATE: &str = "Send somebody, please.";
+    pub(crate) const KILL: &str = "End yourself, please.";
+    pub(crate) const UNAUTHORIZED: &str = "Fail with 401.";
+    pub(crate) const RATE_LIMITED: &str = "Fail once with 429.";
+    pub(crate) const BROKEN: &str = "Fail once with 500.";
+    pub(crate) const NONSENSE: &str = "Talk nonsense.";
+    pub(crate) const CUT: &str = "Hang up.";
+    pub(crate) const HANG: &str = "Say nothing.";
+}
+
+/// What the command of [`say::COMMAND`] prints, beside the name of its PID namespace.
+pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
+/// What [`say::FILE`] makes.
+pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
+/// What [`say::OTHER_FILE`] makes.
+pub(crate) const OTHER_FILE: (&str, &str) = ("free.txt", "made without asking\n");
+/// What [`say::EDIT`] mends: a file, what is in it at first, and the line that becomes another.
+pub(crate) const MENDED: &str = "kept.txt";
+pub(crate) const BEFORE: &str = "the first line\nthe second line\nthe third line\n";
+pub(crate) const OLD_LINE: &str = "the second line";
+pub(crate) const NEW_LINE: &str = "a better line";
+/// What the command of [`say::OTHER_COMMAND`] prints.
+pub(crate) const OTHER_OUTPUT: &str = "conformance-43";
+/// What the tool of `equipment/server.sh` gives back.
+pub(crate) const SERVED_OUTPUT: &str = "polished";
+/// What a sub-agent is asked in [`say::DELEGATE`], and what it says.
+pub(crate) const ERRAND: &str = "Count the leaves.";
+pub(crate) const DELEGATED: &str = "There are twelve leaves.";
+/// What the command leaves behind.
+pub(crate) const TRACE: &str = "ran.txt";
+/// How many characters [`say::MUCH`] gives.
+pub(crate) const MUCH_CHARS: usize = 200_000;
+
+/// The model for one agent.
+pub(crate) fn model(agent: &TestedAgent) -> ScriptedUpstream {
+    ScriptedUpstream::new(ModelScript::parse(&text(agent)).unwrap())
+}
+
+/// What the model for one agent plays.
+pub(crate) fn text(agent: &TestedAgent) -> String {
+    // What it prints is nowhere in what is typed.
+    let command = format!("touch {TRACE}; printf 'conformance-%d\\n' 42; readlink /proc/self/ns/pid");
+    // It leaves something behind: a command that only prints is one that some agents run without asking.
+    let other = "printf 'conformance-%d\\n' 43 | tee other.txt";
+    let mut rules = in_steps(say::EDIT, agent.edit(MENDED, OLD_LINE, NEW_LINE));
+    rules.extend([
+        rule(say::WHICH, json!({"conversation": {"contains": "7391"}}), json!([{"text": "It was 7391."}])),
+        work(say::COMMAND, &agent.command(&command)),
+        done(say::COMMAND, "It said: ${tool_result}"),
+        work(say::FILE, &agent.write(FILE.0, FILE.1)),
+        done(say::FILE, "It is made."),
+        work(say::OTHER_FILE, &agent.write_freely(OTHER_FILE.0, OTHER_FILE.1)),
+        done(say::OTHER_FILE, "It is made."),
+        done(say::EDIT, "It is mended."),
+        work(say::OTHER_COMMAND, &agent.command(other)),
+        done(say::OTHER_COMMAND, "It said: ${tool_result}"),
+        work(say::QUESTION, &agent.question()),
+        done(say::QUESTION, "You chose: ${tool_result}"),
+        work(say::SERVED, &agent.served()),
+        done(say::SERVED, "It gave: ${tool_result}"),
+        work(say::PLAN, &agent.plan().unwrap_or_else(|| json!({"text": "I have no plan."}))),
+        done(say::PLAN, "It is planned."),
+        // Two agents tell their model by themselves that a sub-agent is done.
+        rule("<task-notification>", json!({}), json!([{"text": "So it is."}])),
+        rule("<subagent_notification>", json!({}), json!([{"text": "So it is."}])),
+        // The errand of codex' newer sub-agents is a message between models, which is no prompt.
+        rule("<environment_context>", json!({}), json!([{"text": DELEGATED}])),
+        rule(ERRAND, json!({}), json!([{"text": DELEGATED}])),
+        work(say::DELEGATE, &agent.delegate().unwrap_or_else(|| json!({"text": "Nobody is here."}))),
+        // Slower than the sub-agent, whose end must not be taken for that of the turn.
+        paced(say::DELEGATE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
+        // Spelled so that an agent which looks for the word does not find it.
+        work(say::KILL, &agent.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
+        paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
+        paced(say::AWHILE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
+        paced(say::MUCH, much(), 8000, 0),
+        rule(say::THINK, json!({}), json!([{"thinking": "A thought."}, {"text": "So it is: ${prompt}"}])),
+        error(say::UNAUTHORIZED, 401, None),
+        error(say::RATE_LIMITED, 429, Some(1)),
+        error(say::BROKEN, 500, Some(1)),
+        rule(say::NONSENSE, json!({}), json!([{"raw": "<html>this is no model</html>"}])),
+        rule(say::CUT, json!({}), json!([{"text": "And then I"}, "cut"])),
+        rule(say::HANG, json!({}), json!([{"text": "Hm."}, "hang"])),
+        json!({"answer": [{"text": "You said: ${prompt}"}]}),
+    ]);
+    json!({"version": 1, "rules": rules}).to_string()
+}
+
+/// A long text in which nothing comes twice: some agents take that for a model that runs in circles.
+fn much() -> String {
+    let scattered = |line: u64| line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let lines: Vec<String> = (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}", scattered(line))).collect();
+    lines.join("\n")
+}
+
+fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {
+    when["prompt"] = json!({"contains": prompt});
+    json!({"when": when, "answer": answer})
+}
+
+/// The first answer to a prompt: a word, and a tool.
+fn work(prompt: &str, tool: &Value) -> Value {
+    rule(prompt, json!({"step": 1}), json!([{"text": "I am on it."}, tool]))
+}
+
+/// Tools that are called one after the other.
+fn in_steps(prompt: &str, tools: Vec<Value>) -> Vec<Value> {
+    (1..).zip(tools).map(|(step, tool): (u64, _)| rule(prompt, json!({"step": step}), json!([tool]))).collect()
+}
+
+/// What is said when the tool has spoken.
+fn done(prompt: &str, words: &str) -> Value {
+    rule(prompt, json!({"tool_result": {"contains": ""}}), json!([{"text": words}]))
+}
+
+fn paced(prompt: &str, text: String, chars: u64, delay_ms: u64) -> Value {
+    let mut rule = rule(prompt, json!({}), json!([{"text": text}]));
+    rule["pace"] = json!({"chars": chars, "delay_ms": delay_ms});
+    rule
+}
+
+fn error(prompt: &str, status: u16, times: Option<u64>) -> Value {
+    let mut rule = json!({"when": {"prompt": {"contains": prompt}}, "error": {"status": status, "message": "no"}});
+    if let Some(times) = times {
+        rule["times"] = json!(times);
+    }
+    rule
+}

@@ -1,0 +1,109 @@
+//! Permissions that last or are withdrawn, questions, interrupts.
+
+use std::time::{Duration, Instant};
+
+use protocol::{EventBody, TurnOutcome};
+use serde_json::Value;
+
+use crate::model_script::{COMMAND_OUTPUT, OTHER_OUTPUT, say};
+use crate::scenario_session::{UserReply, Scenario};
+
+/// An agent that was asked to stop has stopped, or was ended, after this.
+const STOPPED: Duration = Duration::from_secs(8);
+
+pub(crate) async fn interrupt_withdraws_the_permission(scenario: Scenario) {
+    if !scenario.agent.asks() {
+        return;
+    }
+    let session = scenario.open().await;
+    let sent = session.send(say::COMMAND).await;
+    session.until(sent.sequence, |event| matches!(event, EventBody::PermissionRequested(_))).await;
+    session.sessions.interrupt(&session.id).await.unwrap();
+    let resolved = |event: &EventBody| matches!(event, EventBody::PermissionResolved(_));
+    let ended = |event: &EventBody| matches!(event, EventBody::TurnEnded(_));
+    let resolved = session.until(sent.sequence, resolved).await;
+    let ended = session.until(sent.sequence, ended).await;
+    assert!(resolved.sequence < ended.sequence);
+    let EventBody::TurnEnded(turn) = ended.draft.body else { unreachable!() };
+    assert_eq!(turn.outcome, Some(TurnOutcome::Interrupted));
+    let next = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    session.close().await;
+}
+
+pub(crate) async fn always_allowed_command_is_not_asked_again(scenario: Scenario) {
+    if !scenario.agent.asks() {
+        return;
+    }
+    let session = scenario.open().await;
+    let first = session.turn(say::COMMAND, UserReply::Always).await;
+    assert!(first.words().contains(COMMAND_OUTPUT) && first.asked() == 1, "{first:?}");
+    // Whatever a person is asked from here on is refused: the command runs because it was granted.
+    let again = session.turn(say::COMMAND, UserReply::No).await;
+    assert_eq!(again.outcome(), Some(TurnOutcome::Completed), "{again:?}");
+    assert!(again.words().contains(COMMAND_OUTPUT) && again.asked() == 0, "{again:?}");
+    assert!(again.has(|event| matches!(event, EventBody::PermissionResolved(_))), "nothing says why: {again:?}");
+    let other = session.turn(say::OTHER_COMMAND, UserReply::No).await;
+    assert!(!other.words().contains(OTHER_OUTPUT) && other.asked() == 1, "{other:?}");
+    assert_eq!(session.sessions.grants(&session.id).await.unwrap().len(), 1, "{other:?}");
+    session.close().await;
+}
+
+pub(crate) async fn question_is_answered(scenario: Scenario) {
+    let Some(mode) = scenario.agent.asking_mode() else { return };
+    let session = scenario.open_with(mode, session::SessionTimeouts::default()).await;
+    let turn = session.turn(say::QUESTION, UserReply::Yes).await;
+    assert!(turn.has(|event| matches!(event, EventBody::QuestionRequested(_))), "{turn:?}");
+    assert!(turn.has(|event| matches!(event, EventBody::QuestionResolved(_))), "{turn:?}");
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains("Blue"), "{turn:?}");
+    session.close().await;
+}
+
+/// Names of tools with which agents let their models ask a person.
+const QUESTIONS: &[&str] = &["ask_user", "ask_user_question", "askuserquestion", "question", "request_user_input"];
+
+/// An agent of which we say that it asks no questions offers its model no tool for them. Once it does, it is to be routed.
+pub(crate) async fn agent_without_questions_offers_no_question_tool(scenario: Scenario) {
+    let asks = scenario.agent.asking_mode().is_some();
+    // The mock asks, and shows the form of a session in which nobody does.
+    if asks && scenario.agent.name != "mock" {
+        return;
+    }
+    let session = scenario.open().await;
+    let turn = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    let requests = session.requests();
+    let names: Vec<String> = requests.iter().flat_map(tool_names).collect();
+    assert!(!names.is_empty(), "its model was offered no tools at all: {turn:?}");
+    let asking: Vec<_> = names.iter().filter(|name| QUESTIONS.contains(&name.to_lowercase().as_str())).collect();
+    assert!(asks || asking.is_empty(), "its model is offered {asking:?}");
+    session.close().await;
+}
+
+/// The names of the tools in a request, whichever vendor's API it is for.
+fn tool_names(request: &Value) -> Vec<String> {
+    let tools = request["tools"].as_array().into_iter().flatten();
+    let each = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
+        Some(declared) => declared.clone(),
+        None => vec![tool.clone()],
+    });
+    each.filter_map(|tool| Some(tool["name"].as_str().or(tool["function"]["name"].as_str())?.to_owned())).collect()
+}
+
+pub(crate) async fn turn_can_be_interrupted(scenario: Scenario) {
+    let session = scenario.open().await;
+    let sent = session.send(say::SLOWLY).await;
+    let speaks = |event: &EventBody| matches!(event, EventBody::ItemDelta(delta) if !delta.delta.is_empty());
+    let spoke = session.until(sent.sequence, speaks).await;
+    let asked = Instant::now();
+    session.sessions.interrupt(&session.id).await.unwrap();
+    let ended = session.until(spoke.sequence, |event| matches!(event, EventBody::TurnEnded(_))).await;
+    assert!(asked.elapsed() < STOPPED, "it took {:?}", asked.elapsed());
+    let EventBody::TurnEnded(turn) = ended.draft.body else { unreachable!() };
+    assert_eq!(turn.outcome, Some(TurnOutcome::Interrupted));
+    let next = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    assert!(next.words().contains("You said: hello"), "{next:?}");
+    session.close().await;
+}

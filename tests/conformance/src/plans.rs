@@ -1,0 +1,58 @@
+//! Plans: an agent in plan mode changes nothing, whatever a person answers; and what an agent means to do is told.
+
+use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
+use serde_json::json;
+use session::SessionTimeouts;
+
+use crate::ability;
+use crate::model_script::{COMMAND_OUTPUT, say};
+use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+
+pub(crate) async fn plan_mode_changes_nothing(scenario: Scenario) {
+    if !scenario.agent.plans() {
+        return;
+    }
+    let session = scenario.open_with("plan", SessionTimeouts::default()).await;
+    for words in [say::COMMAND, say::FILE] {
+        let turn = session.turn(words, UserReply::Yes).await;
+        assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+        assert!(!has_changes(&turn), "{turn:?}");
+        assert!(!turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    }
+    let next = session.turn("hello", UserReply::Yes).await;
+    // One agent puts a mark before what is said to it in this mode.
+    assert!(next.words().ends_with("hello"), "{next:?}");
+    observed_capabilities::note_plan(session.agent.name);
+    session.close().await;
+}
+
+/// The steps of a plan come as data, the same from every agent, however its tool has them.
+pub(crate) async fn plan_is_reported(scenario: Scenario) {
+    if scenario.agent.plan().is_none() {
+        return;
+    }
+    let (mode, model) = (scenario.agent.mode(), scenario.agent.planner());
+    let session = scenario.open_as(mode, SessionTimeouts::default(), |_, request| request.model = model).await;
+    let turn = session.turn(say::PLAN, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains("It is planned."), "{turn:?}");
+    let steps = json!([{"text": "look", "status": "completed"}, {"text": "write", "status": "in_progress"}]);
+    let is_plan = |event: &EventBody| match event {
+        EventBody::ItemCompleted(done) if done.item.kind == ItemKind::Status => match &done.item.content[..] {
+            [ContentPart::Status { label, .. }, ContentPart::Json { json }] => label == "Plan" && *json == steps,
+            _ => false,
+        },
+        _ => false,
+    };
+    assert_eq!(turn.has(is_plan), session.agent.tells_plans(), "{turn:?}");
+    session.close().await;
+}
+
+fn has_changes(turn: &TurnEvents) -> bool {
+    turn.has(|event| match event {
+        EventBody::WorkspaceChanged(changed) => {
+            !(changed.added.is_empty() && changed.modified.is_empty() && changed.deleted.is_empty())
+        }
+        _ => false,
+    })
+}

@@ -1,0 +1,44 @@
+//! Sub-agents: what they do is below the call that made them, and their end is not the turn's.
+
+use protocol::{Event, EventBody, Item, ItemKind, TurnOutcome};
+
+use crate::model_script::{DELEGATED, say};
+use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+
+pub(crate) async fn sub_agent_items_are_below_its_call(scenario: Scenario) {
+    if scenario.agent.delegate().is_none() {
+        return;
+    }
+    let session = scenario.open().await;
+    let turn = session.turn(say::DELEGATE, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    let call = completed(&turn).find(|item| item.kind == ItemKind::ToolCall && item.parent_id.is_none());
+    let call = &call.unwrap_or_else(|| panic!("nobody was sent: {turn:?}")).item_id;
+    // How much is told of it differs: its words, or what it was asked.
+    let inner = |item: &&Item| item.parent_id.as_ref() == Some(call) && item.kind != ItemKind::ToolResult;
+    assert!(completed(&turn).any(|item| inner(&item)), "nothing is told below the call: {turn:?}");
+    let said = |item: &&Item| item.kind == ItemKind::Message && text(item).contains(DELEGATED);
+    assert!(completed(&turn).filter(said).all(|item| inner(&item)), "its words pass for the agent's: {turn:?}");
+    let own = completed(&turn).filter(|item| item.kind == ItemKind::Message && item.parent_id.is_none());
+    assert!(own.map(text).any(|words| words.ends_with("That is all.")), "the agent was cut short: {turn:?}");
+    let next = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    let ends = |event: &Event| matches!(event.draft.body, EventBody::TurnEnded(_));
+    assert_eq!(session.events().iter().filter(|event| ends(event)).count(), 2, "{next:?}");
+    session.close().await;
+}
+
+fn completed(turn: &TurnEvents) -> impl Iterator<Item = &Item> {
+    turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::ItemCompleted(completed) => Some(&completed.item),
+        _ => None,
+    })
+}
+
+fn text(item: &Item) -> String {
+    let texts = item.content.iter().filter_map(|part| match part {
+        protocol::ContentPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}

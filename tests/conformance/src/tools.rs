@@ -1,0 +1,124 @@
+//! Tools: a command that is allowed or not, a file that is made, and one that is edited.
+
+use std::path::Path;
+
+use protocol::{ContentPart, CreateSession, EventBody, ItemKind, TurnOutcome};
+use sandbox::{ChangeKind, SavedChanges};
+use session::SessionTimeouts;
+
+use crate::model_script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say};
+use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+
+pub(crate) async fn allowed_command_runs(scenario: Scenario) {
+    let session = scenario.open().await;
+    let turn = session.turn(say::COMMAND, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    assert!(has_item(&turn, ItemKind::ToolCall) && has_item(&turn, ItemKind::ToolResult), "{turn:?}");
+    let asked = turn.has(|event| matches!(event, EventBody::PermissionRequested(_)));
+    assert_eq!(asked, session.agent.asks(), "{turn:?}");
+    assert!(added(&turn).contains(&TRACE.to_owned()), "{turn:?}");
+    assert!(!session.on_host(TRACE).exists(), "changes stay in the layer");
+    session.close().await;
+}
+
+pub(crate) async fn denied_command_does_not_run(scenario: Scenario) {
+    if !scenario.agent.asks() {
+        return;
+    }
+    let session = scenario.open().await;
+    let turn = session.turn(say::COMMAND, UserReply::No).await;
+    assert!(turn.has(|event| matches!(event, EventBody::PermissionRequested(_))), "{turn:?}");
+    assert!(matches!(turn.outcome(), Some(TurnOutcome::Completed | TurnOutcome::Interrupted)), "{turn:?}");
+    assert!(!turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    assert_eq!(added(&turn), [""; 0], "{turn:?}");
+    let next = session.turn("hello", UserReply::Yes).await;
+    assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
+    session.close().await;
+}
+
+pub(crate) async fn file_is_written(scenario: Scenario) {
+    let session = scenario.open().await;
+    let turn = session.turn(say::FILE, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(added(&turn).contains(&FILE.0.to_owned()), "{turn:?}");
+    assert!(turn.words().contains("It is made."), "{turn:?}");
+    assert!(told_changes(&turn).any(|(path, diff)| path.ends_with(FILE.0) && diff.contains(ADDED)), "{turn:?}");
+    assert!(!session.on_host(FILE.0).exists(), "changes stay in the layer");
+    session.close().await;
+}
+
+pub(crate) async fn line_of_a_file_is_replaced(scenario: Scenario) {
+    let mode = scenario.agent.mode();
+    let prepare = |folder: &Path, _: &mut CreateSession| {
+        std::fs::write(folder.join("workspace").join(MENDED), BEFORE).unwrap();
+    };
+    let session = scenario.open_as(mode, SessionTimeouts::default(), prepare).await;
+    let turn = session.turn(say::EDIT, UserReply::Yes).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(turn.words().contains("It is mended."), "{turn:?}");
+    let replaces = |diff: &str| {
+        let has = |line: String| diff.lines().any(|told| told == line);
+        has(format!("-{OLD_LINE}")) && has(format!("+{NEW_LINE}")) && !has("-the first line".to_owned())
+    };
+    assert!(told_changes(&turn).any(|(path, diff)| path.ends_with(MENDED) && replaces(diff)), "{turn:?}");
+    assert_eq!((added(&turn), modified(&turn)), (Vec::new(), vec![MENDED.to_owned()]), "{turn:?}");
+    let saved = SavedChanges::open(&session.sessions.changes_directory(&session.id)).unwrap();
+    let (kinds, path) = (saved.changes().map(|change| change.kind).collect::<Vec<_>>(), Path::new(MENDED));
+    assert_eq!(kinds, [ChangeKind::Modified], "{turn:?}");
+    assert!(replaces(&saved.diff(path).unwrap().unwrap()), "{turn:?}");
+    assert_eq!(saved.read(path).unwrap(), BEFORE.replace(OLD_LINE, NEW_LINE).as_bytes());
+    assert_eq!(std::fs::read_to_string(session.on_host(MENDED)).unwrap(), BEFORE, "changes stay in the layer");
+    session.close().await;
+}
+
+pub(crate) async fn accept_edits_mode_does_not_ask_for_edits(scenario: Scenario) {
+    if !scenario.agent.asks() {
+        return;
+    }
+    let session = scenario.open_with("acceptEdits", SessionTimeouts::default()).await;
+    let turn = session.turn(say::OTHER_FILE, UserReply::No).await;
+    assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
+    assert!(added(&turn).contains(&OTHER_FILE.0.to_owned()) && turn.asked() == 0, "{turn:?}");
+    // A command is not accepted with it.
+    let other = session.turn(say::OTHER_COMMAND, UserReply::No).await;
+    assert!(!other.words().contains(OTHER_OUTPUT) && other.asked() == 1, "{other:?}");
+    session.close().await;
+}
+
+fn has_item(turn: &TurnEvents, kind: ItemKind) -> bool {
+    turn.has(|event| matches!(event, EventBody::ItemCompleted(completed) if completed.item.kind == kind))
+}
+
+/// What the diff of [`FILE`] says.
+const ADDED: &str = "\n+made by an agent\n";
+
+/// The files that the agent itself told it changed, each with its diff.
+fn told_changes(turn: &TurnEvents) -> impl Iterator<Item = (&str, &str)> {
+    let items = turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::ItemCompleted(completed) => Some(&completed.item),
+        _ => None,
+    });
+    items.flat_map(|item| &item.content).filter_map(|part| match part {
+        ContentPart::FileRef { path, diff: Some(diff), .. } => Some((path.as_str(), diff.as_str())),
+        _ => None,
+    })
+}
+
+/// The files that are new in the workspace.
+fn added(turn: &TurnEvents) -> Vec<String> {
+    let told = turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::WorkspaceChanged(changed) => Some(changed.added.clone()),
+        _ => None,
+    });
+    told.flatten().collect()
+}
+
+/// The files that were there before and are others now.
+fn modified(turn: &TurnEvents) -> Vec<String> {
+    let told = turn.events.iter().filter_map(|event| match &event.draft.body {
+        EventBody::WorkspaceChanged(changed) => Some(changed.modified.clone()),
+        _ => None,
+    });
+    told.flatten().collect()
+}
