@@ -1,13 +1,12 @@
-//! The Agent Client Protocol, as a client: Gemini, `OpenCode` and Copilot speak it.
+//! Client of the Agent Client Protocol (ACP), which Gemini, `OpenCode` and Copilot implement.
 //!
-//! Messages are the protocol's own types (`agent-client-protocol-schema`). Its runtime is not used: that one owns
-//! the connection and refuses what it does not know, while a dialogue is pure, is fed line by line, and keeps
-//! what it does not know: a message, or a part of one, that has no type stays the value that came.
+//! Messages use the types of `agent-client-protocol-schema`. Its runtime is not used: it owns the connection and
+//! rejects unknown messages. A dialogue is pure, handles one line at a time, and records unknown messages and fields.
 //!
-//! We offer no file system and no terminal: what an agent does, it does inside the sandbox itself.
+//! No file system and no terminal is offered to the agent: it uses its own inside the sandbox.
 
-mod permission;
 mod call;
+mod permission;
 mod update;
 mod wire;
 
@@ -25,31 +24,32 @@ use serde_json::Value;
 use crate::transcript::Transcript;
 use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
-/// Where the agents differ.
+/// Differences between ACP agents.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AcpQuirks {
-    /// Its own name for the mode in which it changes nothing; the other modes are kept here.
+    /// The agent's name for plan mode. The other modes are implemented here.
     pub(crate) plan_mode: Option<&'static str>,
-    /// Recognizes a message that is the program's own and not the model's.
+    /// Recognizes a message that comes from the program and not from the model.
     pub(crate) notice: Option<fn(&str) -> Option<ProgramNotice>>,
-    /// Says the name of a file that it writes as if the model had said it: the call says it as well.
+    /// The agent prints the name of a file that it writes as a message. The call contains the name as well.
     pub(crate) announces_files: bool,
-    /// Answers that an old session is loaded before it has told all of it again; its menu comes after that.
+    /// The agent reports that an old session is loaded before it has replayed all of it. Its list of commands follows
+    /// the replay.
     pub(crate) replays_after_load: bool,
 }
 
-/// What a message of the program itself says.
+/// A message from the program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProgramNotice {
-    /// The model's side failed, and with it the turn.
+    /// The model failed, and the turn with it.
     Error,
-    /// The model's side failed, and is asked again.
+    /// The model failed, and the call is retried.
     Retrying,
-    /// Something that a person may want to know, under this label.
+    /// Information for the user, with this label.
     Status(&'static str),
 }
 
-/// What an answer of the agent will be about.
+/// The kind of a request that waits for a response of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AcpRequest {
     Initialize,
@@ -66,21 +66,21 @@ pub(crate) struct AcpDialogue {
     mode: PermissionMode,
     resume: Option<String>,
     session: Option<String>,
-    /// While an old session is loaded, the agent tells all of it again.
+    /// An old session is being loaded; the agent replays all of its events.
     replaying: bool,
     prompts: VecDeque<Prompt>,
-    /// Whether it takes pictures; it says so at the beginning.
+    /// Whether the agent accepts images, as it reported at the start.
     accepts_images: bool,
-    /// Why no session could be opened: every prompt fails with it.
+    /// The error that prevented a session; every prompt fails with it.
     open_error: Option<String>,
     requests: HashMap<i64, AcpRequest>,
     last_request: i64,
     permissions: BTreeMap<PermissionId, permission::AcpPermissionRequest>,
-    /// Calls that a person refused and whose end was not told yet: one agent never tells it.
+    /// Denied calls whose end was not reported yet. One agent never reports it.
     refused: BTreeSet<String>,
-    /// The program itself said that the model failed.
+    /// The program reported that the model failed.
     model_failed: bool,
-    /// What it asked was withdrawn by an interrupt: whatever it says of its end, the turn was not completed.
+    /// An interrupt withdrew an open request, so the turn counts as interrupted in any case.
     interrupted_request: bool,
 }
 
@@ -118,7 +118,7 @@ impl AcpDialogue {
             (Some(method), Some(Some(id))) if method == CLIENT_METHOD_NAMES.session_request_permission => {
                 self.ask(id, &value["params"]);
             }
-            // A file or a terminal of the host: never. The agent has its own, inside.
+            // Requests for files or terminals of the host are always refused.
             (Some(_), Some(Some(id))) => self.transcript.send(&wire::refusal(id)),
             (None, Some(_)) => match value["id"].as_i64().and_then(|id| self.requests.remove(&id)) {
                 Some(request) => self.handle_response(request, &value),
@@ -146,29 +146,29 @@ impl AcpDialogue {
     }
 
     fn handle_error(&mut self, request: AcpRequest, error: &Value) {
-        let told = wire::decode(error).unwrap_or_else(|| {
+        let decoded = wire::decode(error).unwrap_or_else(|| {
             let message = error["message"].as_str().unwrap_or("a request failed");
             Error::new(ErrorCode::InternalError.into(), message).data(error["data"].clone())
         });
-        // One agent hands on the body that its vendor's server answered.
-        let body: Value = serde_json::from_str(&told.message).unwrap_or_default();
-        let details = told.data.as_ref().and_then(|data| data.get("details"));
+        // One agent forwards the response body of its vendor's server.
+        let body: Value = serde_json::from_str(&decoded.message).unwrap_or_default();
+        let details = decoded.data.as_ref().and_then(|data| data.get("details"));
         let message = body.pointer("/error/message").or(details).and_then(Value::as_str);
-        let message = message.unwrap_or(&told.message);
+        let message = message.unwrap_or(&decoded.message);
         self.close_refused_calls();
         if request == AcpRequest::Prompt {
             self.transcript.push_error(message, Some("upstream_error"), Some(error.clone()));
             return self.end_turn(TurnOutcome::Failed);
         }
         if request == AcpRequest::Session && self.resume.take().is_some() {
-            // One agent cannot load what it saved itself: better a session without memory that says so.
+            // One agent cannot load sessions that it saved. It starts a new session and reports an error.
             self.replaying = false;
-            let words = format!("the agent cannot go on with its old session and has forgotten it: {message}");
+            let words = format!("cannot resume the agent's session; starting a new one: {message}");
             self.transcript.push_error(words, None, Some(error.clone()));
             return self.open_session();
         }
-        // Without a session nothing works, and a mode that was not set would leave the agent freer than
-        // the person asked for.
+        // Nothing works without a session. If the mode could not be set, the agent would have more rights than
+        // requested.
         self.session = None;
         self.open_error = Some(message.to_owned());
         if self.has_pending_prompt() {
@@ -176,7 +176,7 @@ impl AcpDialogue {
         }
     }
 
-    /// Whether a prompt was handed over whose turn has not ended.
+    /// Returns whether a prompt was sent or queued whose turn has not ended.
     fn has_pending_prompt(&self) -> bool {
         !self.prompts.is_empty() || self.requests.values().any(|request| *request == AcpRequest::Prompt)
     }
@@ -214,7 +214,7 @@ impl AcpDialogue {
         self.start_prompts();
     }
 
-    /// Hands over what waits, once the agent listens.
+    /// Sends queued prompts as soon as the session is open.
     fn start_prompts(&mut self) {
         while let Some(session) = self.session.clone().filter(|_| !self.replaying) {
             let Some(prompt) = self.prompts.pop_front() else { break };
@@ -234,7 +234,7 @@ impl AcpDialogue {
             Some(StopReason::EndTurn) if self.model_failed => TurnOutcome::Failed,
             Some(StopReason::EndTurn) => TurnOutcome::Completed,
             _ => {
-                let reason = result["stopReason"].as_str().unwrap_or("no reason");
+                let reason = result["stopReason"].as_str().unwrap_or("unknown reason");
                 self.transcript.push_error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
                 TurnOutcome::Failed
             }
@@ -283,8 +283,8 @@ impl Dialogue for AcpDialogue {
     }
 
     fn answer_question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        // Over this protocol none of the three offers its model a question: two have no such tool here, and the
-        // third would wait for an answer that only its own server takes.
+        // None of the three agents offers questions over ACP: two have no such tool, and the third accepts answers only
+        // through its own server.
         Vec::new()
     }
 
@@ -292,9 +292,9 @@ impl Dialogue for AcpDialogue {
         if let Some(session) = self.session.as_ref().filter(|_| self.prompts.is_empty()) {
             let cancel = CancelNotification::new(session.clone());
             self.transcript.send(&wire::notification(ClientNotification::CancelNotification(cancel)));
-            // What it asked is refused with its turn, here or by the session a moment ago.
+            // The interrupt denies the open request, here or a moment before in the session.
             self.interrupted_request |= !self.permissions.is_empty() || !self.refused.is_empty();
-            // The protocol wants every open request answered as cancelled.
+            // The protocol requires that every open request is answered as cancelled.
             self.cancel_permissions();
         } else if !self.prompts.is_empty() {
             self.prompts.clear();

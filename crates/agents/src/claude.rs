@@ -1,4 +1,4 @@
-//! Claude Code: one long-lived process on its stdio control protocol.
+//! Claude Code: one process with its stdio control protocol.
 
 use base::HOME;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const PACKAGE: NpmPackage = NpmPackage {
     npm: "@anthropic-ai/claude-code",
     version: "2.1.325",
     integrity: "sha512-OUxCb0sx734zJh9zGTP9oF01gZ44DCGFaw7hgD4byepjRRGyvHzgUOwC7dlCgVIljV6CiEVDjq+anY3GUvKFQw==",
-    // The single binary: the package's own `bin` stays a placeholder where install scripts do not run.
+    // The native binary. The package's `bin` is a placeholder unless install scripts run.
     program: "@anthropic-ai/claude-code-linux-x64/claude",
     needs_node: false,
 };
@@ -46,7 +46,7 @@ impl Agent for ClaudeAgent {
         arguments.extend(["--include-partial-messages", "--permission-prompt-tool", "stdio"]);
         arguments.extend(["--permission-mode", native_mode(mode)]);
         if mode == PermissionMode::Plan {
-            // Its own classifier would refuse every command behind a gateway that is not its vendor's.
+            // Its classifier would deny every command if the gateway is not its vendor's.
             arguments.extend(["--settings", r#"{"useAutoModeDuringPlan":false}"#]);
         }
         if let Some(model) = &context.model {
@@ -55,7 +55,7 @@ impl Agent for ClaudeAgent {
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
         }
-        // Only those of this session: what a repository or a home configures is not asked for.
+        // Only the servers of this session; servers that a repository or home configures are ignored.
         let servers = context.mcp.to_standard();
         arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         arguments.push("--strict-mcp-config");
@@ -66,15 +66,15 @@ impl Agent for ClaudeAgent {
             ("CLAUDE_CONFIG_DIR", Some(&format!("{HOME}/.claude"))),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", Some("1")),
             ("DISABLE_AUTOUPDATER", Some("1")),
-            // A model that keeps a list of things to do tells all of it in one call, and not step by step.
+            // The model reports its whole to-do list in one call instead of one call for each step.
             ("CLAUDE_CODE_ENABLE_TASKS", Some("false")),
-            // Else servers are connected to beside the first turn, which may be over before their tools are there.
+            // Otherwise servers connect during the first turn, which may end before their tools are available.
             ("MCP_CONNECTION_NONBLOCKING", Some("false")),
-            // With its own ten it backs off for minutes before it says that a token is bad.
+            // With the default of ten retries it takes minutes to report an invalid token.
             ("CLAUDE_CODE_MAX_RETRIES", Some("3")),
-            // A sub-agent would be left to itself: its answer comes in a turn that nobody asked for, after the end of ours.
+            // Otherwise a sub-agent runs in the background and answers in a later turn that nobody requested.
             ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", Some("1")),
-            // Bypass is refused to root elsewhere; here the sandbox is ours.
+            // Otherwise root cannot use bypass mode. Here the process is in a sandbox.
             ("IS_SANDBOX", Some("1")),
         ]);
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".claude"]))

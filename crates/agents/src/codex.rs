@@ -1,11 +1,11 @@
-//! Codex: one long-lived `app-server`, JSON-RPC on stdio.
+//! Codex: one `app-server` process with JSON-RPC on stdio.
 //!
-//! A thread is opened once; each prompt is a turn of it. The protocol has far more messages than we
-//! use and grows with every version: what we know to be of no interest is named, the rest is kept.
+//! A thread is opened once, and each prompt is a turn of it. The protocol has many messages and grows with each
+//! version. Irrelevant messages are listed by name; other unknown messages are recorded.
 
-mod server_request;
 mod item;
 mod notification;
+mod server_request;
 mod sub_agent;
 
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +33,7 @@ const PACKAGE: NpmPackage = NpmPackage {
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// The variable that holds the session's token.
+/// The variable with the session token.
 const TOKEN: &str = "VIV_SESSION_TOKEN";
 
 /// The agent `codex`.
@@ -61,7 +61,7 @@ impl Agent for CodexAgent {
         PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let base_url = format!("model_providers.viv.base_url=\"{}/v1\"", context.gateway_url);
         let token = format!("model_providers.viv.env_key=\"{TOKEN}\"");
-        // The token is in its environment; the commands it runs have no use for it.
+        // The agent needs the token; the commands that it runs do not.
         let hide_token = format!("shell_environment_policy.exclude=[\"{TOKEN}\"]");
         let settings = [
             "model_provider=\"viv\"",
@@ -70,7 +70,7 @@ impl Agent for CodexAgent {
             &token,
             "model_providers.viv.wire_api=\"responses\"",
             "analytics.enabled=false",
-            // Else its model has no way to tell a plan.
+            // Required so that the model can report a plan.
             "tools.update_plan.enabled=true",
             &hide_token,
         ];
@@ -78,9 +78,9 @@ impl Agent for CodexAgent {
         let mut arguments = vec!["app-server"];
         let settings = settings.into_iter().chain(servers.iter().map(String::as_str));
         arguments.extend(settings.flat_map(|setting| ["-c", setting]));
-        // Without a network it would wait five seconds for its plugins.
+        // Without a network, loading plugins would take five seconds.
         arguments.extend(["--disable", "plugins"]);
-        // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
+        // `CODEX_HOME` is not set: Codex creates its default directory but not one that is given by name.
         let env = environment(&[(TOKEN, Some(&context.token))]);
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".codex"]))
     }
@@ -109,7 +109,7 @@ impl Agent for CodexAgent {
     }
 }
 
-/// What an answer of the server will be about.
+/// The kind of a request that waits for a response of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CodexRequest {
     Initialize,
@@ -127,11 +127,11 @@ struct CodexDialogue {
     resume: Option<String>,
     thread: Option<String>,
     turn: Option<String>,
-    /// We asked it to stop before it had told the turn's name.
+    /// An interrupt was requested before the turn had an id.
     interrupt_pending: bool,
-    /// Prompts that came before there was a thread.
+    /// Prompts that are queued until the thread is open.
     prompts: VecDeque<Prompt>,
-    /// Why no thread could be opened: every prompt fails with it.
+    /// The error that prevented a thread; every prompt fails with it.
     open_error: Option<String>,
     requests: HashMap<u64, CodexRequest>,
     last_request: u64,
@@ -139,9 +139,9 @@ struct CodexDialogue {
     questions: HashMap<QuestionId, server_request::ServerRequest>,
     error_reported: bool,
     sub_agents: sub_agent::SubAgents,
-    /// We asked for an end: whoever begins to work now is stopped as well.
+    /// An interrupt was requested; sub-agents that start now are interrupted as well.
     interrupt_requested: bool,
-    /// How our own turn ended, while sub-agents are at work for it.
+    /// The outcome of the main turn while sub-agents are still working.
     pending_outcome: Option<TurnOutcome>,
 }
 
@@ -186,9 +186,9 @@ impl CodexDialogue {
     fn handle_error(&mut self, request: CodexRequest, message: &str) {
         match request {
             CodexRequest::Turn => self.fail_turn(message),
-            // It was done before it heard of it.
+            // The sub-agent had finished before.
             CodexRequest::InterruptSubAgent => {}
-            // The turn goes on, and its own end will tell.
+            // The turn continues, and its end reports the outcome.
             CodexRequest::Interrupt => self.transcript.push_error(message, None, None),
             CodexRequest::Initialize | CodexRequest::Thread => {
                 self.open_error = Some(message.to_owned());
@@ -211,7 +211,7 @@ impl CodexDialogue {
         let mut params = json!({
             "cwd": WORKSPACE,
             "approvalPolicy": approval,
-            // Its own sandbox cannot be nested in ours, and ours is the tighter one.
+            // Codex' own sandbox cannot be nested in this one, which is stricter.
             "sandbox": "danger-full-access",
         });
         if let Some(model) = &self.model {
@@ -237,7 +237,7 @@ impl CodexDialogue {
         }
     }
 
-    /// The turn has a name now: what waited for it can be sent.
+    /// Sets the id of the turn and sends a pending interrupt.
     fn set_turn(&mut self, turn: &Value) {
         if let Some(id) = turn["id"].as_str() {
             self.turn = Some(id.to_owned());

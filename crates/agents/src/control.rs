@@ -1,10 +1,11 @@
-//! The stdio control protocol of Claude Code, which Qwen Code speaks too.
+//! The stdio control protocol of Claude Code, which Qwen Code uses as well.
 //!
-//! One process serves many turns: prompts and control requests go in, messages and control requests come
-//! out, each a JSON object a line. Not here: how either program is started (`claude`, `qwen`).
+//! One process serves many turns. Both sides send JSON objects, one per line: prompts, messages and control requests.
+//!
+//! Not here: how either program is started (`claude`, `qwen`).
 
-mod tool_request;
 mod output;
+mod tool_request;
 
 use std::collections::HashMap;
 
@@ -15,14 +16,14 @@ use crate::known_fields::CONTROL;
 use crate::transcript::Transcript;
 use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
-/// Where the two programs differ.
+/// Differences between the two programs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ControlVariant {
-    /// How a message begins that is really an error of the model's side.
+    /// The prefix of a message that is an error of the model.
     pub(crate) error_prefix: Option<&'static str>,
-    /// The line that hands over a prompt to the session of that name.
+    /// Returns the line that sends a prompt to a session.
     pub(crate) prompt: fn(&Prompt, Option<&str>) -> Value,
-    /// Under which name the answer to a question of these words, at this place in its list, is given.
+    /// Returns the key for the answer to a question, from its text and its index.
     pub(crate) answer_key: fn(&str, usize) -> String,
 }
 
@@ -35,13 +36,13 @@ pub(crate) struct ControlDialogue {
     session: Option<String>,
     permissions: HashMap<PermissionId, tool_request::ToolUseRequest>,
     questions: HashMap<QuestionId, tool_request::ToolUseRequest>,
-    /// Nothing is changed until a person has approved of the plan.
+    /// Plan mode is active until a person approves the plan.
     planning: bool,
-    /// We asked it to stop: how it says so differs.
+    /// An interrupt was requested. The programs report its effect in different ways.
     interrupting: bool,
-    /// An error of this turn was told already.
+    /// An error of this turn was already reported.
     error_reported: bool,
-    /// Words of a block that may still turn out to be an error.
+    /// Text that may turn out to be an error message.
     withheld_text: Option<String>,
 }
 
@@ -77,7 +78,7 @@ impl ControlDialogue {
         self.transcript.send(&json!({ "type": "control_response", "response": body }));
     }
 
-    /// The program named its session; it does so in every turn.
+    /// Sets the session id that the program reports in every turn.
     fn name_session(&mut self, id: &Value) {
         if let Some(id) = id.as_str()
             && self.session.as_deref() != Some(id)

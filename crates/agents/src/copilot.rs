@@ -1,8 +1,8 @@
-//! GitHub Copilot CLI with a provider of one's own, over the Agent Client Protocol.
+//! GitHub Copilot CLI with a custom model provider, over the Agent Client Protocol.
 
 use base::HOME;
 
-use crate::acp::{AcpDialogue, ProgramNotice, AcpQuirks};
+use crate::acp::{AcpDialogue, AcpQuirks, ProgramNotice};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
@@ -14,13 +14,13 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: false,
 };
 
-/// The model it asks for when nobody chose one: a provider of one's own has none by default.
+/// The default model. A custom provider has none.
 const DEFAULT_MODEL: &str = "claude-sonnet-4";
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// Its name for the mode in which it changes nothing.
+/// Copilot's name for plan mode.
 const PLAN: &str = "https://agentclientprotocol.com/protocol/session-modes#plan";
 
 /// The agent `copilot`.
@@ -63,13 +63,14 @@ impl Agent for CopilotAgent {
     }
 
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let quirks = AcpQuirks { plan_mode: Some(PLAN), notice: Some(notice), announces_files: true, ..AcpQuirks::default() };
+        let quirks =
+            AcpQuirks { plan_mode: Some(PLAN), notice: Some(notice), announces_files: true, ..AcpQuirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }
 }
 
-/// It ends a turn that failed like any other and tells the failure, and other things, as if the model had
-/// said them; these are the words it uses.
+/// Recognizes messages of the program. Copilot ends a failed turn normally and reports the failure as a message of the
+/// model.
 fn notice(words: &str) -> Option<ProgramNotice> {
     if words == "Info: Request failed due to a transient API error. Retrying..." {
         return Some(ProgramNotice::Retrying);
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_words_are_notices() {
+    fn only_messages_of_the_program_are_notices() {
         for (words, expected) in [
             ("Error: 400 no", Some(ProgramNotice::Error)),
             ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(ProgramNotice::Error)),

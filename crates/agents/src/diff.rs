@@ -1,4 +1,4 @@
-//! File changes as unified diffs, whatever shape an agent tells them in.
+//! Converts file changes of all agents to unified diffs.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use protocol::{ContentPart, FileAction};
 use serde_json::Value;
 use similar::TextDiff;
 
-/// A file that was written: from `old` to `new`.
+/// Returns a file that was written, with the diff from `old` to `new`.
 pub(crate) fn file_written(path: &str, old: &str, new: &str) -> ContentPart {
     let relative = path.trim_start_matches('/');
     let diff = TextDiff::from_lines(old, new)
@@ -17,12 +17,12 @@ pub(crate) fn file_written(path: &str, old: &str, new: &str) -> ContentPart {
     ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) }
 }
 
-/// Tools that change one file, by the names agents give them.
+/// Names of tools that change one file.
 const EDITORS: &[&str] =
     &["create", "edit", "multiedit", "replace", "str_replace", "str_replace_editor", "write", "write_file"];
 
-/// The change that a call of an editing tool asks for, where its input says all of it. What was in the file before is not
-/// known here: only what is replaced, and what stands there afterwards.
+/// Returns the change that a call of an editing tool requests, if its input is complete. The previous content of the
+/// file is not known here, only the text that is replaced.
 pub(crate) fn change_from_call(tool: &str, input: &Value) -> Option<ContentPart> {
     if !EDITORS.contains(&tool.to_ascii_lowercase().as_str()) {
         return None;
@@ -52,7 +52,7 @@ fn first_text<'a>(input: &'a Value, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| input[*name].as_str())
 }
 
-/// A file that was patched, told as the body of a unified diff.
+/// Returns a file that was patched; `body` is the body of a unified diff.
 pub(crate) fn file_patched(path: &str, body: &str) -> ContentPart {
     let relative = path.trim_start_matches('/');
     let diff = if body.starts_with("---") || body.starts_with("diff ") {
@@ -63,7 +63,7 @@ pub(crate) fn file_patched(path: &str, body: &str) -> ContentPart {
     ContentPart::FileRef { path: path.to_owned(), action: FileAction::Patch, diff: Some(diff) }
 }
 
-/// Hunks as `[{oldStart, oldLines, newStart, newLines, lines}]`, as the body of a unified diff.
+/// Formats hunks of the form `[{oldStart, oldLines, newStart, newLines, lines}]` as the body of a unified diff.
 pub(crate) fn hunks(hunks: &[Value]) -> String {
     let mut body = String::new();
     for hunk in hunks {
@@ -79,11 +79,11 @@ pub(crate) fn hunks(hunks: &[Value]) -> String {
     body
 }
 
-/// Lines as `-12 old` and `+12 new`, as the body of a unified diff; any other line ends a hunk.
-pub(crate) fn from_numbered_lines(told: &str) -> String {
+/// Converts lines of the form `-12 old` and `+12 new` to the body of a unified diff. Any other line ends a hunk.
+pub(crate) fn from_numbered_lines(lines: &str) -> String {
     let mut body = String::new();
     let mut hunk: Vec<(char, u64, &str)> = Vec::new();
-    for line in told.lines() {
+    for line in lines.lines() {
         match numbered(line) {
             Some(line) => hunk.push(line),
             None => end_hunk(&mut body, &mut hunk),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_telling_a_change_becomes_a_unified_diff() {
+    fn all_forms_of_a_change_become_a_unified_diff() {
         let expected = "--- a/w/e\n+++ b/w/e\n@@ -1,1 +1,1 @@\n-foo\n+bar\n";
         let lines = json!([{ "oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-foo", "+bar"] }]);
         check(&file_patched("/w/e", &hunks(lines.as_array().unwrap())), expected);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_says_all_of_a_change_is_a_diff_too() {
+    fn calls_with_complete_input_become_a_diff() {
         let edit = json!({ "file_path": "/w/e", "old_string": "foo\n", "new_string": "bar\n" });
         let expected = "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n";
         check(&change_from_call("Edit", &edit).unwrap(), expected);
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_begins_a_new_hunk() {
-        let told = "  1 a\n- 2 b\n ...\n+10 c";
-        assert_eq!(from_numbered_lines(told), "@@ -1,2 +1,1 @@\n a\n-b\n@@ -10,0 +10,1 @@\n+c\n");
+    fn gap_between_lines_starts_a_new_hunk() {
+        let lines = "  1 a\n- 2 b\n ...\n+10 c";
+        assert_eq!(from_numbered_lines(lines), "@@ -1,2 +1,1 @@\n a\n-b\n@@ -10,0 +10,1 @@\n+c\n");
     }
 }

@@ -1,7 +1,7 @@
-//! The mock agent: how to start it, and what its lines mean.
+//! The mock agent: its launch plan and its protocol.
 //!
-//! It is a real process in the real sandbox, and the master of every sequence: what its events look
-//! like is what every other agent's must look like. Its process is the crate `mock`.
+//! The mock is a real process in the real sandbox. Its event sequences are the reference for all other agents. The
+//! crate `mock` contains the process.
 
 mod line;
 
@@ -24,9 +24,9 @@ pub use line::{AgentLine, HostLine, LineItem};
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// Where the mock's program is inside the sandbox.
+/// Path of the mock's program inside the sandbox.
 const PROGRAM: &str = "/run/viv/bin/viv";
-/// The `type`s of [`AgentLine`]: one of these in another shape is damage, not news.
+/// The types of [`AgentLine`]. A line of a known type with another form is unparsed, not unknown.
 const LINE_TYPES: &[&str] = &[
     "ready",
     "item_started",
@@ -175,7 +175,9 @@ impl MockDialogue {
                 self.questions.insert(question, id);
             }
             AgentLine::QuestionWithdrawn { id } => self.withdraw_question(&id),
-            AgentLine::Error { message, code, details } => self.transcript.push_error(message, code.as_deref(), details),
+            AgentLine::Error { message, code, details } => {
+                self.transcript.push_error(message, code.as_deref(), details)
+            }
             AgentLine::TurnEnded { outcome } => self.transcript.end_turn(outcome),
         }
     }

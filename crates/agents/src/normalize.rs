@@ -1,8 +1,8 @@
-//! Strict order, whatever the agent does.
+//! Puts the events of an agent in strict order.
 //!
-//! What leaves here always reads `item.started → item.delta* → item.completed`, once an item, nothing
-//! after. What an agent leaves out is made up and marked `synthetic`; what it says out of order is kept
-//! as `agent.unparsed`. A reader never needs to know which agent spoke.
+//! Every item is emitted as `item.started → item.delta* → item.completed`, exactly once. Events that an agent leaves
+//! out are added and marked `synthetic`. Events in an invalid order become `agent.unparsed`. Readers therefore need no
+//! knowledge of the agent.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{Dialogue, DialogueOutput, Prompt, raw};
 
-/// Puts the outputs of one conversation in order.
+/// Normalizes the outputs of one conversation.
 #[derive(Debug, Default)]
 pub struct EventNormalizer {
     items: HashMap<ItemId, ItemProgress>,
@@ -29,12 +29,12 @@ enum ItemProgress {
 }
 
 impl EventNormalizer {
-    /// A conversation that has not begun.
+    /// Returns a normalizer for a new conversation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do in place of `output`.
+    /// Returns the outputs that replace `output`.
     pub fn apply(&mut self, output: DialogueOutput) -> Vec<DialogueOutput> {
         match output {
             DialogueOutput::Event(draft) => self.event(draft).into_iter().map(DialogueOutput::Event).collect(),
@@ -48,8 +48,12 @@ impl EventNormalizer {
             EventBody::ItemStarted(ItemEvent { item }) => self.item_started(item.clone(), draft),
             EventBody::ItemDelta(delta) => self.item_delta(delta.clone(), draft),
             EventBody::ItemCompleted(ItemEvent { item }) => self.item_completed(item.clone(), draft),
-            EventBody::PermissionRequested(permission) => self.request_opened(permission.permission_id.to_string(), draft),
-            EventBody::PermissionResolved(permission) => self.request_resolved(permission.permission_id.to_string(), draft),
+            EventBody::PermissionRequested(permission) => {
+                self.request_opened(permission.permission_id.to_string(), draft)
+            }
+            EventBody::PermissionResolved(permission) => {
+                self.request_resolved(permission.permission_id.to_string(), draft)
+            }
             EventBody::QuestionRequested(question) => self.request_opened(question.question_id.to_string(), draft),
             EventBody::QuestionResolved(question) => self.request_resolved(question.question_id.to_string(), draft),
             _ => vec![draft],
@@ -58,7 +62,7 @@ impl EventNormalizer {
 
     fn item_started(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         if self.items.contains_key(&item.item_id) {
-            return vec![out_of_order(draft, "an item was started twice")];
+            return vec![out_of_order(draft, "item was started twice")];
         }
         item.status = ItemStatus::InProgress;
         draft.body = EventBody::ItemStarted(ItemEvent { item: item.clone() });
@@ -78,7 +82,7 @@ impl EventNormalizer {
                 streamed.push_str(&delta.delta);
                 drafts.push(draft);
             }
-            _ => drafts.push(out_of_order(draft, "an item grew after it was completed")),
+            _ => drafts.push(out_of_order(draft, "item delta after the item was completed")),
         }
         drafts
     }
@@ -86,12 +90,12 @@ impl EventNormalizer {
     fn item_completed(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
         let streamed = match self.items.insert(item.item_id.clone(), ItemProgress::Done) {
-            Some(ItemProgress::Done) => return vec![out_of_order(draft, "an item was completed twice")],
+            Some(ItemProgress::Done) => return vec![out_of_order(draft, "item was completed twice")],
             Some(ItemProgress::Open { streamed, .. }) => streamed,
             None => {
-                let mut begun = item.clone();
-                begun.status = ItemStatus::InProgress;
-                drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: begun })).synthetic());
+                let mut started_item = item.clone();
+                started_item.status = ItemStatus::InProgress;
+                drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: started_item })).synthetic());
                 String::new()
             }
         };
@@ -110,7 +114,7 @@ impl EventNormalizer {
 
     fn request_opened(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
         if self.open_requests.contains_key(&id) {
-            return vec![out_of_order(draft, "the same thing was asked twice")];
+            return vec![out_of_order(draft, "request id was used twice")];
         }
         self.open_requests.insert(id, true);
         vec![draft]
@@ -122,11 +126,11 @@ impl EventNormalizer {
                 *open = false;
                 vec![draft]
             }
-            _ => vec![out_of_order(draft, "an answer to nothing that is open")],
+            _ => vec![out_of_order(draft, "answer to a request that is not open")],
         }
     }
 
-    /// The caller answered: a later withdrawal by the agent has nothing to withdraw.
+    /// Marks a request as answered by the caller, so that the agent cannot withdraw it later.
     fn request_answered(&mut self, id: &str) {
         self.open_requests.insert(id.to_owned(), false);
     }
@@ -136,12 +140,12 @@ impl EventNormalizer {
         for id in std::mem::take(&mut self.started) {
             if let Some(ItemProgress::Open { item, .. }) = self.items.get(&id) {
                 let item = Item { status: ItemStatus::Failed, ..item.clone() };
-                let given_up =
+                let completed_draft =
                     EventDraft::agent(EventBody::ItemCompleted(ItemEvent { item: item.clone() })).synthetic();
-                outputs.extend(self.item_completed(item, given_up).into_iter().map(DialogueOutput::Event));
+                outputs.extend(self.item_completed(item, completed_draft).into_iter().map(DialogueOutput::Event));
             }
         }
-        // What was asked is void with the turn; the caller resolves it.
+        // Requests end with the turn; the caller resolves them.
         self.open_requests.values_mut().for_each(|open| *open = false);
         outputs.push(DialogueOutput::TurnEnded(outcome));
         outputs
@@ -153,7 +157,7 @@ impl EventNormalizer {
     }
 }
 
-/// The item that a delta out of nowhere must belong to.
+/// Returns the item for a delta whose item was never started.
 fn item_of_delta(delta: &ItemDelta) -> Item {
     Item {
         item_id: delta.item_id.clone(),
@@ -170,7 +174,7 @@ fn is_assistant_message(item: &Item) -> bool {
     item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant)
 }
 
-/// The part of the final words that was never streamed, as one delta.
+/// Returns the rest of the final text that was not streamed, as one delta.
 fn missing_delta(item: &Item, streamed: &str) -> Option<EventDraft> {
     let words: String = item.content.iter().filter_map(words).collect();
     let rest = words.strip_prefix(streamed).filter(|rest| !rest.is_empty())?;
@@ -179,7 +183,7 @@ fn missing_delta(item: &Item, streamed: &str) -> Option<EventDraft> {
     Some(EventDraft::agent(EventBody::ItemDelta(delta)).synthetic())
 }
 
-/// Puts what was streamed where nothing else was said: into a thought that has no words yet, or as words.
+/// Fills empty content with the streamed text, as reasoning or as a message.
 fn fill_content(content: &mut Vec<ContentPart>, streamed: String) {
     if streamed.is_empty() {
         return;
@@ -204,19 +208,19 @@ fn out_of_order(draft: EventDraft, error: &str) -> EventDraft {
     EventDraft { body: EventBody::AgentUnparsed(body), raw: Some(raw::bounded(raw)), ..draft }
 }
 
-/// A dialogue whose events leave in strict order.
+/// A dialogue whose events are in strict order.
 pub struct NormalizedDialogue {
     native: Box<dyn Dialogue>,
     normalizer: EventNormalizer,
 }
 
 impl NormalizedDialogue {
-    /// Puts `native` in order.
+    /// Wraps `native`.
     pub fn new(native: Box<dyn Dialogue>) -> Self {
         Self { native, normalizer: EventNormalizer::new() }
     }
 
-    /// Closes what is open: the agent is gone, and says nothing more.
+    /// Completes all open items as failed, after the agent has exited.
     pub fn close_open_items(&mut self) -> Vec<DialogueOutput> {
         let mut outputs = self.normalizer.apply(DialogueOutput::TurnEnded(TurnOutcome::Failed));
         outputs.retain(|output| matches!(output, DialogueOutput::Event(_)));

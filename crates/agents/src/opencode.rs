@@ -18,7 +18,7 @@ const PACKAGE: NpmPackage = NpmPackage {
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// The model it asks for when nobody chose one: it cannot do without a name.
+/// The default model. `OpenCode` requires a name.
 const DEFAULT_MODEL: &str = "default";
 
 /// The agent `opencode`.
@@ -64,7 +64,7 @@ impl Agent for OpencodeAgent {
     }
 }
 
-/// What it asks for: its own default is nothing. Tools of servers are taken away where nothing may be changed.
+/// Returns the actions that need a permission; by default `OpenCode` asks for none. In plan mode MCP tools are denied.
 fn permissions(mode: PermissionMode, context: &LaunchContext) -> String {
     let mut permissions = json!({ "bash": "ask", "edit": "ask" });
     let served = if mode == PermissionMode::Plan { "deny" } else { "ask" };
@@ -74,14 +74,14 @@ fn permissions(mode: PermissionMode, context: &LaunchContext) -> String {
     permissions.to_string()
 }
 
-/// One provider, ours, and one model of it, for titles too.
+/// Returns a configuration with one provider, the gateway, and one model for all purposes.
 fn configuration(context: &LaunchContext) -> String {
     let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
     let chosen = format!("viv/{model}");
     let provider = json!({
         "npm": "@ai-sdk/openai-compatible",
         "options": { "baseURL": format!("{}/v1", context.gateway_url), "apiKey": context.token },
-        // Unless it is told that a model can see, it leaves pictures out.
+        // Without this, `OpenCode` does not send images.
         "models": { model: {
             "name": model,
             "attachment": true,

@@ -1,6 +1,6 @@
-//! pi, in its RPC mode: commands in, events out, each a JSON object a line.
+//! pi in its RPC mode: commands on stdin, events on stdout, one JSON object per line.
 //!
-//! It has no permissions at all: it runs in the mode `bypass` or not at all.
+//! pi has no permissions and therefore supports only the mode `bypass`.
 
 mod event;
 
@@ -24,9 +24,9 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: true,
 };
 
-/// The variable that holds the session's token; its settings name it.
+/// The variable with the session token, named in pi's settings.
 const TOKEN: &str = "VIV_SESSION_TOKEN";
-/// The model it asks for when nobody chose one: it cannot do without a name.
+/// The default model. pi requires a name.
 const DEFAULT_MODEL: &str = "default";
 
 /// The agent `pi`.
@@ -79,7 +79,7 @@ fn models(context: &LaunchContext, model: &str) -> String {
         "input": ["text", "image"],
         "contextWindow": 200_000,
         "maxTokens": 8192,
-        // What a call costs is the gateway's to say.
+        // The gateway computes costs.
         "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0 },
     });
     let provider = json!({
@@ -95,14 +95,14 @@ fn models(context: &LaunchContext, model: &str) -> String {
 struct PiDialogue {
     transcript: Transcript,
     commands: u64,
-    /// The run ended with an error: a retry may follow, which an answer to this command would come after.
+    /// Id of a command sent after an error. Its response means that no retry follows.
     retry_probe: Option<String>,
-    /// What went wrong last; told when no retry mends it.
+    /// The last error, reported if no retry succeeds.
     error: Option<String>,
 }
 
 impl PiDialogue {
-    /// Sends a command and returns the id its response will carry.
+    /// Sends a command and returns the id of its response.
     fn command(&mut self, kind: &str, mut command: Value) -> String {
         self.commands += 1;
         let id = self.commands.to_string();
@@ -115,7 +115,7 @@ impl PiDialogue {
 
 impl Dialogue for PiDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
-        // Its answer names the session.
+        // The response contains the session id.
         self.command("get_state", json!({}));
         self.transcript.take_outputs()
     }

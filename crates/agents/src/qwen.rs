@@ -1,4 +1,4 @@
-//! Qwen Code: Claude Code's control protocol, with models in `OpenAI`'s shape.
+//! Qwen Code: the control protocol of Claude Code, with models over the `OpenAI` API.
 
 use base::HOME;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: true,
 };
 
-/// The model it asks for when nobody chose one: without a name it does not know whom to ask.
+/// The default model. Qwen requires a name.
 const DEFAULT_MODEL: &str = "qwen3-coder-plus";
 
 const MODES: &[PermissionMode] =
@@ -57,7 +57,7 @@ impl Agent for QwenAgent {
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
             ("OPENAI_API_KEY", Some(&context.token)),
             ("OPENAI_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
-            // Settings of the workspace would come before those of its home.
+            // An environment variable, because workspace settings take precedence over settings of the home.
             ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
         let path = format!("{HOME}/.qwen/settings.json");
@@ -74,19 +74,19 @@ impl Agent for QwenAgent {
     }
 }
 
-/// With `--bare` it would have no settings, and four tools of all it has: no questions, no skills, no new files.
+/// Settings are used instead of `--bare`, which leaves only four tools and no questions, skills or new files.
 fn settings() -> Value {
     json!({
         "general": { "enableAutoUpdate": false },
-        // Else its model has no way to tell a plan.
+        // Required so that the model can report a plan.
         "tools": { "todoWrite": { "enabled": true } },
-        // Else every turn asks the model a second time, to remember things.
+        // Otherwise every turn makes a second model call for memory.
         "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
     })
 }
 
 fn prompt(prompt: &Prompt, session: Option<&str>) -> Value {
-    // It takes words alone: what is no text it would show its model as JSON.
+    // Qwen accepts only text; other content would be shown to the model as JSON.
     let text = prompt.with_attachments_named();
     let message = json!({ "role": "user", "content": text });
     // It wants a session here and does not mind which one.

@@ -1,13 +1,13 @@
-//! The events of one conversation while they are being written.
+//! Collects the events of one conversation.
 //!
-//! Every dialogue writes through a `Transcript`, so that the same thing looks the same whichever agent
-//! did it: words are streamed, a tool call is one item that ends when its result comes, the result is an
-//! item below it, and nothing is left open or unanswered when a turn ends.
+//! Every dialogue writes through a `Transcript`, so that events look the same for every agent. Text is streamed. A tool
+//! call is an item that is completed when its result arrives, and the result is an item below it. At the end of a turn,
+//! no item or request stays open.
 
 mod pending;
-mod tool_call;
 mod plan;
 mod text;
+mod tool_call;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -21,26 +21,26 @@ use serde_json::Value;
 use crate::known_fields::KnownFields;
 use crate::{DialogueOutput, raw};
 
-pub(crate) use tool_call::ToolOutcome;
 pub(crate) use text::TextKind;
+pub(crate) use tool_call::ToolOutcome;
 
-/// The items of so many calls are kept after their end: agents go on below a call that gave back at once.
+/// The number of ended calls that are remembered. Agents may add items below a call that has already ended.
 const MAX_ENDED_CALLS: usize = 4096;
-/// So many places of which an agent tells more than is known are kept; an agent cannot fill the memory with names.
+/// The number of unknown fields that are remembered, so that an agent cannot fill the memory.
 const MAX_UNKNOWN_FIELDS: usize = 64;
 
-/// Writes outputs and gives the ids that stand in them.
+/// Collects outputs and assigns ids.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     epoch: u32,
     items: u64,
     pending: pending::PendingRequests,
     calls: Vec<tool_call::OpenCall>,
-    /// The items of calls that have ended, the oldest first.
+    /// Ended calls and their items, oldest first.
     ended_calls: VecDeque<(String, ItemId)>,
     open_texts: Vec<text::OpenText>,
     output: Vec<DialogueOutput>,
-    /// Places of messages that hold more than anybody here knows, each told of once.
+    /// Unknown fields that were recorded; each is recorded once.
     unknown_fields: BTreeSet<String>,
 }
 
@@ -49,14 +49,14 @@ impl Transcript {
         Self { epoch, ..Self::default() }
     }
 
-    /// Everything written since the last time.
+    /// Returns and removes all outputs since the last call.
     pub(crate) fn take_outputs(&mut self) -> Vec<DialogueOutput> {
         std::mem::take(&mut self.output)
     }
 
-    /// A line for the agent.
+    /// Adds a line for the agent.
     pub(crate) fn send(&mut self, line: &impl Serialize) {
-        // Our own lines are maps with string keys: they always serialize.
+        // These lines are maps with string keys, which always serialize.
         if let Ok(text) = serde_json::to_string(line) {
             self.output.push(DialogueOutput::Send(text));
         }
@@ -66,7 +66,7 @@ impl Transcript {
         self.output.push(DialogueOutput::NativeSession(id.to_owned()));
     }
 
-    /// Ends the turn, and with it everything that the agent left open.
+    /// Ends the turn and closes everything that is still open.
     pub(crate) fn end_turn(&mut self, outcome: TurnOutcome) {
         self.finish_texts(if outcome == TurnOutcome::Completed { ItemStatus::Completed } else { ItemStatus::Failed });
         self.withdraw_all();
@@ -78,13 +78,13 @@ impl Transcript {
         self.output.push(DialogueOutput::Event(EventDraft::agent(body)));
     }
 
-    /// The id of an item that the caller builds itself.
+    /// Returns the id for an item that the caller builds.
     pub(crate) fn next_item_id(&mut self) -> ItemId {
         self.items += 1;
         ItemId::numbered(self.epoch, self.items)
     }
 
-    /// A new item, not yet told of.
+    /// Returns a new item without emitting it.
     pub(crate) fn new_item(&mut self, kind: ItemKind, role: ItemRole) -> Item {
         Item {
             item_id: self.next_item_id(),
@@ -111,12 +111,12 @@ impl Transcript {
         self.push_event(EventBody::ItemCompleted(ItemEvent { item }));
     }
 
-    /// A short word on what goes on.
+    /// Adds a status item.
     pub(crate) fn push_status(&mut self, label: &str, detail: Option<String>, parts: Vec<ContentPart>) {
         self.push_status_under(None, label, detail, parts);
     }
 
-    /// The same on what goes on below `parent`.
+    /// Adds a status item below `parent`.
     pub(crate) fn push_status_under(
         &mut self,
         parent: Option<ItemId>,
@@ -140,7 +140,7 @@ impl Transcript {
         }));
     }
 
-    /// Something readable that has no meaning for us: kept as an item.
+    /// Records a message that is valid JSON but unknown, as an item.
     pub(crate) fn record_unknown(&mut self, value: Value) {
         let value = raw::bounded(value);
         let mut item = self.new_item(ItemKind::Unknown, ItemRole::System);
@@ -151,29 +151,29 @@ impl Transcript {
         self.output.push(DialogueOutput::Event(EventDraft::agent(body).with_raw(value)));
     }
 
-    /// Keeps `said` whole where it holds more than was understood of it, once for each such place.
-    pub(crate) fn record_unknown_once(&mut self, places: impl IntoIterator<Item = String>, said: &Value) {
-        let mut news = false;
-        for place in places {
-            news |= self.unknown_fields.len() < MAX_UNKNOWN_FIELDS && self.unknown_fields.insert(place);
+    /// Records the whole `message` if it contains unknown fields, once for each field.
+    pub(crate) fn record_unknown_once(&mut self, paths: impl IntoIterator<Item = String>, message: &Value) {
+        let mut is_new = false;
+        for path in paths {
+            is_new |= self.unknown_fields.len() < MAX_UNKNOWN_FIELDS && self.unknown_fields.insert(path);
         }
-        if news {
-            self.record_unknown(said.clone());
+        if is_new {
+            self.record_unknown(message.clone());
         }
     }
 
-    /// The same for a message that has fields which its protocol is not known to have.
-    pub(crate) fn record_unknown_fields(&mut self, known: &KnownFields, kind: &str, fields: &Value, said: &Value) {
-        let places = known.unknown_fields(kind, fields);
-        self.record_unknown_once(places.into_iter().map(|place| format!("{kind} {place}")), said);
+    /// Records a message with fields that its protocol is not known to have.
+    pub(crate) fn record_unknown_fields(&mut self, known: &KnownFields, kind: &str, fields: &Value, message: &Value) {
+        let paths = known.unknown_fields(kind, fields);
+        self.record_unknown_once(paths.into_iter().map(|path| format!("{kind} {path}")), message);
     }
 
-    /// Something that we could not read at all.
+    /// Records a line that is not valid.
     pub(crate) fn record_unparsed(&mut self, line: &[u8], error: impl Into<String>) {
         self.output.push(DialogueOutput::Event(raw::unparsed(line, error)));
     }
 
-    /// Reads a line as a JSON object. What is not one is written down, blank lines are not.
+    /// Parses a line as a JSON object. Records other lines as unparsed and skips blank lines.
     pub(crate) fn parse_line(&mut self, line: &[u8]) -> Option<Value> {
         let line = line.trim_ascii();
         if line.is_empty() {

@@ -1,4 +1,4 @@
-//! What the text commands do.
+//! Actions of the text commands.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::ProcessEnd;
 use crate::process::MockProcess;
-use crate::turn_stop::TurnStop;
 use crate::text_command::{CommandAction, TEXT_COMMANDS, TextCommand};
 use crate::tool::CallResult;
+use crate::turn_stop::TurnStop;
 
 const MARKDOWN: &[&str] = &[
     "# A heading\n\n",
@@ -34,7 +34,7 @@ const DEMO: &[&str] = &[
     "/unknown",
 ];
 
-/// Two questions with all that questions of agents have.
+/// Two questions with all optional fields.
 fn questions() -> Value {
     let option = |label: &str, description: &str| json!({ "label": label, "description": description });
     json!([
@@ -50,7 +50,7 @@ fn questions() -> Value {
 }
 
 impl<W: Write> MockProcess<W> {
-    /// Carries out a text command; most ask the model for a word first, as every turn does.
+    /// Runs a text command. Most commands call the model first, as every turn does.
     pub(crate) fn run_text_command(&mut self, command: &TextCommand) -> Result<(), TurnStop> {
         if command.action.asks_model() {
             self.call_model_for_command(&command.text)?;
@@ -65,14 +65,18 @@ impl<W: Write> MockProcess<W> {
             CommandAction::Echo => Ok(self.printer.print_message([command.argument_or("…")])?),
             CommandAction::Markdown => Ok(self.printer.print_message(MARKDOWN.iter().copied())?),
             CommandAction::Reasoning => self.print_reasoning("First I look, then I leap."),
-            CommandAction::Status => self.print_system_item(ItemKind::Status, vec![status("Working", Some("half way"))]),
+            CommandAction::Status => {
+                self.print_system_item(ItemKind::Status, vec![status("Working", Some("half way"))])
+            }
             CommandAction::Image => self.write_image(),
             CommandAction::Plan => self.print_example_plan(),
             CommandAction::Tool => self.use_tool("echo", &json!({ "text": command.argument_or("ping") })),
             CommandAction::File => self.file(command.argument_or("mock-note.md")),
             CommandAction::Run => self.run_command(command.argument_or("true")),
             CommandAction::Permission => self.run_command("true"),
-            CommandAction::Fetch => self.use_tool("fetch", &json!({ "url": command.argument_or("http://example.com/") })),
+            CommandAction::Fetch => {
+                self.use_tool("fetch", &json!({ "url": command.argument_or("http://example.com/") }))
+            }
             CommandAction::Mcp => self.print_fake_call("mcp__weather__forecast", &json!({ "city": "Ghent" }), "rain"),
             CommandAction::Subagent => self.print_fake_sub_agent(),
             CommandAction::Question => self.use_tool(
@@ -88,7 +92,7 @@ impl<W: Write> MockProcess<W> {
         }
     }
 
-    /// The commands for trouble.
+    /// Runs a command that simulates a fault.
     fn perform_fault(&mut self, command: &TextCommand) -> Result<(), TurnStop> {
         match command.action {
             CommandAction::Unknown => Ok(self.printer.print_bytes(b"{\"type\":\"hologram\",\"shape\":\"cube\"}\n")?),
@@ -119,18 +123,18 @@ impl<W: Write> MockProcess<W> {
     }
 
     fn print_reasoning(&mut self, thought: &str) -> Result<(), TurnStop> {
-        let spoken = |text: &str| {
+        let part = |text: &str| {
             vec![ContentPart::Reasoning { text: text.to_owned(), visibility: ReasoningVisibility::Public }]
         };
         let mut item = self.printer.new_item(ItemKind::Message, ItemRole::Assistant);
-        item.content = spoken("");
+        item.content = part("");
         self.printer.start_item(&item)?;
         self.printer.print_delta(&item, thought)?;
-        item.content = spoken(thought);
+        item.content = part(thought);
         Ok(self.printer.complete_item(item, ItemStatus::Completed)?)
     }
 
-    /// A picture of one pixel, really in the workspace.
+    /// Writes an image of one pixel to the workspace and prints it as an item.
     fn write_image(&mut self) -> Result<(), TurnStop> {
         const PIXEL: &[u8] = b"P6 1 1 255\n\x30\x80\x50";
         let path = "mock-pixel.ppm";
@@ -154,14 +158,17 @@ impl<W: Write> MockProcess<W> {
         Ok(())
     }
 
-    /// The steps that are done, the one it is at, and the others.
+    /// Prints a plan: the finished steps, the current one, and the others.
     pub(crate) fn print_plan(&mut self, done: &[String], left: &[String]) -> Result<(), TurnStop> {
         let step = |text: &String, status: &str| json!({ "text": text, "status": status });
         let coming = left.iter().enumerate();
         let coming = coming.map(|(at, text)| step(text, if at == 0 { "in_progress" } else { "pending" }));
         let steps: Vec<Value> = done.iter().map(|text| step(text, "completed")).chain(coming).collect();
         let detail = format!("{} of {} done", done.len(), steps.len());
-        self.print_system_item(ItemKind::Status, vec![status("Plan", Some(&detail)), ContentPart::Json { json: steps.into() }])
+        self.print_system_item(
+            ItemKind::Status,
+            vec![status("Plan", Some(&detail)), ContentPart::Json { json: steps.into() }],
+        )
     }
 
     fn use_tool(&mut self, name: &str, input: &Value) -> Result<(), TurnStop> {
@@ -184,7 +191,7 @@ impl<W: Write> MockProcess<W> {
         self.call(&id, name, input, |_| Ok(CallResult::done(output))).map(|_| ())
     }
 
-    /// A sub-agent is a call in which other items happen.
+    /// Prints a sub-agent, which is a call with other items below it.
     fn print_fake_sub_agent(&mut self) -> Result<(), TurnStop> {
         let id = format!("call_{}", self.next_number());
         let parent = self.printer.next_item_id();
@@ -239,9 +246,9 @@ impl<W: Write> MockProcess<W> {
     }
 
     fn allocate_memory(&mut self, bytes: usize) -> Result<(), TurnStop> {
-        // Not zeros, which the kernel would promise without giving them.
-        let taken = std::hint::black_box(vec![1_u8; bytes]);
-        self.printer.print_message([format!("I hold {} bytes.", taken.len()).as_str()])?;
+        // The bytes are not zero, because the kernel would not allocate pages of zeros.
+        let allocated = std::hint::black_box(vec![1_u8; bytes]);
+        self.printer.print_message([format!("I hold {} bytes.", allocated.len()).as_str()])?;
         Ok(())
     }
 

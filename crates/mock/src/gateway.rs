@@ -1,4 +1,4 @@
-//! Asking the model, in a thread of its own.
+//! Model calls, each in its own thread.
 
 use std::io::BufReader;
 use std::sync::mpsc::Sender;
@@ -13,23 +13,23 @@ use crate::{MockSettings, sse};
 /// Bytes of an error body that are shown.
 const ERROR_BODY: u64 = 2048;
 
-/// Part of a model's answer.
+/// Part of a model response.
 #[derive(Debug)]
 pub(crate) enum ModelEvent {
     /// One event of the stream.
     Frame(Value),
-    /// There will be no answer.
+    /// The call failed.
     Failed {
-        /// What went wrong.
+        /// The error message.
         message: String,
-        /// What the gateway answered, when it did.
+        /// The HTTP status, if there was a response.
         status: Option<u16>,
     },
-    /// The stream is over.
+    /// The stream ended.
     End,
 }
 
-/// The body of a model call.
+/// Returns the body of a model call.
 pub(crate) fn request(settings: &MockSettings, history: &[Value], tools: &Value) -> Value {
     let mut body = json!({
         "model": settings.model,
@@ -44,7 +44,7 @@ pub(crate) fn request(settings: &MockSettings, history: &[Value], tools: &Value)
     body
 }
 
-/// Starts a call; its answer arrives piece by piece under `number`.
+/// Starts a call. Its response arrives in the inbox under `number`.
 pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, sender: Sender<InboxMessage>) {
     let url = format!("{}/v1/messages", settings.gateway_url.trim_end_matches('/'));
     let authorization = format!("Bearer {}", settings.token);
@@ -88,7 +88,7 @@ fn stream(
         match sse::next_data(&mut frames) {
             Ok(Some(data)) => {
                 let frame = serde_json::from_str(&data)
-                    .map_err(|error| (format!("the model's stream is not JSON: {error}"), Some(status)))?;
+                    .map_err(|error| (format!("invalid JSON in the model's stream: {error}"), Some(status)))?;
                 if !forward(ModelEvent::Frame(frame)) {
                     return Ok(());
                 }
@@ -99,7 +99,7 @@ fn stream(
     }
 }
 
-/// The gateway's own words, where it has any.
+/// Returns the error message of the gateway, or the body if there is none.
 fn explain(body: &str, status: u16) -> String {
     let message = serde_json::from_str::<Value>(body)
         .ok()
@@ -109,5 +109,5 @@ fn explain(body: &str, status: u16) -> String {
 }
 
 fn stream_error(error: &io::Error) -> String {
-    format!("the model's stream broke: {error}")
+    format!("the model's stream failed: {error}")
 }

@@ -1,4 +1,4 @@
-//! What the agent prints: one JSON object a line, at once.
+//! Output of the agent: one JSON object per line, flushed at once.
 
 use std::io::{self, Write};
 use std::thread;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use agents::{AgentLine, LineItem};
 use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus};
 
-/// Prints lines and counts items.
+/// Prints lines and numbers items.
 pub(crate) struct LinePrinter<W> {
     out: W,
     delay: Duration,
     items: u64,
-    /// The item below which everything happens while a sub-agent is at work.
+    /// The parent of all items while a sub-agent runs.
     pub(crate) parent: Option<String>,
 }
 
@@ -30,23 +30,23 @@ impl<W: Write> LinePrinter<W> {
         self.print_bytes(&bytes)
     }
 
-    /// Bytes as they are: not a line of the protocol unless they make one.
+    /// Prints raw bytes, which need not be a valid line.
     pub(crate) fn print_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)?;
         self.out.flush()
     }
 
-    /// The name that the next item will have.
+    /// Returns the id of the next item.
     pub(crate) fn next_item_id(&self) -> String {
         format!("i{}", self.items + 1)
     }
 
-    /// The name of the last item.
+    /// Returns the id of the last item.
     pub(crate) fn last_item_id(&self) -> String {
         format!("i{}", self.items)
     }
 
-    /// A new item, not yet printed.
+    /// Returns a new item without printing it.
     pub(crate) fn new_item(&mut self, kind: ItemKind, role: ItemRole) -> LineItem {
         let id = self.next_item_id();
         self.items += 1;
@@ -66,7 +66,7 @@ impl<W: Write> LinePrinter<W> {
         self.print_line(&AgentLine::ItemCompleted { item })
     }
 
-    /// An item that is whole when it is first told of.
+    /// Prints an item that is complete from the start.
     pub(crate) fn print_item(&mut self, kind: ItemKind, role: ItemRole, content: Vec<ContentPart>) -> io::Result<()> {
         let mut item = self.new_item(kind, role);
         item.content = content;
@@ -74,14 +74,14 @@ impl<W: Write> LinePrinter<W> {
         self.complete_item(item, ItemStatus::Completed)
     }
 
-    /// Words of the agent, streamed in `pieces`.
-    pub(crate) fn print_message<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
+    /// Prints a message of the agent, streamed in `parts`.
+    pub(crate) fn print_message<'a>(&mut self, parts: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
         let mut item = self.new_item(ItemKind::Message, ItemRole::Assistant);
         self.start_item(&item)?;
         let mut text = String::new();
-        for piece in pieces {
-            self.print_delta(&item, piece)?;
-            text.push_str(piece);
+        for part in parts {
+            self.print_delta(&item, part)?;
+            text.push_str(part);
         }
         item.content = vec![ContentPart::Text { text }];
         self.complete_item(item, ItemStatus::Completed)

@@ -1,4 +1,4 @@
-//! The agent's life: wait for a prompt, take a turn, wait again.
+//! The main loop: wait for a prompt, run a turn, repeat.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
@@ -9,24 +9,24 @@ use protocol::{Attachment, TurnOutcome};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::inbox::{InboxMessage, Inbox};
-use crate::turn_stop::TurnStop;
-use crate::text_command::TextCommand;
+use crate::inbox::{Inbox, InboxMessage};
 use crate::line_printer::LinePrinter;
+use crate::text_command::TextCommand;
+use crate::turn_stop::TurnStop;
 use crate::{MockSettings, ProcessEnd};
 
-/// The agent and all it remembers.
+/// The state of the mock agent.
 pub(crate) struct MockProcess<W> {
     pub(crate) settings: MockSettings,
     pub(crate) printer: LinePrinter<W>,
     pub(crate) inbox: Inbox,
-    /// The permission mode now; leaving plan mode changes it.
+    /// The current permission mode; approving a plan ends plan mode.
     pub(crate) mode: PermissionMode,
-    /// Programs that may run without asking again.
+    /// Programs that can run without a further permission.
     pub(crate) allowed: BTreeSet<String>,
-    /// The conversation, as the model sees it.
+    /// The conversation in the format of the model API.
     pub(crate) history: Vec<Value>,
-    /// Model calls, commands, permissions and questions so far: each has a number.
+    /// The last number given to a model call, command, permission or question.
     pub(crate) counter: u64,
     prompts: VecDeque<(String, Vec<Attachment>)>,
     closed: bool,
@@ -47,7 +47,7 @@ impl<W: Write> MockProcess<W> {
         }
     }
 
-    /// From the first line to the last.
+    /// Runs the agent from its first line to its end.
     pub(crate) fn run(mut self) -> ProcessEnd {
         match self.run_turns() {
             TurnStop::ProcessEnds(ending) => ending,
@@ -88,7 +88,7 @@ impl<W: Write> MockProcess<W> {
         Ok(self.printer.print_line(&AgentLine::TurnEnded { outcome })?)
     }
 
-    /// The next prompt; when our input is closed and all prompts are done, the end.
+    /// Returns the next prompt. Stops the process when stdin is closed and all prompts are done.
     fn next_prompt(&mut self) -> Result<(String, Vec<Attachment>), TurnStop> {
         loop {
             if let Some(prompt) = self.prompts.pop_front() {
@@ -97,20 +97,21 @@ impl<W: Write> MockProcess<W> {
             if self.closed {
                 return Err(TurnStop::ProcessEnds(ProcessEnd::Exit(0)));
             }
-            let heard = self.wait(|arrival| matches!(arrival, InboxMessage::Host(_) | InboxMessage::Closed).then_some(()));
-            // An interrupt between two turns has nothing to stop.
-            if let Err(ending @ TurnStop::ProcessEnds(_)) = heard {
+            let result =
+                self.wait(|message| matches!(message, InboxMessage::Host(_) | InboxMessage::Closed).then_some(()));
+            // An interrupt between two turns has no effect.
+            if let Err(ending @ TurnStop::ProcessEnds(_)) = result {
                 return Err(ending);
             }
         }
     }
 
-    /// Waits until `wanted` takes an arrival. Prompts are kept for later, an interrupt ends the wait.
+    /// Waits until `wanted` accepts a message. Prompts are queued, and an interrupt ends the wait.
     pub(crate) fn wait<T>(&mut self, wanted: impl FnMut(&InboxMessage) -> Option<T>) -> Result<T, TurnStop> {
         self.wait_until(None, wanted).and_then(|found| found.ok_or(TurnStop::Interrupted))
     }
 
-    /// Waits for a while; only an interrupt ends it early.
+    /// Waits for a time. Only an interrupt ends the wait early.
     pub(crate) fn pause(&mut self, time: Duration) -> Result<(), TurnStop> {
         self.wait_until(Some(Instant::now() + time), |_| None::<()>).map(|_| ())
     }
@@ -120,7 +121,7 @@ impl<W: Write> MockProcess<W> {
         deadline: Option<Instant>,
         mut wanted: impl FnMut(&InboxMessage) -> Option<T>,
     ) -> Result<Option<T>, TurnStop> {
-        // What closed earlier is closed for every later wait too.
+        // A closed stdin also ends every later wait.
         if self.closed
             && deadline.is_none()
             && let Some(found) = wanted(&InboxMessage::Closed)
@@ -128,19 +129,21 @@ impl<W: Write> MockProcess<W> {
             return Ok(Some(found));
         }
         loop {
-            let arrival = match deadline {
+            let message = match deadline {
                 Some(deadline) => {
                     self.inbox.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
                 }
                 None => self.inbox.messages.recv().ok(),
             };
-            let Some(arrival) = arrival else { return Ok(None) };
-            let found = wanted(&arrival);
-            match arrival {
-                InboxMessage::Host(HostLine::Prompt { text, attachments }) => self.prompts.push_back((text, attachments)),
+            let Some(message) = message else { return Ok(None) };
+            let found = wanted(&message);
+            match message {
+                InboxMessage::Host(HostLine::Prompt { text, attachments }) => {
+                    self.prompts.push_back((text, attachments))
+                }
                 InboxMessage::Host(HostLine::Interrupt) => return Err(TurnStop::Interrupted),
                 InboxMessage::Unreadable(error) => {
-                    self.printer.print_error(format!("cannot read the host's line: {error}"), "invalid_request")?;
+                    self.printer.print_error(format!("invalid line from the host: {error}"), "invalid_request")?;
                 }
                 InboxMessage::Closed => self.closed = true,
                 _ => {}

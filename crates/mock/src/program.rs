@@ -1,4 +1,4 @@
-//! Running a program, interruptible.
+//! Runs programs, with interrupts.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -7,15 +7,15 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::process::MockProcess;
 use crate::inbox::InboxMessage;
-use crate::turn_stop::TurnStop;
+use crate::process::MockProcess;
 use crate::tool::CallResult;
+use crate::turn_stop::TurnStop;
 
-/// Bytes kept of each of stdout and stderr.
+/// Bytes that are kept, for stdout and stderr each.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// How a program ended.
+/// The output and exit status of a program.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgramEnd {
     output: String,
@@ -23,10 +23,10 @@ pub(crate) struct ProgramEnd {
 }
 
 impl<W: Write> MockProcess<W> {
-    /// Runs `command` to its end. An interrupt kills it and all it started.
+    /// Runs `command` to its end. An interrupt kills it and all its child processes.
     pub(crate) fn run_program(&mut self, command: &[String]) -> Result<CallResult, TurnStop> {
         let Some((program, arguments)) = command.split_first() else {
-            return Ok(CallResult::failed("an empty command"));
+            return Ok(CallResult::failed("the command is empty"));
         };
         let child = Command::new(program)
             .args(arguments)
@@ -44,12 +44,12 @@ impl<W: Write> MockProcess<W> {
         let number = self.next_number();
         let sender = self.inbox.sender.clone();
         thread::spawn(move || sender.send(InboxMessage::Program(number, wait_for_exit(child))));
-        let ended = self.wait(|arrival| match arrival {
+        let ended = self.wait(|message| match message {
             InboxMessage::Program(ended, end) if *ended == number => Some(end.clone()),
             _ => None,
         });
         if let (Err(_), Some(group)) = (&ended, group) {
-            // It may have ended by itself in this moment.
+            // The program may have ended at the same time.
             let _ = kill_process_group(group, Signal::KILL);
         }
         ended.map(outcome)
@@ -65,13 +65,17 @@ fn wait_for_exit(mut child: Child) -> ProgramEnd {
     ProgramEnd { output, status: child.wait().map_err(|error| error.to_string()) }
 }
 
-/// The first bytes; the rest is read and forgotten, so that the program never waits for us.
+/// Returns the first bytes. The rest is read and dropped, so that the program never blocks.
 fn read(mut pipe: impl Read) -> String {
     let mut kept = Vec::new();
     let more = pipe.by_ref().take(MAX_BYTES).read_to_end(&mut kept).and_then(|_| io::copy(&mut pipe, &mut io::sink()));
     let mut text = String::from_utf8_lossy(&kept).into_owned();
     if more.is_ok_and(|more| more > 0) {
-        text.push_str("\n[output was cut]\n");
+        text.push_str(
+            "
+        [output truncated]
+        ",
+        );
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Asking the host: may I, and what do you want?
+//! Permission requests and questions to the host.
 
 use std::io::Write;
 
@@ -6,17 +6,23 @@ use agents::{AgentLine, HostLine};
 use protocol::PermissionReply;
 use serde_json::Value;
 
-use crate::process::MockProcess;
 use crate::inbox::InboxMessage;
+use crate::process::MockProcess;
 use crate::turn_stop::TurnStop;
 
 impl<W: Write> MockProcess<W> {
-    /// Asks for a permission and waits. Withdrawn when the turn is interrupted or nobody is left.
+    /// Requests a permission and waits. The request is withdrawn when the turn is interrupted or stdin is closed.
     pub(crate) fn ask_permission(&mut self, action: &str, metadata: Value) -> Result<PermissionReply, TurnStop> {
         let id = format!("p{}", self.next_number());
-        self.printer.print_line(&AgentLine::PermissionRequested { id: id.clone(), action: action.to_owned(), metadata })?;
-        let reply = self.wait(|arrival| match arrival {
-            InboxMessage::Host(HostLine::PermissionReply { id: answered, reply }) if *answered == id => Some(Ok(*reply)),
+        self.printer.print_line(&AgentLine::PermissionRequested {
+            id: id.clone(),
+            action: action.to_owned(),
+            metadata,
+        })?;
+        let reply = self.wait(|message| match message {
+            InboxMessage::Host(HostLine::PermissionReply { id: answered, reply }) if *answered == id => {
+                Some(Ok(*reply))
+            }
             InboxMessage::Closed => Some(Err(TurnStop::Interrupted)),
             _ => None,
         });
@@ -29,12 +35,12 @@ impl<W: Write> MockProcess<W> {
         }
     }
 
-    /// Asks a question and waits; `None` when the person does not want to answer.
+    /// Asks a question and waits; returns `None` if the user rejects it.
     pub(crate) fn ask_question(&mut self, prompt: &str, options: &[String]) -> Result<Option<String>, TurnStop> {
         self.ask(prompt.to_owned(), options.to_vec(), Vec::new())
     }
 
-    /// Asks several at once, each with all that belongs to it: header, descriptions, whether more than one may be chosen.
+    /// Asks several questions at once, with headers, descriptions and multiple choice.
     pub(crate) fn ask_questions(&mut self, questions: Vec<Value>) -> Result<Option<String>, TurnStop> {
         let first = questions.first().unwrap_or(&Value::Null);
         let prompt = first["question"].as_str().unwrap_or_default().to_owned();
@@ -46,7 +52,7 @@ impl<W: Write> MockProcess<W> {
     fn ask(&mut self, prompt: String, options: Vec<String>, questions: Vec<Value>) -> Result<Option<String>, TurnStop> {
         let id = format!("q{}", self.next_number());
         self.printer.print_line(&AgentLine::QuestionRequested { id: id.clone(), prompt, options, questions })?;
-        let answer = self.wait(|arrival| match arrival {
+        let answer = self.wait(|message| match message {
             InboxMessage::Host(HostLine::QuestionReply { id: answered, answers }) if *answered == id => {
                 Some(Ok(answers.clone()))
             }

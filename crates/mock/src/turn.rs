@@ -1,4 +1,4 @@
-//! A turn led by the model: ask, say, do, tell, until it has nothing more to do.
+//! A turn with the model: call the model, perform its tool calls, repeat until there are none.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,16 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use protocol::{Attachment, ContentPart, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 use serde_json::{Value, json};
 
-use crate::process::MockProcess;
 use crate::gateway::{self, ModelEvent};
 use crate::inbox::InboxMessage;
-use crate::turn_stop::TurnStop;
+use crate::process::MockProcess;
 use crate::tool::{self, CallResult};
+use crate::turn_stop::TurnStop;
 
-/// Model calls in one turn before it is taken for a loop.
-const CALLS_A_TURN: usize = 64;
+/// The maximum number of model calls in one turn, to stop loops.
+const MAX_CALLS_PER_TURN: usize = 64;
 
-/// A model's answer, as far as it came.
+/// A model response, as far as it has arrived.
 #[derive(Debug, Default)]
 struct ModelAnswer {
     blocks: Vec<Value>,
@@ -34,28 +34,29 @@ struct OpenBlock {
 }
 
 impl<W: Write> MockProcess<W> {
-    /// Takes a turn with the model.
+    /// Runs a turn with the model.
     pub(crate) fn run_model_turn(&mut self, text: &str, attachments: &[Attachment]) -> Result<(), TurnStop> {
         let content = user_content(text, attachments, &self.settings.workspace);
         self.history.push(json!({ "role": "user", "content": content }));
-        for _ in 0..CALLS_A_TURN {
+        for _ in 0..MAX_CALLS_PER_TURN {
             let blocks = self.call_model(&tool::definitions())?;
             let mut results = Vec::new();
             for block in blocks.iter().filter(|block| block["type"] == "tool_use") {
                 results.push(self.perform_tool_use(block)?);
             }
-            // Call and result enter the history together: a model refuses one without the other.
+            // A call and its result are added together, because the model API rejects one without the other.
             self.history.push(json!({ "role": "assistant", "content": blocks }));
             if results.is_empty() {
                 return Ok(());
             }
             self.history.push(json!({ "role": "user", "content": results }));
         }
-        self.printer.print_error(format!("the model asked for tools {CALLS_A_TURN} times in one turn"), "runtime_error")?;
+        let message = format!("the turn exceeded {MAX_CALLS_PER_TURN} model calls");
+        self.printer.print_error(message, "runtime_error")?;
         Err(TurnStop::Failed)
     }
 
-    /// Lets a model that knows nothing of the conversation answer below the call that is open.
+    /// Calls a model without the conversation; its items are below the open call.
     pub(crate) fn run_sub_agent(&mut self, prompt: &str) -> Result<CallResult, TurnStop> {
         let above = self.printer.parent.replace(self.printer.last_item_id());
         let prompt = json!({ "role": "user", "content": prompt });
@@ -66,7 +67,7 @@ impl<W: Write> MockProcess<W> {
         Ok(CallResult::done(words))
     }
 
-    /// Lets the model say something on a text command; tools are not offered, its failure changes nothing.
+    /// Calls the model for a text command, without tools. A failure has no effect.
     pub(crate) fn call_model_for_command(&mut self, text: &str) -> Result<(), TurnStop> {
         self.history.push(json!({ "role": "user", "content": text }));
         match self.call_model(&Value::Null) {
@@ -82,26 +83,26 @@ impl<W: Write> MockProcess<W> {
         let body = gateway::request(&self.settings, &self.history, tools);
         gateway::call(&self.settings, body, number, self.inbox.sender.clone());
         let mut answer = ModelAnswer::default();
-        let heard = self.read_answer(number, &mut answer);
+        let result = self.read_answer(number, &mut answer);
         if let Some(OpenBlock { item: Some(item), .. }) = answer.open.take() {
             self.printer.complete_item(item, ItemStatus::Failed)?;
         }
-        heard.map(|()| answer.blocks)
+        result.map(|()| answer.blocks)
     }
 
-    /// Hears an answer to the end of its body, which comes when whoever carries it has it on record.
+    /// Reads a response to its end. The gateway ends the stream after it has recorded the call.
     fn read_answer(&mut self, number: u64, answer: &mut ModelAnswer) -> Result<(), TurnStop> {
         while let Some(frame) = self.next_frame(number)? {
             if !answer.done {
                 self.handle_frame(&frame, answer)?;
             }
         }
-        if answer.done { Ok(()) } else { self.model_failed("the model's stream was cut before its end", None) }
+        if answer.done { Ok(()) } else { self.model_failed("the model's stream ended early", None) }
     }
 
     fn next_frame(&mut self, number: u64) -> Result<Option<Value>, TurnStop> {
-        // The queue hands out references, so that what is not wanted here is still looked at there.
-        let event = self.wait(|arrival| match arrival {
+        // Other messages in the queue are handled by `wait`.
+        let event = self.wait(|message| match message {
             InboxMessage::Model(call, ModelEvent::Frame(frame)) if *call == number => Some(Ok(Some(frame.clone()))),
             InboxMessage::Model(call, ModelEvent::End) if *call == number => Some(Ok(None)),
             InboxMessage::Model(call, ModelEvent::Failed { message, status }) if *call == number => {
@@ -130,10 +131,10 @@ impl<W: Write> MockProcess<W> {
             }
             "message_stop" => answer.done = true,
             "error" => {
-                let message = frame.pointer("/error/message").and_then(Value::as_str).unwrap_or("an unnamed error");
+                let message = frame.pointer("/error/message").and_then(Value::as_str).unwrap_or("unknown error");
                 return self.model_failed(message, None);
             }
-            // `ping`, `message_start`, `message_delta` and what later versions add say nothing to us.
+            // `ping`, `message_start`, `message_delta` and events of later versions are ignored.
             _ => {}
         }
         Ok(())
@@ -143,7 +144,7 @@ impl<W: Write> MockProcess<W> {
         let is_spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
         let mut item = is_spoken.then(|| self.printer.new_item(ItemKind::Message, ItemRole::Assistant));
         if let Some(item) = &mut item {
-            // A thought says that it is one before its first word.
+            // Reasoning is marked as such from the start.
             item.content = if block["type"] == "thinking" { vec![text_part(block, "")] } else { Vec::new() };
             self.printer.start_item(item)?;
         }
@@ -180,7 +181,7 @@ impl<W: Write> MockProcess<W> {
         } else if block["type"] == "tool_use" && !text.is_empty() {
             match serde_json::from_str(&text) {
                 Ok(input) => block["input"] = input,
-                Err(error) => return self.model_failed(&format!("a tool's input is not JSON: {error}"), None),
+                Err(error) => return self.model_failed(&format!("invalid JSON in the input of a tool: {error}"), None),
             }
         }
         Ok(block)
@@ -205,7 +206,7 @@ fn text_part(block: &Value, text: &str) -> ContentPart {
     }
 }
 
-/// The prompt as the model sees it: files are named, the tools can read them; images come along.
+/// Returns the prompt for the model. It names the attached files and contains the attached images.
 fn user_content(text: &str, attachments: &[Attachment], workspace: &Path) -> Value {
     let text = attachments.iter().fold(text.to_owned(), |text, file| format!("{text}\n[attached: {}]", file.path));
     let images: Vec<Value> = attachments.iter().filter_map(|file| image_block(file, workspace)).collect();

@@ -1,31 +1,31 @@
-//! What ends a turn early, and what ends the process.
+//! Reasons to end a turn early or to end the process.
 
 use std::io;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// With this exit code.
+    /// Exit with this code.
     Exit(u8),
-    /// By `SIGABRT`.
+    /// Abort with `SIGABRT`.
     Abort,
-    /// Not at all: it lives on and does nothing.
+    /// Keep running without doing anything.
     Hang,
 }
 
-/// Why a turn did not come to its end.
+/// The reason why a turn ended early.
 #[derive(Debug)]
 pub(crate) enum TurnStop {
-    /// Somebody asked it to stop, or nobody is left to answer.
+    /// Interrupted, or stdin is closed.
     Interrupted,
-    /// It failed, and said so.
+    /// Failed; the error was reported.
     Failed,
-    /// The process ends with it.
+    /// The process ends.
     ProcessEnds(ProcessEnd),
 }
 
 impl From<io::Error> for TurnStop {
-    /// Nobody reads what we print: there is nothing left to live for.
+    /// Nobody reads the output, so the process ends.
     fn from(_: io::Error) -> Self {
         Self::ProcessEnds(ProcessEnd::Exit(1))
     }

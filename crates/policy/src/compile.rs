@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use crate::allow_list::{AllowList, AllowLists};
-use crate::limit;
 use crate::deny_list::DenyList;
 use crate::document::{DegradeSection, EnforcementMeans, PolicyDocument, ProcSection, TextList, ToolsSection};
 use crate::finding::{PolicyError, PolicyFinding, is_terminal_control};
-use crate::tool_gate::{ToolGate, ToolGates};
 use crate::key::PolicyKey;
+use crate::limit;
 use crate::pattern::{
-    DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern, ConnectionPattern, ToolPattern,
-    VariableName,
+    ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern,
+    ToolPattern, VariableName,
 };
 use crate::policy::{CompiledPolicy, NetRules};
 use crate::rule::{LayerName, RuleRef, WithRule};
 use crate::source::{PolicySource, SourcePosition, Spanned};
+use crate::tool_gate::{ToolGate, ToolGates};
 use crate::value::InvalidValue;
 
 /// A compiled layer and the keys that its text sets.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::key_value::{ValueEntry, KeyValue};
 use crate::key::PolicyKey;
+use crate::key_value::{KeyValue, ValueEntry};
 use crate::pattern::Pattern;
 use crate::policy::CompiledPolicy;
 

@@ -10,12 +10,12 @@ use base::Digest;
 use serde::Serialize;
 
 use crate::decision::{Action, Decision};
-use crate::file_denials::FileDenials;
 use crate::deny_list::DenyGlobs;
 use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
 use crate::explain::Explanation;
+use crate::file_denials::FileDenials;
 use crate::key::PolicyKey;
-use crate::pattern::{Endpoint, InjectPattern, HeaderInjection, Pattern};
+use crate::pattern::{Endpoint, HeaderInjection, InjectPattern, Pattern};
 use crate::policy::CompiledPolicy;
 
 /// Keys that older versions did not have, with their neutral value.

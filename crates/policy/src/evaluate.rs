@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::decision::{Action, Decision, Verdict};
 use crate::document::WorkspaceMode;
 use crate::pattern::{
-    Endpoint, EndpointPattern, Host, HostError, PathLocation, Pattern as _, ConnectionAttempt, ConnectionPattern, HttpRequest, RequestPath,
-    SHELL, ToolCall, locate,
+    ConnectionAttempt, ConnectionPattern, Endpoint, EndpointPattern, Host, HostError, HttpRequest, PathLocation,
+    Pattern as _, RequestPath, SHELL, ToolCall, locate,
 };
 use crate::policy::{CompiledPolicy, FsRules, NetRules};
 use crate::rule::{LayerName, RuleRef, WithRule};
@@ -28,7 +28,11 @@ impl CompiledPolicy {
             Action::Https { host, port, method, path } => {
                 let seen = self.net.opens(host, *port);
                 let request = HttpRequest { method: method.clone(), path: RequestPath::read(path) };
-                self.net.decide(host, *port, if seen { ConnectionKind::Request(request) } else { ConnectionKind::Tunnel })
+                self.net.decide(
+                    host,
+                    *port,
+                    if seen { ConnectionKind::Request(request) } else { ConnectionKind::Tunnel },
+                )
             }
             Action::Read(path) => self.fs.decide_read(path),
             Action::Write(path) => self.fs.decide_write(path),
@@ -54,7 +58,8 @@ impl CompiledPolicy {
         let visible = if program.contains('/') {
             self.fs.decide_read(Path::new(program))
         } else {
-            let decisions = SEARCH_PATH.iter().map(|directory| self.fs.decide_read(&Path::new(directory).join(program)));
+            let decisions =
+                SEARCH_PATH.iter().map(|directory| self.fs.decide_read(&Path::new(directory).join(program)));
             best(decisions).unwrap_or_else(|| Decision::deny(RuleRef::built_in("the search path is empty")))
         };
         // A command line in one argument is for a shell; only the tool rules apply to its program.

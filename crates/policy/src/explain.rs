@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
 use crate::effective::EffectivePolicy;
-use crate::key_value::{KeyValue, texts};
 use crate::key::PolicyKey;
+use crate::key_value::{KeyValue, texts};
 use crate::policy::CompiledPolicy;
 use crate::rule::{LayerName, RuleRef};
 
@@ -44,9 +44,7 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::FsRead => outside_workspace(&value, "readable"),
         PolicyKey::FsWrite => outside_workspace(&value, "writable"),
         PolicyKey::FsDenyRead => list_sentence(&value, "Hidden in the workspace:", ".")?,
-        PolicyKey::FsDenyWrite => {
-            list_sentence(&value, "Write-protected in the workspace, existing or not:", ".")?
-        }
+        PolicyKey::FsDenyWrite => list_sentence(&value, "Write-protected in the workspace, existing or not:", ".")?,
         PolicyKey::NetEnabled => return network_off_sentence(policy),
         PolicyKey::NetAllowlist => return network_on_sentence(policy, &value),
         PolicyKey::NetDenylist => denylist_sentence(policy, &value)?,

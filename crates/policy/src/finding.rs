@@ -64,7 +64,10 @@ impl PolicyFinding {
     pub(crate) fn new(source: &PolicySource, message: impl Into<String>) -> Self {
         Self {
             message: mask_control_characters(&message.into()),
-            text: NamedSource::new(mask_control_characters(source.name()), mask_control_characters(source.text()).into()),
+            text: NamedSource::new(
+                mask_control_characters(source.name()),
+                mask_control_characters(source.text()).into(),
+            ),
             span: None,
             label: "here".to_owned(),
             line: None,

@@ -1,13 +1,13 @@
 //! The value of each policy key as text with its rules, for messages and reports.
 
 use crate::allow_list::AllowLists;
-use crate::limit;
 use crate::deny_list::DenyList;
-use crate::tool_gate::ToolGate;
 use crate::key::PolicyKey;
+use crate::limit;
 use crate::pattern::{Intersect, Pattern, ToolPattern};
 use crate::policy::CompiledPolicy;
 use crate::rule::{RuleRef, WithRule};
+use crate::tool_gate::ToolGate;
 
 /// A single value, or one entry of a list, with its rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +55,9 @@ impl KeyValue {
 
     fn gates(policy: &CompiledPolicy, of: impl Fn(&ToolGate) -> Option<&Vec<WithRule<ToolPattern>>>) -> Self {
         let gates = policy.tools.gates().iter();
-        let lists: Vec<_> =
-            gates.filter_map(|gate| of(gate).map(|list| (to_entries(list), Some(gate.default_rule.rule.clone())))).collect();
+        let lists: Vec<_> = gates
+            .filter_map(|gate| of(gate).map(|list| (to_entries(list), Some(gate.default_rule.rule.clone()))))
+            .collect();
         if lists.is_empty() { Self::Unset } else { Self::Lists(lists) }
     }
 

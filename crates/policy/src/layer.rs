@@ -146,7 +146,9 @@ fn assignment(argument: &str) -> Result<(PolicySource, PolicyDocument), PolicyEr
     let key: PolicyKey = name.trim().parse().map_err(|unknown: crate::key::UnknownKey| {
         let help = unknown.suggestion.map(|near| format!("did you mean `{near}`?"));
         wrong(
-            PolicyFinding::new(&source, format!("unknown key `{name}`")).at(Some(position(0, name.len()))).with_help(help),
+            PolicyFinding::new(&source, format!("unknown key `{name}`"))
+                .at(Some(position(0, name.len())))
+                .with_help(help),
         )
     })?;
     let lead = value.len() - value.trim_start().len();

@@ -3,29 +3,29 @@
 //! Each pattern can match a candidate, and can tell whether it covers another pattern. `covers` may miss a case but
 //! never returns `true` wrongly: otherwise a widening could pass unnoticed.
 
+mod connection;
 mod endpoint;
 mod glob;
 mod host;
 mod injection;
 mod name;
 mod path;
-mod connection;
 mod request;
 mod tool;
 mod wildcard;
 
 use std::fmt;
 
+pub(crate) use connection::{ConnectionAttempt, ConnectionPattern};
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{DEFAULT_PORT, DenyPattern, EndpointPattern, split_port};
 pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
-pub(crate) use injection::InjectPattern;
 pub use injection::HeaderInjection;
+pub(crate) use injection::InjectPattern;
 pub(crate) use name::{NamePattern, VariableName};
 pub(crate) use path::{PathLocation, PathPrefix, locate};
-pub(crate) use connection::{ConnectionAttempt, ConnectionPattern};
 pub(crate) use request::{HttpRequest, RequestPath};
 pub(crate) use tool::{SHELL, ToolCall, ToolPattern};
 

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use crate::allow_list::AllowLists;
 use crate::deny_list::DenyList;
 use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
-use crate::tool_gate::ToolGates;
 use crate::key::PolicyKey;
 use crate::pattern::{
-    DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, ConnectionPattern, VariableName,
+    ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, VariableName,
 };
 use crate::rule::{RuleRef, WithRule};
+use crate::tool_gate::ToolGates;
 
 /// The meaning of a policy document.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,6 +36,9 @@ pub(crate) const LARGEST: u64 = i64::MAX as u64;
 pub(crate) fn parse_count(text: &str) -> Result<u64, InvalidValue> {
     match text.parse::<u64>() {
         Ok(count) if count <= LARGEST && text.bytes().all(|b| b.is_ascii_digit()) => Ok(count),
-        _ => Err(InvalidValue::new(format!("`{text}` is not a whole number")).with_help("write digits only, as in `256`")),
+        _ => {
+            Err(InvalidValue::new(format!("`{text}` is not a whole number"))
+                .with_help("write digits only, as in `256`"))
+        }
     }
 }

@@ -203,7 +203,8 @@ impl CompiledPolicy {
                     wider.models = more.models.entries().fold(wider.models, |all, one| all.widened(one));
                 }
                 PolicyKey::ToolsAllow => {
-                    wider.tools = more.tools.allow_entries().fold(wider.tools, |all, one| all.widened(one, Verdict::Allow));
+                    wider.tools =
+                        more.tools.allow_entries().fold(wider.tools, |all, one| all.widened(one, Verdict::Allow));
                 }
                 PolicyKey::ToolsAsk => {
                     wider.tools = more.tools.ask_entries().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));

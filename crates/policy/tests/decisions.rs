@@ -276,7 +276,11 @@ fn files_in_the_workspace_are_decided_by_mode_and_globs() {
     check(Action::Write(".git/hooks".into()), Deny, "fs.deny_write: \".git/hooks/**\" (sandbox.policy.yaml:7)");
     check(Action::Read(".git/hooks/pre-commit".into()), Allow, workspace);
     check(Action::Write("sandbox.policy.yaml".into()), Deny, "fs.deny_write: \"sandbox.policy.yaml\" (built-in:5)");
-    check(Action::Read("src/../.env".into()), Deny, "a path with `..` is not allowed: write the path it leads to (built-in)");
+    check(
+        Action::Read("src/../.env".into()),
+        Deny,
+        "a path with `..` is not allowed: write the path it leads to (built-in)",
+    );
 }
 
 #[test]

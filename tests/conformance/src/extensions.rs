@@ -1,4 +1,4 @@
-//! What a session is given beside its prompt: skills, servers of MCP, and pictures.
+//! Skills, MCP servers and images of a session.
 
 use std::path::Path;
 
@@ -6,22 +6,22 @@ use protocol::{Attachment, ContentPart, CreateSession, EventBody, Item, TurnOutc
 use serde_json::{Value, json};
 use session::{SessionTimeouts, UserMessage};
 
-use crate::ability;
 use crate::model_script::{SERVED_OUTPUT, say};
-use crate::scenario_session::{UserReply, ScenarioSession, Scenario};
+use crate::observed_capabilities;
+use crate::scenario_session::{Scenario, ScenarioSession, UserReply};
 
 const SKILL: &str = include_str!("../equipment/SKILL.md");
 const SERVER: &str = include_str!("../equipment/server.sh");
-const PICTURE: &[u8] = include_bytes!("../equipment/picture.png");
-/// How every PNG begins, in Base64.
+const IMAGE: &[u8] = include_bytes!("../equipment/picture.png");
+/// The first bytes of every PNG, in Base64.
 const PNG: &str = "iVBORw0KGgo";
 
-/// Opens a session with `complete`, says hello twice and tells whether the model heard of `mark`. The mock looks at nothing
-/// it was not told to, so its model never does.
-async fn hears(scenario: Scenario, mark: &str, complete: impl FnOnce(&Path, &mut CreateSession)) -> bool {
+/// Opens a session with `complete`, sends two prompts, and returns whether `mark` is in the bodies of the model calls.
+/// The mock ignores skills and servers.
+async fn model_receives(scenario: Scenario, mark: &str, complete: impl FnOnce(&Path, &mut CreateSession)) -> bool {
     let mode = scenario.agent.mode();
-    let session: ScenarioSession = scenario.open_as(mode, SessionTimeouts::default(), complete).await;
-    // Some agents start their servers beside the first turn; at the second they are there.
+    let session: ScenarioSession = scenario.open_with_request(mode, SessionTimeouts::default(), complete).await;
+    // Some agents start their servers during the first turn.
     for prompt in ["hello", "hello again"] {
         let turn = session.turn(prompt, UserReply::Yes).await;
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
@@ -36,12 +36,12 @@ pub(crate) async fn skills_reach_the_model(scenario: Scenario) {
     if agent.skill_root().is_none() {
         return;
     }
-    let heard = hears(scenario, "VIVTIDYSKILL", |folder, request| {
+    let received = model_receives(scenario, "VIVTIDYSKILL", |folder, request| {
         std::fs::create_dir_all(folder.join("skills/tidy")).unwrap();
         std::fs::write(folder.join("skills/tidy/SKILL.md"), SKILL).unwrap();
         request.skills = Some(json!({"sources": [{"type": "local", "source": folder.join("skills")}]}));
     });
-    assert_eq!(heard.await, agent.id() != "mock", "whether the model heard of the skill");
+    assert_eq!(received.await, agent.id() != "mock", "whether the model received of the skill");
 }
 
 pub(crate) async fn mcp_tools_reach_the_model(scenario: Scenario) {
@@ -49,18 +49,18 @@ pub(crate) async fn mcp_tools_reach_the_model(scenario: Scenario) {
     if !agent.takes_mcp() && agent.id() != "mock" {
         return;
     }
-    // Codex tells its model of a server that has tools and lets it search for them, where the model can do that.
+    // Codex tells its model only the name of a server, and the model searches for its tools.
     let (mark, model) = if agent.id() == "codex" { ("- vivshop", Some("gpt-5.5")) } else { ("vivpolish", None) };
-    let heard = hears(scenario, mark, |folder, request| {
+    let received = model_receives(scenario, mark, |folder, request| {
         serve(folder, request);
         request.model = model.map(str::to_owned);
     });
-    assert_eq!(heard.await, agent.id() != "mock", "whether the model heard of the tool");
+    assert_eq!(received.await, agent.id() != "mock", "whether the model received of the tool");
 }
 
-/// Puts a server of one tool into the workspace, and into the session.
+/// Adds an MCP server with one tool to the workspace and to the session.
 fn serve(folder: &Path, request: &mut CreateSession) {
-    // The mock has no servers: it shows how a call looks.
+    // The mock has no MCP servers and simulates the call.
     if request.agent == "mock" {
         return;
     }
@@ -69,19 +69,19 @@ fn serve(folder: &Path, request: &mut CreateSession) {
     request.mcp = Some([("vivshop".to_owned(), server)].into());
 }
 
-/// The server runs in the sandbox, and what its tool gives back is told like the result of any other.
+/// The server runs in the sandbox, and the result of its tool is reported like any other result.
 pub(crate) async fn mcp_tool_is_called(scenario: Scenario) {
     let agent = agents::by_name(scenario.agent.name).unwrap();
     if !agent.takes_mcp() && agent.id() != "mock" {
         return;
     }
     let mode = scenario.agent.mode();
-    let session = scenario.open_as(mode, SessionTimeouts::default(), serve).await;
-    // Some agents start their servers beside the first turn; at the second they are there.
+    let session = scenario.open_with_request(mode, SessionTimeouts::default(), serve).await;
+    // Some agents start their servers during the first turn.
     session.turn("hello", UserReply::Yes).await;
     let turn = session.turn(say::SERVED, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.words().contains("It gave: ") && turn.words().contains(SERVED_OUTPUT), "{turn:?}");
+    assert!(turn.text().contains("It gave: ") && turn.text().contains(SERVED_OUTPUT), "{turn:?}");
     let is_call = |item: &Item| match &item.content[..] {
         [ContentPart::ToolCall { name, .. }] => name.contains("vivpolish"),
         _ => false,
@@ -97,34 +97,34 @@ pub(crate) async fn mcp_tool_is_called(scenario: Scenario) {
     session.close().await;
 }
 
-/// A picture that goes with the words is in the request as its vendor's API shows pictures, not as a name or as text.
+/// An attached image is in the request as an image of the vendor's API, not as a name or text.
 pub(crate) async fn image_reaches_the_model(scenario: Scenario) {
-    if !scenario.agent.takes_pictures() {
+    if !scenario.agent.accepts_images() {
         return;
     }
     let mode = scenario.agent.mode();
     let complete = |folder: &Path, _: &mut CreateSession| {
-        std::fs::write(folder.join("workspace/picture.png"), PICTURE).unwrap();
+        std::fs::write(folder.join("workspace/picture.png"), IMAGE).unwrap();
     };
-    let session = scenario.open_as(mode, SessionTimeouts::default(), complete).await;
+    let session = scenario.open_with_request(mode, SessionTimeouts::default(), complete).await;
     let mime = Some("image/png".to_owned());
     let attachments = vec![Attachment { path: "picture.png".to_owned(), mime, filename: None }];
-    let turn = session.turn_of(UserMessage { attachments, ..UserMessage::text(say::LOOK) }, UserReply::Yes).await;
+    let turn = session.send_and_wait(UserMessage { attachments, ..UserMessage::text(say::LOOK) }, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(session.requests().iter().any(shows_picture), "{turn:?}");
-    observed_capabilities::note_picture(session.agent.name);
+    assert!(session.requests().iter().any(contains_image), "{turn:?}");
+    observed_capabilities::note_image(session.agent.name);
     session.close().await;
 }
 
-/// Whether a block with a picture stands anywhere in a request.
-fn shows_picture(request: &Value) -> bool {
+/// Returns whether a request contains an image block.
+fn contains_image(request: &Value) -> bool {
     match request {
         Value::Object(block) => {
             let named = matches!(request["type"].as_str(), Some("image" | "image_url" | "input_image"));
             let is_block = named || block.contains_key("inlineData");
-            (is_block && request.to_string().contains(PNG)) || block.values().any(shows_picture)
+            (is_block && request.to_string().contains(PNG)) || block.values().any(contains_image)
         }
-        Value::Array(entries) => entries.iter().any(shows_picture),
+        Value::Array(entries) => entries.iter().any(contains_image),
         _ => false,
     }
 }

@@ -1,25 +1,26 @@
-//! Where an agent's form is not the mock's, and why: as lines of a diff from the mock's form to its own.
+//! Known differences of agents from the mock's outline, as a diff with a reason.
 //!
-//! A difference that is no longer there fails like one that is new. Whatever can be mended in `agents` is mended there.
+//! A difference that no longer exists fails the test, like a new one. Differences that `agents` can remove are removed
+//! there.
 
-/// Agents that differ in the same way, in one scenario.
+/// Agents with the same difference in one scenario.
 struct KnownDifference {
     agents: &'static [&'static str],
     scenario: &'static str,
-    why: &'static str,
+    reason: &'static str,
     diff: &'static str,
 }
 
-/// How the form of an agent differs from the mock's, and why; nothing, where it does not.
+/// Returns the known difference of an agent and its reason; empty if there is none.
 #[track_caller]
 pub(crate) fn of(agent: &str, scenario: &str) -> (&'static str, &'static str) {
-    let mut ours = DIFFERENCES.iter().filter(|known| known.agents.contains(&agent) && known.scenario == scenario);
-    let found = ours.next().map(|known| (known.diff, known.why)).unwrap_or_default();
-    assert!(ours.next().is_none(), "{agent} has two differences in {scenario}");
+    let mut entries = DIFFERENCES.iter().filter(|known| known.agents.contains(&agent) && known.scenario == scenario);
+    let found = entries.next().map(|known| (known.diff, known.reason)).unwrap_or_default();
+    assert!(entries.next().is_none(), "{agent} has two differences in {scenario}");
     found
 }
 
-/// Everything here is about a scenario and an agent that there are.
+/// Checks that every entry names existing scenarios and agents.
 pub(crate) fn check_names(scenarios: &[&str]) {
     for KnownDifference { agents, scenario, .. } in DIFFERENCES {
         assert!(scenarios.contains(scenario), "there is no scenario `{scenario}`");
@@ -32,7 +33,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["opencode"],
         scenario: "denied_command_does_not_run",
-        why: "Having been refused, it ends the turn without a word.",
+        reason: "After a denial it ends the turn without a message.",
         diff: "\
 @@ -14,3 +13,0 @@
 -item.started assistant message []
@@ -42,7 +43,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["qwen"],
         scenario: "line_of_a_file_is_replaced",
-        why: "It lets its model edit only what it has read.",
+        reason: "Its model must read a file before it edits it.",
         diff: "\
 @@ -5,0 +6,4 @@
 +item.completed assistant tool_call [tool_call] completed
@@ -53,7 +54,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["gemini", "opencode", "qwen", "copilot"],
         scenario: "silent_model_times_out",
-        why: "It does not mark the end of words: what was said last is not known to be whole.",
+        reason: "It does not mark the end of a text, so the last text may be incomplete.",
         diff: "\
 @@ -14 +14 @@
 -item.completed assistant message [text] completed
@@ -62,7 +63,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["claude"],
         scenario: "truncated_model_response_ends_the_turn",
-        why: "It keeps what came, and asks again.",
+        reason: "It keeps the partial text and retries.",
         diff: "\
 @@ -8,2 +8,4 @@
 -error upstream_error
@@ -75,7 +76,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["codex"],
         scenario: "truncated_model_response_ends_the_turn",
-        why: "It asks again five times, and keeps what came each time.",
+        reason: "It retries five times and keeps the partial text each time.",
         diff: "\
 @@ -7,0 +8,15 @@
 +item.started assistant message []
@@ -97,7 +98,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["copilot"],
         scenario: "truncated_model_response_ends_the_turn",
-        why: "It asks again five times, and what came each time is not whole.",
+        reason: "It retries five times, and each partial text is incomplete.",
         diff: "\
 @@ -7 +7,16 @@
 -item.completed assistant message [text] completed
@@ -121,7 +122,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["gemini"],
         scenario: "truncated_model_response_ends_the_turn",
-        why: "It takes what came for all there is.",
+        reason: "It takes the partial text as complete.",
         diff: "\
 @@ -8,2 +8 @@
 -error upstream_error
@@ -131,7 +132,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["opencode"],
         scenario: "truncated_model_response_ends_the_turn",
-        why: "It does not mark the end of words: what was said last is not known to be whole.",
+        reason: "It does not mark the end of a text, so the last text may be incomplete.",
         diff: "\
 @@ -7 +6,0 @@
 -item.completed assistant message [text] completed
@@ -141,7 +142,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["claude", "gemini", "opencode", "qwen", "copilot", "pi"],
         scenario: "transient_model_error_is_retried",
-        why: "It asks again by itself, where the mock leaves that to the person.",
+        reason: "It retries; the mock does not.",
         diff: "\
 @@ -5,2 +5,4 @@
 -error upstream_error
@@ -161,7 +162,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["codex"],
         scenario: "transient_model_error_is_retried",
-        why: "It asks again by itself, but not a model that says it is asked too often.",
+        reason: "It retries, except after a rate limit.",
         diff: "\
 @@ -10,2 +10,4 @@
 -error upstream_error
@@ -174,7 +175,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["claude", "gemini", "qwen"],
         scenario: "invalid_model_response_ends_the_turn",
-        why: "It knows nonsense from silence, which the mock does not.",
+        reason: "It distinguishes an invalid response from an empty one; the mock does not.",
         diff: "\
 @@ -5 +5,2 @@
 -turn.ended completed
@@ -184,7 +185,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["copilot"],
         scenario: "invalid_model_response_ends_the_turn",
-        why: "It asks its model by itself to go on, and gets an answer.",
+        reason: "It asks its model to continue and gets an answer.",
         diff: "\
 @@ -4,0 +5,3 @@
 +item.started assistant message []
@@ -194,7 +195,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["opencode"],
         scenario: "invalid_model_response_ends_the_turn",
-        why: "It asks until its budget is spent, and then nothing is said any more.",
+        reason: "It retries until its budget is spent.",
         diff: "\
 @@ -5,8 +5,2 @@
 -turn.ended completed
@@ -211,7 +212,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["copilot"],
         scenario: "plan_is_reported",
-        why: "It tells that there is a plan, and none of its steps.",
+        reason: "It reports that a plan exists, without its steps.",
         diff: "\
 @@ -9,2 +8,0 @@
 -item.started system status [status, json]
@@ -220,7 +221,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["gemini"],
         scenario: "plan_is_reported",
-        why: "It asks before its model may plan, and tells nobody what it planned.",
+        reason: "It asks for permission to plan, and does not report the plan.",
         diff: "\
 @@ -9,2 +9,2 @@
 -item.started system status [status, json]
@@ -231,7 +232,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["opencode"],
         scenario: "accept_edits_mode_does_not_ask_for_edits",
-        why: "Having been refused, it ends the turn without a word.",
+        reason: "After a denial it ends the turn without a message.",
         diff: "\
 @@ -28,3 +27,0 @@
 -item.started assistant message []
@@ -241,7 +242,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["gemini"],
         scenario: "plan_mode_changes_nothing",
-        why: "While it plans its model has no shell: the call is dropped, and the turn ends with it.",
+        reason: "Its model has no shell in plan mode: the call is dropped, and the turn ends.",
         diff: "\
 @@ -8,7 +7,0 @@
 -item.started assistant tool_call [tool_call]
@@ -255,7 +256,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["opencode"],
         scenario: "plan_mode_changes_nothing",
-        why: "Having been refused, it ends the turn without a word.",
+        reason: "After a denial it ends the turn without a message.",
         diff: "\
 @@ -12,3 +11,0 @@
 -item.started assistant message []
@@ -269,7 +270,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["claude"],
         scenario: "sub_agent_items_are_below_its_call",
-        why: "It tells what a sub-agent was asked and what came of it, and not its words.",
+        reason: "It reports the prompt and the result of a sub-agent, but not its messages.",
         diff: "\
 @@ -9,3 +8,0 @@
 -item.started assistant message in tool_call []
@@ -279,7 +280,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["qwen"],
         scenario: "sub_agent_items_are_below_its_call",
-        why: "It asks before it sends one, does not tell its words, and tells its model when it is done.",
+        reason: "It asks for permission to start a sub-agent, does not report its messages, and informs its model at the end.",
         diff: "\
 @@ -9,3 +9,2 @@
 -item.started assistant message in tool_call []
@@ -295,7 +296,7 @@ const DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         agents: &["opencode"],
         scenario: "always_allowed_command_is_not_asked_again",
-        why: "Having been refused, it ends the turn without a word.",
+        reason: "After a denial it ends the turn without a message.",
         diff: "\
 @@ -47,3 +46,0 @@
 -item.started assistant message []

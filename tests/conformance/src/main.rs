@@ -1,27 +1,27 @@
-//! Every agent plays the same scenarios in the real sandbox, against the scripted model.
+//! Runs the same scenarios with every agent, in the real sandbox and with a scripted model.
 //!
-//! `VIV_TEST_AGENTS=mock,claude` or `all` says which; without it, those that are installed in the folder that
-//! `VIV_TEST_AGENTS_DIR` names, and the mock. The test binary is the mock's program as well.
+//! `VIV_TEST_AGENTS=mock,claude` or `all` selects the agents. By default these are the mock and the agents that are
+//! installed in the directory `VIV_TEST_AGENTS_DIR`. The test binary also contains the mock agent's process.
 //!
-//! Not here: what an agent's lines mean (`agents` has its own tests, from recorded lines).
+//! Not here: the protocols of the agents (`agents` tests them with recorded lines).
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod observed_capabilities;
-mod permissions;
-mod tested_agent;
-mod sub_agents;
-mod known_differences;
-mod shutdown;
 mod extensions;
-mod model_failures;
 mod first_use;
+mod known_differences;
+mod messages;
+mod model_failures;
+mod model_script;
+mod observed_capabilities;
+mod outline;
+mod permissions;
 mod plans;
 mod replay;
-mod model_script;
-mod outline;
 mod scenario_session;
-mod messages;
+mod shutdown;
+mod sub_agents;
+mod tested_agent;
 mod tools;
 
 use std::process::ExitCode;
@@ -32,11 +32,11 @@ use jail::Spawner;
 use libtest_mimic::{Arguments, Trial};
 use sandbox::JailBackend;
 
-use crate::tested_agent::TestedAgent;
 use crate::scenario_session::Scenario;
+use crate::tested_agent::TestedAgent;
 
-/// No scenario takes longer, on a slow machine with others at work.
-const LIMIT: Duration = Duration::from_secs(600);
+/// Time limit of a scenario on a slow, busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -45,14 +45,13 @@ fn main() -> ExitCode {
         let settings = mock::MockSettings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
         return mock::main(settings, std::io::stdin(), std::io::stdout());
     }
-    // Before anything starts a thread.
+    // The fork must happen before any thread starts.
     let spawner = Spawner::fork().unwrap();
     let backend = Arc::new(JailBackend::new(Arc::new(spawner)).unwrap());
     let mut arguments = Arguments::from_args();
-    // Each agent is several processes, some of them hungry; but most of the time is spent waiting, for a silence to
-    // be long enough or for an agent to try again.
+    // Agents need several processes, but most of the time is spent waiting for timeouts and retries.
     arguments.test_threads.get_or_insert(4);
-    let tested_agents = tested_agent::chosen();
+    let tested_agents = tested_agent::selected();
     if let Some(agent) = tested_agents.first() {
         let names = trials(agent, &backend).iter().map(|trial| trial.name().to_owned()).collect::<Vec<_>>();
         let scenarios: Vec<&str> = names.iter().filter_map(|name| Some(name.split_once("::")?.1)).collect();
@@ -61,13 +60,13 @@ fn main() -> ExitCode {
     let trials = tested_agents.iter().flat_map(|agent| trials(agent, &backend)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let complete = !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list;
-    if !complete && !observed_capabilities::is_to_be_written() {
+    if !complete && !observed_capabilities::is_update_requested() {
         return conclusion.exit_code();
     }
-    observed_capabilities::settle(&tested_agents)
+    observed_capabilities::compare_or_write(&tested_agents)
 }
 
-/// The scenarios of one agent.
+/// Returns the scenarios of one agent.
 fn trials(agent: &TestedAgent, backend: &Arc<JailBackend>) -> Vec<Trial> {
     macro_rules! trials {
         ($($module:ident::$scenario:ident),* $(,)?) => {
@@ -113,13 +112,15 @@ fn trials(agent: &TestedAgent, backend: &Arc<JailBackend>) -> Vec<Trial> {
 
 type ScenarioFn = fn(Scenario) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
-fn trial(agent: &TestedAgent, backend: &Arc<JailBackend>, scenario: &'static str, play: ScenarioFn) -> Trial {
+fn trial(agent: &TestedAgent, backend: &Arc<JailBackend>, name: &'static str, run: ScenarioFn) -> Trial {
     let (agent, backend) = (agent.clone(), backend.clone());
-    let title = format!("{}::{scenario}", agent.name);
+    let title = format!("{}::{name}", agent.name);
     Trial::test(title, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let scenario = Scenario { agent, backend, scenario };
-        runtime.block_on(async { tokio::time::timeout(LIMIT, play(scenario)).await }).map_err(|_| "took too long")?;
+        let scenario = Scenario { agent, backend, name };
+        runtime
+            .block_on(async { tokio::time::timeout(TIME_LIMIT, run(scenario)).await })
+            .map_err(|_| "time limit exceeded")?;
         Ok(())
     })
 }

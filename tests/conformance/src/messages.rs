@@ -1,20 +1,20 @@
-//! Words: an answer, a memory, a long answer, a message that waits.
+//! Messages: answers, memory, long answers and queued messages.
 
 use protocol::{Attachment, EventBody, TurnId, TurnOutcome};
 use session::UserMessage;
 
 use crate::model_script::{MUCH_CHARS, say};
-use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
 pub(crate) async fn agent_answers_and_remembers(scenario: Scenario) {
     let session = scenario.open().await;
     let first = session.turn(say::NUMBER, UserReply::Yes).await;
     assert_eq!(first.outcome(), Some(TurnOutcome::Completed), "{first:?}");
-    assert_eq!(first.words(), format!("You said: {}", say::NUMBER), "{first:?}");
+    assert_eq!(first.text(), format!("You said: {}", say::NUMBER), "{first:?}");
     assert!(first.has(|event| matches!(event, EventBody::LlmCall(_))), "{first:?}");
     let second = session.turn(say::WHICH, UserReply::Yes).await;
     assert_eq!(second.outcome(), Some(TurnOutcome::Completed), "{second:?}");
-    assert_eq!(second.words(), "It was 7391.", "{second:?}");
+    assert_eq!(second.text(), "It was 7391.", "{second:?}");
     session.close().await;
 }
 
@@ -25,9 +25,9 @@ pub(crate) async fn session_continues_after_a_restart(scenario: Scenario) {
     let session = session.restart().await;
     let second = session.turn(say::WHICH, UserReply::Yes).await;
     assert_eq!(second.outcome(), Some(TurnOutcome::Completed), "{second:?}");
-    // The mock's memory is its process; the others keep theirs in files.
+    // The mock keeps its memory in its process, the other agents in files.
     let expected = if session.agent.name == "mock" { "You said" } else { "It was 7391." };
-    assert!(second.words().contains(expected), "{second:?}");
+    assert!(second.text().contains(expected), "{second:?}");
     session.close().await;
 }
 
@@ -35,8 +35,8 @@ pub(crate) async fn huge_answer_arrives_complete(scenario: Scenario) {
     let session = scenario.open().await;
     let turn = session.turn(say::MUCH, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed));
-    // Some agents trim the end of what is said.
-    assert!(turn.words().trim_end().len() >= MUCH_CHARS - 32, "{} characters came", turn.words().len());
+    // Some agents trim the end of a text.
+    assert!(turn.text().trim_end().len() >= MUCH_CHARS - 32, "{} characters came", turn.text().len());
     session.close().await;
 }
 
@@ -61,8 +61,8 @@ pub(crate) async fn message_during_a_turn_is_queued(scenario: Scenario) {
     for turn in [&long, &short] {
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     }
-    assert!(long.words().ends_with("That is all."), "it was cut short: {long:?}");
-    assert_eq!(short.words(), "You said: hello", "{short:?}");
+    assert!(long.text().ends_with("That is all."), "it was cut short: {long:?}");
+    assert_eq!(short.text(), "You said: hello", "{short:?}");
     let waited =
         |event: &EventBody| matches!(event, EventBody::MessageQueued(queued) if queued.turn_id == second.turn_id);
     assert!(events.iter().any(|event| waited(&event.draft.body)), "{short:?}");
@@ -71,18 +71,18 @@ pub(crate) async fn message_during_a_turn_is_queued(scenario: Scenario) {
     session.close().await;
 }
 
-/// A thought and a file that goes with the words: shown by those who can, and in nobody's way.
+/// Reasoning and an attached file are reported if the agent supports them, and disturb no other agent.
 pub(crate) async fn reasoning_and_attachment_are_accepted(scenario: Scenario) {
     let session = scenario.open().await;
     let attachments = vec![Attachment { path: "notes.txt".to_owned(), mime: None, filename: None }];
     let message = UserMessage { attachments, ..UserMessage::text(say::THINK) };
-    let turn = session.turn_of(message, UserReply::Yes).await;
+    let turn = session.send_and_wait(message, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.words().contains("So it is"), "{turn:?}");
+    assert!(turn.text().contains("So it is"), "{turn:?}");
     session.close().await;
 }
 
-/// Everything an agent could ever show.
+/// Shows every kind of item.
 pub(crate) async fn mock_demo_shows_every_item(scenario: Scenario) {
     if scenario.agent.name != "mock" {
         return;

@@ -1,11 +1,11 @@
-//! What the model says, in the words of each agent's tools.
+//! The script of the model, with the tool names of each agent.
 
 use gateway::{ModelScript, ScriptedUpstream};
 use serde_json::{Value, json};
 
 use crate::tested_agent::TestedAgent;
 
-/// A prompt for each thing the model can be made to do.
+/// The prompts that trigger each part of the script.
 pub(crate) mod say {
     pub(crate) const NUMBER: &str = "Keep the number 7391 in mind.";
     pub(crate) const WHICH: &str = "Which number was it?";
@@ -32,39 +32,39 @@ pub(crate) mod say {
     pub(crate) const HANG: &str = "Say nothing.";
 }
 
-/// What the command of [`say::COMMAND`] prints, beside the name of its PID namespace.
+/// Output of the command in [`say::COMMAND`], besides the name of its PID namespace.
 pub(crate) const COMMAND_OUTPUT: &str = "conformance-42";
-/// What [`say::FILE`] makes.
+/// Name and content of the file in [`say::FILE`].
 pub(crate) const FILE: (&str, &str) = ("made.txt", "made by an agent\n");
-/// What [`say::OTHER_FILE`] makes.
+/// Name and content of the file in [`say::OTHER_FILE`].
 pub(crate) const OTHER_FILE: (&str, &str) = ("free.txt", "made without asking\n");
-/// What [`say::EDIT`] mends: a file, what is in it at first, and the line that becomes another.
+/// The file in [`say::EDIT`], its content, and the line that is replaced.
 pub(crate) const MENDED: &str = "kept.txt";
 pub(crate) const BEFORE: &str = "the first line\nthe second line\nthe third line\n";
 pub(crate) const OLD_LINE: &str = "the second line";
 pub(crate) const NEW_LINE: &str = "a better line";
-/// What the command of [`say::OTHER_COMMAND`] prints.
+/// Output of the command in [`say::OTHER_COMMAND`].
 pub(crate) const OTHER_OUTPUT: &str = "conformance-43";
-/// What the tool of `equipment/server.sh` gives back.
+/// Output of the tool in `equipment/server.sh`.
 pub(crate) const SERVED_OUTPUT: &str = "polished";
-/// What a sub-agent is asked in [`say::DELEGATE`], and what it says.
+/// Prompt and answer of the sub-agent in [`say::DELEGATE`].
 pub(crate) const ERRAND: &str = "Count the leaves.";
 pub(crate) const DELEGATED: &str = "There are twelve leaves.";
-/// What the command leaves behind.
+/// The file that the command creates.
 pub(crate) const TRACE: &str = "ran.txt";
-/// How many characters [`say::MUCH`] gives.
+/// Length of the answer to [`say::MUCH`], in characters.
 pub(crate) const MUCH_CHARS: usize = 200_000;
 
-/// The model for one agent.
+/// Returns the model for an agent.
 pub(crate) fn model(agent: &TestedAgent) -> ScriptedUpstream {
     ScriptedUpstream::new(ModelScript::parse(&text(agent)).unwrap())
 }
 
-/// What the model for one agent plays.
+/// Returns the script of the model for an agent.
 pub(crate) fn text(agent: &TestedAgent) -> String {
-    // What it prints is nowhere in what is typed.
+    // The output does not occur in the command line.
     let command = format!("touch {TRACE}; printf 'conformance-%d\\n' 42; readlink /proc/self/ns/pid");
-    // It leaves something behind: a command that only prints is one that some agents run without asking.
+    // The command writes a file, because some agents run commands that only print without asking.
     let other = "printf 'conformance-%d\\n' 43 | tee other.txt";
     let mut rules = in_steps(say::EDIT, agent.edit(MENDED, OLD_LINE, NEW_LINE));
     rules.extend([
@@ -84,16 +84,16 @@ pub(crate) fn text(agent: &TestedAgent) -> String {
         done(say::SERVED, "It gave: ${tool_result}"),
         work(say::PLAN, &agent.plan().unwrap_or_else(|| json!({"text": "I have no plan."}))),
         done(say::PLAN, "It is planned."),
-        // Two agents tell their model by themselves that a sub-agent is done.
+        // Two agents inform their model about the end of a sub-agent.
         rule("<task-notification>", json!({}), json!([{"text": "So it is."}])),
         rule("<subagent_notification>", json!({}), json!([{"text": "So it is."}])),
-        // The errand of codex' newer sub-agents is a message between models, which is no prompt.
+        // Newer sub-agents of Codex get their task as a message between models, not as a prompt.
         rule("<environment_context>", json!({}), json!([{"text": DELEGATED}])),
         rule(ERRAND, json!({}), json!([{"text": DELEGATED}])),
         work(say::DELEGATE, &agent.delegate().unwrap_or_else(|| json!({"text": "Nobody is here."}))),
-        // Slower than the sub-agent, whose end must not be taken for that of the turn.
+        // Slower than the sub-agent, so that the end of the sub-agent is not taken for the end of the turn.
         paced(say::DELEGATE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
-        // Spelled so that an agent which looks for the word does not find it.
+        // Written so that an agent that looks for `kill` does not find it.
         work(say::KILL, &agent.command("printf 'k%s -9 -1' ill > end.sh; sh end.sh")),
         paced(say::SLOWLY, "one two three four ".repeat(200), 20, 200),
         paced(say::AWHILE, format!("{}That is all.", "It takes a while. ".repeat(8)), 20, 300),
@@ -110,7 +110,7 @@ pub(crate) fn text(agent: &TestedAgent) -> String {
     json!({"version": 1, "rules": rules}).to_string()
 }
 
-/// A long text in which nothing comes twice: some agents take that for a model that runs in circles.
+/// Returns a long text without repetitions, because some agents stop a model that repeats itself.
 fn much() -> String {
     let scattered = |line: u64| line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let lines: Vec<String> = (1..=MUCH_CHARS as u64 / 17).map(|line| format!("{:016x}", scattered(line))).collect();
@@ -122,17 +122,17 @@ fn rule(prompt: &str, mut when: Value, answer: Value) -> Value {
     json!({"when": when, "answer": answer})
 }
 
-/// The first answer to a prompt: a word, and a tool.
+/// Returns the first response to a prompt: a message and a tool call.
 fn work(prompt: &str, tool: &Value) -> Value {
     rule(prompt, json!({"step": 1}), json!([{"text": "I am on it."}, tool]))
 }
 
-/// Tools that are called one after the other.
+/// Returns rules that call several tools in sequence.
 fn in_steps(prompt: &str, tools: Vec<Value>) -> Vec<Value> {
     (1..).zip(tools).map(|(step, tool): (u64, _)| rule(prompt, json!({"step": step}), json!([tool]))).collect()
 }
 
-/// What is said when the tool has spoken.
+/// Returns the response after the tool result.
 fn done(prompt: &str, words: &str) -> Value {
     rule(prompt, json!({"tool_result": {"contains": ""}}), json!([{"text": words}]))
 }

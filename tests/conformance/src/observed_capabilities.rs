@@ -1,7 +1,7 @@
-//! What the agents showed, and the table that says so.
+//! Capabilities observed in the scenarios, and their comparison with the table.
 //!
-//! Noted while the scenarios run, compared when all have passed. `VIV_TEST_WRITE_CAPABILITIES=1` writes the
-//! table instead; a review shows what changed.
+//! Capabilities are collected while the scenarios run and compared at the end. `VIV_TEST_WRITE_CAPABILITIES=1` writes
+//! the table instead, for review.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,37 +12,37 @@ use agents::Capabilities;
 use base::lock;
 use protocol::{ContentPart, Event, EventBody, EventSource, ItemKind, ItemRole};
 
-use crate::tested_agent::TestedAgent;
 use crate::model_script::{COMMAND_OUTPUT, SERVED_OUTPUT};
+use crate::tested_agent::TestedAgent;
 
-static SHOWN: Mutex<BTreeMap<&'static str, Capabilities>> = Mutex::new(BTreeMap::new());
+static OBSERVED: Mutex<BTreeMap<&'static str, Capabilities>> = Mutex::new(BTreeMap::new());
 
-/// Notes what an agent showed in a session.
+/// Collects the capabilities that an agent showed in a session.
 pub(crate) fn note(agent: &'static str, events: &[Event]) {
-    let mut shown = lock(&SHOWN);
-    let can = shown.entry(agent).or_default();
+    let mut observed = lock(&OBSERVED);
+    let can = observed.entry(agent).or_default();
     for event in events {
-        see(can, event);
+        observe(can, event);
     }
 }
 
-/// Notes that a picture reached the agent's model.
-pub(crate) fn note_picture(agent: &'static str) {
-    lock(&SHOWN).entry(agent).or_default().images = true;
+/// Records that an image reached the agent's model.
+pub(crate) fn note_image(agent: &'static str) {
+    lock(&OBSERVED).entry(agent).or_default().images = true;
 }
 
-/// Notes that the agent planned, and that nothing was changed meanwhile.
+/// Records that the agent planned without changing anything.
 pub(crate) fn note_plan(agent: &'static str) {
-    lock(&SHOWN).entry(agent).or_default().plan_mode = true;
+    lock(&OBSERVED).entry(agent).or_default().plan_mode = true;
 }
 
-/// What the measured version of an agent says is understood, field by field. The mock says odd things on purpose.
+/// Checks that the tested version of an agent sends no unknown fields or messages. The mock sends some on purpose.
 #[track_caller]
 pub(crate) fn check_understood(agent: &str, events: &[Event]) {
     if agent == "mock" {
         return;
     }
-    let odd: Vec<_> = events
+    let unknown: Vec<_> = events
         .iter()
         .filter(|event| match &event.draft.body {
             EventBody::ItemCompleted(done) => done.item.kind == ItemKind::Unknown,
@@ -50,35 +50,41 @@ pub(crate) fn check_understood(agent: &str, events: &[Event]) {
             _ => false,
         })
         .collect();
-    assert!(odd.is_empty(), "{agent} said what nobody here knows: {odd:#?}");
+    assert!(unknown.is_empty(), "{agent} sent unknown fields or messages: {unknown:#?}");
 }
 
-/// Whether the table is written instead of compared; also where a scenario failed, for a person to look at.
-pub(crate) fn is_to_be_written() -> bool {
+/// Returns whether the table is written instead of compared, even if a scenario failed.
+pub(crate) fn is_update_requested() -> bool {
     std::env::var_os("VIV_TEST_WRITE_CAPABILITIES").is_some()
 }
 
-/// Compares what was shown with the table, or writes it.
-pub(crate) fn settle(tested_agents: &[TestedAgent]) -> ExitCode {
-    let shown = lock(&SHOWN);
-    if is_to_be_written() {
+/// Compares the observed capabilities with the table, or writes the table.
+pub(crate) fn compare_or_write(tested_agents: &[TestedAgent]) -> ExitCode {
+    let observed = lock(&OBSERVED);
+    if is_update_requested() {
         let all = agents::all().map(agents::Agent::id);
         let table: BTreeMap<_, _> =
-            all.map(|id| (id, shown.get(id).copied().unwrap_or_else(|| Capabilities::of(id)))).collect();
+            all.map(|id| (id, observed.get(id).copied().unwrap_or_else(|| Capabilities::of(id)))).collect();
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../crates/agents/capabilities.json");
         std::fs::write(path, serde_json::to_string_pretty(&table).unwrap() + "\n").unwrap();
         return ExitCode::SUCCESS;
     }
     let differ: Vec<_> =
-        tested_agents.iter().filter(|agent| shown[agent.name] != Capabilities::of(agent.name)).collect();
+        tested_agents.iter().filter(|agent| observed[agent.name] != Capabilities::of(agent.name)).collect();
     for agent in &differ {
-        let (now, told) = (shown[agent.name], Capabilities::of(agent.name));
-        eprintln!("{} showed\n{now:#?}\nand crates/agents/capabilities.json says\n{told:#?}", agent.name);
+        let (now, expected) = (observed[agent.name], Capabilities::of(agent.name));
+        eprintln!(
+            "observed for {}:
+        {now:#?}
+        in crates/agents/capabilities.json:
+        {expected:#?}",
+            agent.name
+        );
     }
     if differ.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn see(can: &mut Capabilities, event: &Event) {
+fn observe(can: &mut Capabilities, event: &Event) {
     let native = !event.draft.synthetic && event.draft.source == EventSource::Agent;
     can.session_lifecycle |= event.draft.native_session_id.is_some();
     match &event.draft.body {
@@ -94,21 +100,21 @@ fn see(can: &mut Capabilities, event: &Event) {
             can.tool_calls |= item.kind == ItemKind::ToolCall;
             can.tool_results |= item.kind == ItemKind::ToolResult;
             for part in &item.content {
-                see_part(can, part, item.role);
+                observe_part(can, part, item.role);
             }
         }
         _ => {}
     }
 }
 
-fn see_part(can: &mut Capabilities, part: &ContentPart, role: Option<ItemRole>) {
+fn observe_part(can: &mut Capabilities, part: &ContentPart, role: Option<ItemRole>) {
     match part {
         ContentPart::Text { text } if role == Some(ItemRole::Assistant) => {
             can.text_messages = true;
-            // The model was told of the file that went with the words.
+            // The model repeats the prompt, which names the attached file.
             can.file_attachments |= text.contains("notes.txt");
         }
-        // So the mock calls them, which takes no servers: it shows how a call looks.
+        // The mock simulates MCP tools with these names.
         ContentPart::ToolCall { name, .. } => can.mcp_tools |= name.starts_with("mcp__"),
         ContentPart::ToolResult { output, .. } => {
             can.command_execution |= output.contains(COMMAND_OUTPUT);

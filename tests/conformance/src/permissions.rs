@@ -1,4 +1,4 @@
-//! Permissions that last or are withdrawn, questions, interrupts.
+//! Permissions, questions and interrupts.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use protocol::{EventBody, TurnOutcome};
 use serde_json::Value;
 
 use crate::model_script::{COMMAND_OUTPUT, OTHER_OUTPUT, say};
-use crate::scenario_session::{UserReply, Scenario};
+use crate::scenario_session::{Scenario, UserReply};
 
-/// An agent that was asked to stop has stopped, or was ended, after this.
-const STOPPED: Duration = Duration::from_secs(8);
+/// Time limit for an agent to stop after an interrupt.
+const INTERRUPT_LIMIT: Duration = Duration::from_secs(8);
 
 pub(crate) async fn interrupt_withdraws_the_permission(scenario: Scenario) {
     if !scenario.agent.asks() {
@@ -37,14 +37,14 @@ pub(crate) async fn always_allowed_command_is_not_asked_again(scenario: Scenario
     }
     let session = scenario.open().await;
     let first = session.turn(say::COMMAND, UserReply::Always).await;
-    assert!(first.words().contains(COMMAND_OUTPUT) && first.asked() == 1, "{first:?}");
-    // Whatever a person is asked from here on is refused: the command runs because it was granted.
+    assert!(first.text().contains(COMMAND_OUTPUT) && first.permission_count() == 1, "{first:?}");
+    // Later requests are denied, so the command runs only because of the earlier answer.
     let again = session.turn(say::COMMAND, UserReply::No).await;
     assert_eq!(again.outcome(), Some(TurnOutcome::Completed), "{again:?}");
-    assert!(again.words().contains(COMMAND_OUTPUT) && again.asked() == 0, "{again:?}");
+    assert!(again.text().contains(COMMAND_OUTPUT) && again.permission_count() == 0, "{again:?}");
     assert!(again.has(|event| matches!(event, EventBody::PermissionResolved(_))), "nothing says why: {again:?}");
     let other = session.turn(say::OTHER_COMMAND, UserReply::No).await;
-    assert!(!other.words().contains(OTHER_OUTPUT) && other.asked() == 1, "{other:?}");
+    assert!(!other.text().contains(OTHER_OUTPUT) && other.permission_count() == 1, "{other:?}");
     assert_eq!(session.sessions.grants(&session.id).await.unwrap().len(), 1, "{other:?}");
     session.close().await;
 }
@@ -56,17 +56,17 @@ pub(crate) async fn question_is_answered(scenario: Scenario) {
     assert!(turn.has(|event| matches!(event, EventBody::QuestionRequested(_))), "{turn:?}");
     assert!(turn.has(|event| matches!(event, EventBody::QuestionResolved(_))), "{turn:?}");
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.words().contains("Blue"), "{turn:?}");
+    assert!(turn.text().contains("Blue"), "{turn:?}");
     session.close().await;
 }
 
-/// Names of tools with which agents let their models ask a person.
+/// Names of tools for questions.
 const QUESTIONS: &[&str] = &["ask_user", "ask_user_question", "askuserquestion", "question", "request_user_input"];
 
-/// An agent of which we say that it asks no questions offers its model no tool for them. Once it does, it is to be routed.
+/// An agent without questions offers its model no tool for them. If it starts to, support must be added.
 pub(crate) async fn agent_without_questions_offers_no_question_tool(scenario: Scenario) {
     let asks = scenario.agent.asking_mode().is_some();
-    // The mock asks, and shows the form of a session in which nobody does.
+    // The mock asks questions; its outline is the reference for a session without questions.
     if asks && scenario.agent.name != "mock" {
         return;
     }
@@ -81,7 +81,7 @@ pub(crate) async fn agent_without_questions_offers_no_question_tool(scenario: Sc
     session.close().await;
 }
 
-/// The names of the tools in a request, whichever vendor's API it is for.
+/// Returns the names of the tools in a request of any vendor's API.
 fn tool_names(request: &Value) -> Vec<String> {
     let tools = request["tools"].as_array().into_iter().flatten();
     let each = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
@@ -99,11 +99,11 @@ pub(crate) async fn turn_can_be_interrupted(scenario: Scenario) {
     let asked = Instant::now();
     session.sessions.interrupt(&session.id).await.unwrap();
     let ended = session.until(spoke.sequence, |event| matches!(event, EventBody::TurnEnded(_))).await;
-    assert!(asked.elapsed() < STOPPED, "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < INTERRUPT_LIMIT, "it took {:?}", asked.elapsed());
     let EventBody::TurnEnded(turn) = ended.draft.body else { unreachable!() };
     assert_eq!(turn.outcome, Some(TurnOutcome::Interrupted));
     let next = session.turn("hello", UserReply::Yes).await;
     assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
-    assert!(next.words().contains("You said: hello"), "{next:?}");
+    assert!(next.text().contains("You said: hello"), "{next:?}");
     session.close().await;
 }

@@ -1,12 +1,12 @@
-//! Plans: an agent in plan mode changes nothing, whatever a person answers; and what an agent means to do is told.
+//! Plans: plan mode changes nothing, and plans are reported.
 
 use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::json;
 use session::SessionTimeouts;
 
-use crate::ability;
 use crate::model_script::{COMMAND_OUTPUT, say};
-use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+use crate::observed_capabilities;
+use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
 pub(crate) async fn plan_mode_changes_nothing(scenario: Scenario) {
     if !scenario.agent.plans() {
@@ -17,25 +17,26 @@ pub(crate) async fn plan_mode_changes_nothing(scenario: Scenario) {
         let turn = session.turn(words, UserReply::Yes).await;
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
         assert!(!has_changes(&turn), "{turn:?}");
-        assert!(!turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+        assert!(!turn.text().contains(COMMAND_OUTPUT), "{turn:?}");
     }
     let next = session.turn("hello", UserReply::Yes).await;
-    // One agent puts a mark before what is said to it in this mode.
-    assert!(next.words().ends_with("hello"), "{next:?}");
+    // One agent adds a prefix to prompts in plan mode.
+    assert!(next.text().ends_with("hello"), "{next:?}");
     observed_capabilities::note_plan(session.agent.name);
     session.close().await;
 }
 
-/// The steps of a plan come as data, the same from every agent, however its tool has them.
+/// The steps of a plan have the same JSON form for every agent.
 pub(crate) async fn plan_is_reported(scenario: Scenario) {
     if scenario.agent.plan().is_none() {
         return;
     }
     let (mode, model) = (scenario.agent.mode(), scenario.agent.planner());
-    let session = scenario.open_as(mode, SessionTimeouts::default(), |_, request| request.model = model).await;
+    let session =
+        scenario.open_with_request(mode, SessionTimeouts::default(), |_, request| request.model = model).await;
     let turn = session.turn(say::PLAN, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.words().contains("It is planned."), "{turn:?}");
+    assert!(turn.text().contains("It is planned."), "{turn:?}");
     let steps = json!([{"text": "look", "status": "completed"}, {"text": "write", "status": "in_progress"}]);
     let is_plan = |event: &EventBody| match event {
         EventBody::ItemCompleted(done) if done.item.kind == ItemKind::Status => match &done.item.content[..] {
@@ -44,7 +45,7 @@ pub(crate) async fn plan_is_reported(scenario: Scenario) {
         },
         _ => false,
     };
-    assert_eq!(turn.has(is_plan), session.agent.tells_plans(), "{turn:?}");
+    assert_eq!(turn.has(is_plan), session.agent.reports_plans(), "{turn:?}");
     session.close().await;
 }
 

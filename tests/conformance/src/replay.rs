@@ -1,4 +1,4 @@
-//! A recorded session, played again by the real agent with no model.
+//! Replays a recorded session with the real agent and no model.
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use session::{SessionOptions, SessionRecording, compare};
 use store::{Ledger, UsageGrouping};
 
 use crate::model_script::say;
-use crate::scenario_session::{self, UserReply, Scenario};
+use crate::scenario_session::{self, Scenario, UserReply};
 
 pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
     let session = scenario.open().await;
-    for (words, answer) in [(say::COMMAND, UserReply::Yes), (say::FILE, UserReply::Yes), (say::NUMBER, UserReply::Yes)] {
+    for (words, answer) in [(say::COMMAND, UserReply::Yes), (say::FILE, UserReply::Yes), (say::NUMBER, UserReply::Yes)]
+    {
         let turn = session.turn(words, answer).await;
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     }
@@ -20,11 +21,11 @@ pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
 
     let (data, normal) = (session.data(), RequestNormalizer::new(&[]).unwrap());
     let recording = SessionRecording::read(&data, &session.sessions.get(&session.id).unwrap()).unwrap();
-    let tape = Arc::new(ReplayUpstream::of(&data, &session.id, normal.clone()).unwrap());
-    assert!(tape.left() >= 5, "{} calls are on record", tape.left());
+    let upstream = Arc::new(ReplayUpstream::of(&data, &session.id, normal.clone()).unwrap());
+    assert!(upstream.left() >= 5, "{} calls are on record", upstream.left());
     let id = SessionId::new("replayed").unwrap();
     let setting = session::ReplaySetup {
-        upstream: tape.clone(),
+        upstream: upstream.clone(),
         policy: scenario_session::policy(scenario_session::MAX_REQUESTS),
         directory: None,
         options: SessionOptions::default(),
@@ -33,7 +34,7 @@ pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
     let replayed = session.sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
     let differences = compare(&recording.events, &replayed, &normal);
     assert!(differences.is_empty(), "{differences:#?}");
-    assert_eq!(tape.left(), 0, "calls that nobody made again");
+    assert_eq!(upstream.left(), 0, "calls that nobody made again");
     let rows = session.ledger.usage(UsageGrouping::Session, 0).unwrap();
     let row = rows.iter().find(|row| row.name == id.as_str()).unwrap();
     assert_eq!((row.spent_picos, row.held_picos, row.unknown), (0, 0, 0));

@@ -1,4 +1,4 @@
-//! A data directory, one agent in the real sandbox, and ways to wait for what happens.
+//! A session of a scenario: a data directory, one agent in the real sandbox, and functions to wait for events.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use store::{DataDir, Durability, FileBodyStore, JournalTail, SqliteLedger, Syste
 use tempfile::TempDir;
 
 use crate::tested_agent::TestedAgent;
-use crate::{ability, script, shape};
+use crate::{model_script, observed_capabilities, outline};
 
-/// An agent that asks without end is ended by its budget.
+/// Budget that stops an agent which retries without limit.
 pub(crate) const MAX_REQUESTS: u64 = 60;
 
-/// What every scenario is given.
+/// The context of a scenario.
 pub(crate) struct Scenario {
     pub(crate) agent: TestedAgent,
     pub(crate) backend: Arc<JailBackend>,
-    pub(crate) scenario: &'static str,
+    pub(crate) name: &'static str,
 }
 
-/// One agent in one session.
+/// The session of a scenario.
 pub(crate) struct ScenarioSession {
     pub(crate) agent: TestedAgent,
     backend: Arc<JailBackend>,
@@ -44,50 +44,50 @@ pub(crate) struct ScenarioSession {
     pub(crate) id: SessionId,
 }
 
-/// What is answered when an agent asks.
+/// The answer to all requests of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UserReply {
-    /// Allow it, and choose the last of the options.
+    /// Allow once, and choose the last option.
     Yes,
-    /// Allow it for the rest of the session, and choose the last of the options.
+    /// Allow for the rest of the session, and choose the last option.
     Always,
-    /// Refuse it.
+    /// Deny.
     No,
 }
 
 impl Scenario {
-    /// The same for another session.
+    /// Returns the same context for another session.
     pub(crate) fn again(&self) -> Self {
-        Self { agent: self.agent.clone(), backend: self.backend.clone(), scenario: self.scenario }
+        Self { agent: self.agent.clone(), backend: self.backend.clone(), name: self.name }
     }
 
-    /// A session in the agent's usual mode.
+    /// Opens a session in the agent's usual permission mode.
     pub(crate) async fn open(self) -> ScenarioSession {
         let mode = self.agent.mode();
         self.open_with(mode, SessionTimeouts::default()).await
     }
 
     pub(crate) async fn open_with(self, mode: &str, timing: SessionTimeouts) -> ScenarioSession {
-        self.open_under(mode, timing, policy(MAX_REQUESTS), |_, _| {}).await
+        self.open_with_policy(mode, timing, policy(MAX_REQUESTS), |_, _| {}).await
     }
 
-    /// The same, with a request that is completed for the folder in which the workspace is.
-    pub(crate) async fn open_as(
+    /// Opens a session after `complete` has changed the request. It gets the parent directory of the workspace.
+    pub(crate) async fn open_with_request(
         self,
         mode: &str,
         timing: SessionTimeouts,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> ScenarioSession {
-        self.open_under(mode, timing, policy(MAX_REQUESTS), complete).await
+        self.open_with_policy(mode, timing, policy(MAX_REQUESTS), complete).await
     }
 
-    /// A session whose budget is spent before its first call.
-    pub(crate) async fn open_penniless(self) -> ScenarioSession {
+    /// Opens a session without a budget.
+    pub(crate) async fn open_without_budget(self) -> ScenarioSession {
         let mode = self.agent.mode();
-        self.open_under(mode, SessionTimeouts::default(), policy(0), |_, _| {}).await
+        self.open_with_policy(mode, SessionTimeouts::default(), policy(0), |_, _| {}).await
     }
 
-    async fn open_under(
+    async fn open_with_policy(
         self,
         mode: &str,
         timing: SessionTimeouts,
@@ -106,7 +106,7 @@ impl Scenario {
         };
         complete(directory.path(), &mut request);
         sessions.create(id.clone(), request, SessionOptions::default()).await.unwrap();
-        let Scenario { agent, backend, scenario } = self;
+        let Scenario { agent, backend, name: scenario } = self;
         ScenarioSession { agent, backend, scenario, directory, sessions, ledger, id }
     }
 }
@@ -118,7 +118,7 @@ fn sessions(
     timing: SessionTimeouts,
     policy: Arc<EffectivePolicy>,
 ) -> (Sessions, Arc<SqliteLedger>) {
-    let roster = AgentRegistry::default()
+    let registry = AgentRegistry::default()
         .with(&MockAgent, std::env::current_exe().unwrap())
         .with_installed(agent.installed.clone());
     let data = DataDir::open(directory.path().join("data")).unwrap();
@@ -127,7 +127,7 @@ fn sessions(
     let sessions = Sessions::open(Parts {
         directory: data,
         clock: Arc::new(SystemClock),
-        roster,
+        roster: registry,
         backend: backend.clone(),
         gateway: Gateway::new(GatewayConfig {
             prices: PriceTable::default(),
@@ -156,11 +156,11 @@ pub(crate) fn policy(max_requests: u64) -> Arc<EffectivePolicy> {
 }
 
 impl ScenarioSession {
-    /// Ends everything and opens the same data directory again, as after a restart of the host.
+    /// Closes everything and opens the same data directory again, as after a restart of the host.
     pub(crate) async fn restart(self) -> Self {
         let Self { agent, backend, scenario, directory, sessions: before, ledger, id } = self;
         before.close_all().await;
-        // While they are there they own its sessions and its calls.
+        // These objects own the sessions and calls of the data directory.
         drop((before, ledger));
         let (sessions, ledger) =
             sessions(&agent, &backend, &directory, SessionTimeouts::default(), policy(MAX_REQUESTS));
@@ -172,20 +172,20 @@ impl ScenarioSession {
         self.sessions.send(&self.id, UserMessage::text(text)).await.unwrap()
     }
 
-    /// Says something and plays along until its turn has ended.
+    /// Sends a text and answers requests until the turn has ended.
     pub(crate) async fn turn(&self, text: &str, answer: UserReply) -> TurnEvents {
-        self.turn_of(UserMessage::text(text), answer).await
+        self.send_and_wait(UserMessage::text(text), answer).await
     }
 
-    /// The same, with whatever goes with the words.
-    pub(crate) async fn turn_of(&self, message: UserMessage, answer: UserReply) -> TurnEvents {
+    /// Sends a message and answers requests until the turn has ended.
+    pub(crate) async fn send_and_wait(&self, message: UserMessage, answer: UserReply) -> TurnEvents {
         let text = message.text.clone();
         let accepted = self.sessions.send(&self.id, message).await.unwrap();
         let mut tail = JournalTail::new(self.sessions.journal(&self.id).unwrap(), accepted.sequence);
         let mut turn = TurnEvents { text, events: Vec::new() };
         while !turn.has_ended() {
             let events = tail.next(1).await.unwrap();
-            assert!(!events.is_empty(), "the record ended before the turn: {turn:#?}");
+            assert!(!events.is_empty(), "the journal ended before the turn: {turn:#?}");
             for event in events {
                 self.react(&event, answer).await;
                 turn.events.push(event);
@@ -194,7 +194,7 @@ impl ScenarioSession {
         turn
     }
 
-    /// Waits for something in the record after `sequence`.
+    /// Waits for an event in the journal after `sequence`.
     pub(crate) async fn until(&self, sequence: u64, wanted: impl Fn(&EventBody) -> bool) -> Event {
         let mut tail = JournalTail::new(self.sessions.journal(&self.id).unwrap(), sequence);
         loop {
@@ -203,50 +203,50 @@ impl ScenarioSession {
             if let Some(event) = events.into_iter().find(|event| wanted(&event.draft.body)) {
                 return event;
             }
-            assert!(!end, "it never happened");
+            assert!(!end, "the journal ended before the event");
         }
     }
 
-    /// Everything that is on record.
+    /// Returns all events of the journal.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.sessions.journal(&self.id).unwrap().after(0, usize::MAX).unwrap()
     }
 
-    /// Everything that models were sent and answered.
+    /// Returns the bodies of all model requests and responses.
     pub(crate) fn bodies(&self) -> Vec<u8> {
-        self.kept(|event| request(event).or(response(event))).concat()
+        self.stored_bodies(|event| request(event).or(response(event))).concat()
     }
 
-    /// Everything that models were sent.
+    /// Returns the bodies of all model requests.
     pub(crate) fn requests(&self) -> Vec<Value> {
-        self.kept(request).iter().map(|body| serde_json::from_slice(body).unwrap()).collect()
+        self.stored_bodies(request).iter().map(|body| serde_json::from_slice(body).unwrap()).collect()
     }
 
-    /// The bodies beside the record that `wanted` finds in it.
-    fn kept(&self, wanted: impl Fn(&EventBody) -> Option<&BodyRef>) -> Vec<Vec<u8>> {
+    /// Returns the stored bodies that `wanted` selects.
+    fn stored_bodies(&self, wanted: impl Fn(&EventBody) -> Option<&BodyRef>) -> Vec<Vec<u8>> {
         let (bodies, events) = (FileBodyStore::new(&self.data()), self.events());
         events.iter().filter_map(|event| wanted(&event.draft.body)).map(|body| bodies.get(body).unwrap()).collect()
     }
 
-    /// Where everything is kept.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> DataDir {
         DataDir::open(self.directory.path().join("data")).unwrap()
     }
 
-    /// A file of the workspace as the host sees it.
+    /// Returns the path of a workspace file on the host.
     pub(crate) fn on_host(&self, name: &str) -> PathBuf {
         self.directory.path().join("workspace").join(name)
     }
 
-    /// Ends the session and looks at all of it.
+    /// Ends the session and checks all of its events.
     pub(crate) async fn close(self) {
         self.sessions.terminate(&self.id).await.unwrap();
         self.sessions.close_all().await;
-        self.look_back();
+        self.check_events();
     }
 
-    /// Looks at a session that has ended: at what it shows of its agent, and at its form.
-    pub(crate) fn look_back(&self) {
+    /// Checks the events of an ended session: capabilities, unknown messages and outline.
+    pub(crate) fn check_events(&self) {
         let events = self.events();
         observed_capabilities::note(self.agent.name, &events);
         observed_capabilities::check_understood(self.agent.name, &events);
@@ -255,26 +255,26 @@ impl ScenarioSession {
 
     async fn react(&self, event: &Event, answer: UserReply) {
         match &event.draft.body {
-            EventBody::PermissionRequested(asked) if waits(asked) => {
+            EventBody::PermissionRequested(request) if needs_answer(request) => {
                 let reply = match answer {
                     UserReply::Yes => PermissionReply::Once,
                     UserReply::Always => PermissionReply::Always,
                     UserReply::No => PermissionReply::Reject,
                 };
-                self.sessions.reply_permission(&self.id, &asked.permission_id, reply).await.unwrap();
+                self.sessions.reply_permission(&self.id, &request.permission_id, reply).await.unwrap();
             }
-            EventBody::QuestionRequested(asked) => {
-                let chosen = asked.options.last().cloned().unwrap();
-                self.sessions.reply_question(&self.id, &asked.question_id, vec![vec![chosen]]).await.unwrap();
+            EventBody::QuestionRequested(request) => {
+                let chosen = request.options.last().cloned().unwrap();
+                self.sessions.reply_question(&self.id, &request.question_id, vec![vec![chosen]]).await.unwrap();
             }
             _ => {}
         }
     }
 }
 
-/// Whether a person must answer: what was granted before is on record as well, with its answer.
-fn waits(asked: &Permission) -> bool {
-    asked.metadata.as_ref().is_none_or(|metadata| metadata.get("granted_by").is_none())
+/// Returns whether a person must answer. A request that an earlier grant covers is in the journal as well.
+fn needs_answer(request: &Permission) -> bool {
+    request.metadata.as_ref().is_none_or(|metadata| metadata.get("granted_by").is_none())
 }
 
 fn request(event: &EventBody) -> Option<&BodyRef> {
@@ -295,7 +295,7 @@ fn response(event: &EventBody) -> Option<&BodyRef> {
     }
 }
 
-/// What happened in one turn.
+/// The events of one turn.
 pub(crate) struct TurnEvents {
     pub(crate) text: String,
     pub(crate) events: Vec<Event>,
@@ -318,7 +318,7 @@ impl TurnEvents {
         self.events.iter().any(ends)
     }
 
-    /// How it ended.
+    /// Returns the outcome of the turn.
     pub(crate) fn outcome(&self) -> Option<TurnOutcome> {
         self.events.iter().find_map(|event| match &event.draft.body {
             EventBody::TurnEnded(ended) => ended.outcome,
@@ -326,8 +326,8 @@ impl TurnEvents {
         })
     }
 
-    /// Everything the agent said.
-    pub(crate) fn words(&self) -> String {
+    /// Returns the text of all messages of the agent.
+    pub(crate) fn text(&self) -> String {
         let items = self.events.iter().filter_map(|event| match &event.draft.body {
             EventBody::ItemCompleted(completed) => Some(&completed.item),
             _ => None,
@@ -340,21 +340,21 @@ impl TurnEvents {
         parts.collect::<Vec<_>>().join("\n")
     }
 
-    /// How often a person was asked for a permission.
-    pub(crate) fn asked(&self) -> usize {
-        let asks = |event: &&Event| matches!(&event.draft.body, EventBody::PermissionRequested(asked) if waits(asked));
+    /// Returns how often a person was request for a permission.
+    pub(crate) fn permission_count(&self) -> usize {
+        let asks = |event: &&Event| matches!(&event.draft.body, EventBody::PermissionRequested(request) if needs_answer(request));
         self.events.iter().filter(asks).count()
     }
 
-    /// Whether anything like it happened.
+    /// Returns whether an event matches.
     pub(crate) fn has(&self, wanted: impl Fn(&EventBody) -> bool) -> bool {
         self.events.iter().any(|event| wanted(&event.draft.body))
     }
 }
 
-/// Short enough for a test, long enough for an agent that only thinks.
-pub(crate) fn impatient(agent: &TestedAgent) -> SessionTimeouts {
-    // A real agent starts silently, and takes a while where others are at work; whoever waits here costs nothing.
+/// Returns a short timeout for silence that still lets an agent reason.
+pub(crate) fn short_timeouts(agent: &TestedAgent) -> SessionTimeouts {
+    // A real agent prints nothing while it starts, which takes long on a busy machine.
     let silence = Duration::from_secs(if agent.name == "mock" { 2 } else { 45 });
     SessionTimeouts { silence, ..SessionTimeouts::default() }
 }

@@ -1,14 +1,14 @@
-//! The end of a session, by itself or by command.
+//! The end of a session, by a crash or by termination.
 
 use std::time::{Duration, Instant};
 
 use protocol::{EventBody, SessionEndReason, TerminatedBy};
 
 use crate::model_script::say;
-use crate::scenario_session::{UserReply, Scenario};
+use crate::scenario_session::{Scenario, UserReply};
 
-/// Whoever is told to end is gone after this.
-const DEAD: Duration = Duration::from_secs(1);
+/// Time limit for the termination of all processes.
+const TERMINATION_LIMIT: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 3;
 
 pub(crate) async fn crash_is_reported(scenario: Scenario) {
@@ -18,26 +18,26 @@ pub(crate) async fn crash_is_reported(scenario: Scenario) {
     let EventBody::SessionEnded(ended) = ended.draft.body else { unreachable!() };
     assert_eq!((ended.reason, ended.terminated_by), (SessionEndReason::Error, TerminatedBy::Agent), "{turn:?}");
     session.sessions.close_all().await;
-    session.look_back();
+    session.check_events();
 }
 
 pub(crate) async fn termination_kills_every_process(scenario: Scenario) {
     let mut took = Vec::new();
-    // A machine with others at work may be slow once; an agent that must be waited for is slow every time.
+    // A busy machine may be slow once; an agent that must be waited for is slow every time.
     for _ in 0..ATTEMPTS {
-        took.push(time_of_death(scenario.again()).await);
-        if took.last() < Some(&DEAD) {
+        took.push(measure_termination(scenario.again()).await);
+        if took.last() < Some(&TERMINATION_LIMIT) {
             return;
         }
     }
     panic!("it took {took:?}");
 }
 
-/// How long it takes to end an agent that talks; when this returns none of its processes is left.
-async fn time_of_death(scenario: Scenario) -> Duration {
+/// Returns the time that it takes to terminate an agent while it streams. Afterwards none of its processes exists.
+async fn measure_termination(scenario: Scenario) -> Duration {
     let session = scenario.open().await;
     let turn = session.turn(say::COMMAND, UserReply::Yes).await;
-    let words = turn.words();
+    let words = turn.text();
     let start = words.find("pid:[").unwrap_or_else(|| panic!("no namespace in {turn:?}"));
     let namespace: String = words[start..].chars().take_while(|letter| *letter != ']').collect();
     let sent = session.send(say::SLOWLY).await;
@@ -57,11 +57,11 @@ async fn time_of_death(scenario: Scenario) -> Duration {
     let last = session.events().pop().unwrap();
     assert!(matches!(last.draft.body, EventBody::SessionEnded(_)), "{last:?}");
     session.sessions.close_all().await;
-    session.look_back();
+    session.check_events();
     took
 }
 
-/// How many processes of a PID namespace there are.
+/// Returns the number of processes in a PID namespace.
 fn processes(namespace: &str) -> usize {
     let namespace = format!("{namespace}]");
     let entries = std::fs::read_dir("/proc").unwrap().flatten();

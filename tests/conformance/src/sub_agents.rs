@@ -1,9 +1,9 @@
-//! Sub-agents: what they do is below the call that made them, and their end is not the turn's.
+//! Sub-agents: their items are below their call, and their end does not end the turn.
 
 use protocol::{Event, EventBody, Item, ItemKind, TurnOutcome};
 
 use crate::model_script::{DELEGATED, say};
-use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
 pub(crate) async fn sub_agent_items_are_below_its_call(scenario: Scenario) {
     if scenario.agent.delegate().is_none() {
@@ -13,10 +13,10 @@ pub(crate) async fn sub_agent_items_are_below_its_call(scenario: Scenario) {
     let turn = session.turn(say::DELEGATE, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     let call = completed(&turn).find(|item| item.kind == ItemKind::ToolCall && item.parent_id.is_none());
-    let call = &call.unwrap_or_else(|| panic!("nobody was sent: {turn:?}")).item_id;
-    // How much is told of it differs: its words, or what it was asked.
+    let call = &call.unwrap_or_else(|| panic!("no sub-agent was started: {turn:?}")).item_id;
+    // Agents report either the messages of a sub-agent or its prompt.
     let inner = |item: &&Item| item.parent_id.as_ref() == Some(call) && item.kind != ItemKind::ToolResult;
-    assert!(completed(&turn).any(|item| inner(&item)), "nothing is told below the call: {turn:?}");
+    assert!(completed(&turn).any(|item| inner(&item)), "nothing is reported below the call: {turn:?}");
     let said = |item: &&Item| item.kind == ItemKind::Message && text(item).contains(DELEGATED);
     assert!(completed(&turn).filter(said).all(|item| inner(&item)), "its words pass for the agent's: {turn:?}");
     let own = completed(&turn).filter(|item| item.kind == ItemKind::Message && item.parent_id.is_none());

@@ -1,4 +1,4 @@
-//! Who plays: the agents that were asked for, and what each calls its tools.
+//! The agents to test, and the names of their tools.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,25 @@ use session::AgentRegistry;
 
 use crate::model_script::{ERRAND, SERVED_OUTPUT};
 
-/// One agent.
+/// An agent to test.
 #[derive(Debug, Clone)]
 pub(crate) struct TestedAgent {
     pub(crate) name: &'static str,
-    /// Where real agents are installed.
+    /// The directory of installed agents.
     pub(crate) installed: PathBuf,
 }
 
-/// The agents that were asked for, or all that are here.
-pub(crate) fn chosen() -> Vec<TestedAgent> {
+/// Returns the selected agents, or all that are installed.
+pub(crate) fn selected() -> Vec<TestedAgent> {
     let installed = std::env::var_os("VIV_TEST_AGENTS_DIR").map(PathBuf::from).unwrap_or_default();
-    let roster = AgentRegistry::default().with_installed(installed.clone());
-    let here = |name: &str| name == "mock" || roster.find(name, None).is_some();
+    let registry = AgentRegistry::default().with_installed(installed.clone());
+    let here = |name: &str| name == "mock" || registry.find(name, None).is_some();
     let asked = std::env::var("VIV_TEST_AGENTS").unwrap_or_default();
     let names = agents::all().map(agents::Agent::id);
     let names: Vec<&'static str> = match &*asked {
         "" => names.filter(|name| here(name)).collect(),
         "all" => names.collect(),
-        list => list.split(',').map(|name| agents::by_name(name).expect("an agent of ours").id()).collect(),
+        list => list.split(',').map(|name| agents::by_name(name).expect("a supported agent").id()).collect(),
     };
     let missing: Vec<_> = names.iter().filter(|name| !here(name)).collect();
     assert!(missing.is_empty(), "{missing:?} are not installed in `{}`", installed.display());
@@ -34,34 +34,34 @@ pub(crate) fn chosen() -> Vec<TestedAgent> {
 }
 
 impl TestedAgent {
-    /// The mode in which it asks before it acts, or the only one it has.
+    /// Returns the mode in which the agent asks for permission, or its only mode.
     pub(crate) fn mode(&self) -> &'static str {
         if self.asks() { "default" } else { "bypass" }
     }
 
-    /// Whether it ever asks for a permission.
+    /// Returns whether the agent asks for permissions.
     pub(crate) fn asks(&self) -> bool {
         self.name != "pi"
     }
 
-    /// Whether it has a mode in which it changes nothing.
+    /// Returns whether the agent has a plan mode.
     pub(crate) fn plans(&self) -> bool {
         let (permission_mode, node) = (Some("plan".to_owned()), Some("/node".into()));
         let context = LaunchContext { permission_mode, node, ..LaunchContext::default() };
         agents::by_name(self.name).is_some_and(|agent| agent.plan(&context).is_ok())
     }
 
-    /// The mode in which it asks questions; none where it has no questions.
+    /// Returns the mode in which the agent asks questions; `None` if it does not ask.
     pub(crate) fn asking_mode(&self) -> Option<&'static str> {
         match self.name {
             "mock" | "claude" | "qwen" => Some("default"),
-            // The model is offered the question only while it plans.
+            // Codex offers questions only in plan mode.
             "codex" => Some("plan"),
             _ => None,
         }
     }
 
-    /// How its model runs a shell command.
+    /// Returns the tool call for a shell command.
     pub(crate) fn command(&self, command: &str) -> Value {
         match self.name {
             "mock" => tool("run_command", json!({"command": ["sh", "-c", command]})),
@@ -76,11 +76,11 @@ impl TestedAgent {
         }
     }
 
-    /// How its model writes a new file.
+    /// Returns the tool call that writes a new file.
     pub(crate) fn write(&self, name: &str, content: &str) -> Value {
         let path = format!("/workspace/{name}");
         match self.name {
-            "mock" => tool("write_file", json!({"path": asked_for(name), "content": content})),
+            "mock" => tool("write_file", json!({"path": path_that_needs_permission(name), "content": content})),
             "claude" => tool("Write", json!({"file_path": path, "content": content})),
             "codex" => {
                 let added: Vec<String> = content.lines().map(|line| format!("+{line}")).collect();
@@ -96,7 +96,7 @@ impl TestedAgent {
         }
     }
 
-    /// The same where edits are accepted, so that nobody asks.
+    /// Returns the tool call that writes a file without asking, in the mode `acceptEdits`.
     pub(crate) fn write_freely(&self, name: &str, content: &str) -> Value {
         match self.name {
             "mock" => tool("write_file", json!({"path": name, "content": content})),
@@ -104,11 +104,11 @@ impl TestedAgent {
         }
     }
 
-    /// How its model replaces a line of a file by another, in one call after the other.
+    /// Returns the tool calls that replace a line of a file.
     pub(crate) fn edit(&self, name: &str, old: &str, new: &str) -> Vec<Value> {
         let path = format!("/workspace/{name}");
         let edit = match self.name {
-            "mock" => tool("edit_file", json!({"path": asked_for(name), "old": old, "new": new})),
+            "mock" => tool("edit_file", json!({"path": path_that_needs_permission(name), "old": old, "new": new})),
             "claude" => tool("Edit", json!({"file_path": path, "old_string": old, "new_string": new})),
             "codex" => {
                 let change = format!("*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch\n");
@@ -125,12 +125,12 @@ impl TestedAgent {
             "copilot" => tool("edit", json!({"path": path, "old_str": old, "new_str": new})),
             _ => tool("edit", json!({"path": path, "edits": [{"oldText": old, "newText": new}]})),
         };
-        // One lets its model edit only what it has seen.
+        // Qwen allows an edit only after the file was read.
         let look = (self.name == "qwen").then(|| tool("read_file", json!({"file_path": path})));
         look.into_iter().chain([edit]).collect()
     }
 
-    /// How its model calls the tool of `equipment/server.sh`.
+    /// Returns the call of the MCP tool of `equipment/server.sh`.
     pub(crate) fn served(&self) -> Value {
         let name = match self.name {
             "mock" => return tool("mcp__vivshop__vivpolish", json!({"answer": SERVED_OUTPUT})),
@@ -143,7 +143,7 @@ impl TestedAgent {
         tool(name, json!({}))
     }
 
-    /// How its model sends a sub-agent on [`ERRAND`]; none where it has none.
+    /// Returns the tool call that starts a sub-agent with [`ERRAND`]; `None` if not supported.
     pub(crate) fn delegate(&self) -> Option<Value> {
         let errand = |kind: &str| json!({"description": "an errand", "prompt": ERRAND, "subagent_type": kind});
         Some(match self.name {
@@ -158,17 +158,17 @@ impl TestedAgent {
         })
     }
 
-    /// Whether what its model plans is told to anybody but its model.
-    pub(crate) fn tells_plans(&self) -> bool {
+    /// Returns whether the agent reports the plans of its model.
+    pub(crate) fn reports_plans(&self) -> bool {
         !["gemini", "copilot"].contains(&self.name)
     }
 
-    /// The model that is offered a tool for plans, where not every one is.
+    /// Returns the model that is offered a tool for plans, if not all are.
     pub(crate) fn planner(&self) -> Option<String> {
         (self.name == "claude").then(|| "claude-sonnet-4-5".to_owned())
     }
 
-    /// How its model tells a plan of two steps, of which one is done; none where it has no tool for it.
+    /// Returns the tool call for a plan with two steps, one of them finished; `None` if not supported.
     pub(crate) fn plan(&self) -> Option<Value> {
         let steps = |text: &str| {
             let step = |words: &str, status: &str| json!({text: words, "status": status});
@@ -195,12 +195,12 @@ impl TestedAgent {
         })
     }
 
-    /// Whether it takes pictures.
-    pub(crate) fn takes_pictures(&self) -> bool {
+    /// Returns whether the agent accepts images.
+    pub(crate) fn accepts_images(&self) -> bool {
         self.name != "qwen"
     }
 
-    /// How its model asks the person.
+    /// Returns the tool call that asks a question.
     pub(crate) fn question(&self) -> Value {
         let option = |label: &str| json!({"label": label, "description": format!("the {label} one")});
         let options = json!([option("Red"), option("Blue")]);
@@ -221,8 +221,8 @@ impl TestedAgent {
     }
 }
 
-/// A file of the workspace by another way: the mock changes what is plainly there without asking, and nobody else does.
-fn asked_for(name: &str) -> String {
+/// Returns a path to a workspace file for which the mock asks. Paths below the workspace need no permission there.
+fn path_that_needs_permission(name: &str) -> String {
     format!("/proc/self/cwd/{name}")
 }
 

@@ -1,4 +1,4 @@
-//! Tools: a command that is allowed or not, a file that is made, and one that is edited.
+//! Tools: allowed and denied commands, new files and edited files.
 
 use std::path::Path;
 
@@ -6,14 +6,16 @@ use protocol::{ContentPart, CreateSession, EventBody, ItemKind, TurnOutcome};
 use sandbox::{ChangeKind, SavedChanges};
 use session::SessionTimeouts;
 
-use crate::model_script::{BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say};
-use crate::scenario_session::{UserReply, TurnEvents, Scenario};
+use crate::model_script::{
+    BEFORE, COMMAND_OUTPUT, FILE, MENDED, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT, TRACE, say,
+};
+use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
 pub(crate) async fn allowed_command_runs(scenario: Scenario) {
     let session = scenario.open().await;
     let turn = session.turn(say::COMMAND, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    assert!(turn.text().contains(COMMAND_OUTPUT), "{turn:?}");
     assert!(has_item(&turn, ItemKind::ToolCall) && has_item(&turn, ItemKind::ToolResult), "{turn:?}");
     let asked = turn.has(|event| matches!(event, EventBody::PermissionRequested(_)));
     assert_eq!(asked, session.agent.asks(), "{turn:?}");
@@ -30,7 +32,7 @@ pub(crate) async fn denied_command_does_not_run(scenario: Scenario) {
     let turn = session.turn(say::COMMAND, UserReply::No).await;
     assert!(turn.has(|event| matches!(event, EventBody::PermissionRequested(_))), "{turn:?}");
     assert!(matches!(turn.outcome(), Some(TurnOutcome::Completed | TurnOutcome::Interrupted)), "{turn:?}");
-    assert!(!turn.words().contains(COMMAND_OUTPUT), "{turn:?}");
+    assert!(!turn.text().contains(COMMAND_OUTPUT), "{turn:?}");
     assert_eq!(added(&turn), [""; 0], "{turn:?}");
     let next = session.turn("hello", UserReply::Yes).await;
     assert_eq!(next.outcome(), Some(TurnOutcome::Completed), "{next:?}");
@@ -42,8 +44,8 @@ pub(crate) async fn file_is_written(scenario: Scenario) {
     let turn = session.turn(say::FILE, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(added(&turn).contains(&FILE.0.to_owned()), "{turn:?}");
-    assert!(turn.words().contains("It is made."), "{turn:?}");
-    assert!(told_changes(&turn).any(|(path, diff)| path.ends_with(FILE.0) && diff.contains(ADDED)), "{turn:?}");
+    assert!(turn.text().contains("It is made."), "{turn:?}");
+    assert!(reported_changes(&turn).any(|(path, diff)| path.ends_with(FILE.0) && diff.contains(ADDED)), "{turn:?}");
     assert!(!session.on_host(FILE.0).exists(), "changes stay in the layer");
     session.close().await;
 }
@@ -53,15 +55,15 @@ pub(crate) async fn line_of_a_file_is_replaced(scenario: Scenario) {
     let prepare = |folder: &Path, _: &mut CreateSession| {
         std::fs::write(folder.join("workspace").join(MENDED), BEFORE).unwrap();
     };
-    let session = scenario.open_as(mode, SessionTimeouts::default(), prepare).await;
+    let session = scenario.open_with_request(mode, SessionTimeouts::default(), prepare).await;
     let turn = session.turn(say::EDIT, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.words().contains("It is mended."), "{turn:?}");
+    assert!(turn.text().contains("It is mended."), "{turn:?}");
     let replaces = |diff: &str| {
-        let has = |line: String| diff.lines().any(|told| told == line);
+        let has = |line: String| diff.lines().any(|reported| reported == line);
         has(format!("-{OLD_LINE}")) && has(format!("+{NEW_LINE}")) && !has("-the first line".to_owned())
     };
-    assert!(told_changes(&turn).any(|(path, diff)| path.ends_with(MENDED) && replaces(diff)), "{turn:?}");
+    assert!(reported_changes(&turn).any(|(path, diff)| path.ends_with(MENDED) && replaces(diff)), "{turn:?}");
     assert_eq!((added(&turn), modified(&turn)), (Vec::new(), vec![MENDED.to_owned()]), "{turn:?}");
     let saved = SavedChanges::open(&session.sessions.changes_directory(&session.id)).unwrap();
     let (kinds, path) = (saved.changes().map(|change| change.kind).collect::<Vec<_>>(), Path::new(MENDED));
@@ -79,10 +81,10 @@ pub(crate) async fn accept_edits_mode_does_not_ask_for_edits(scenario: Scenario)
     let session = scenario.open_with("acceptEdits", SessionTimeouts::default()).await;
     let turn = session.turn(say::OTHER_FILE, UserReply::No).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(added(&turn).contains(&OTHER_FILE.0.to_owned()) && turn.asked() == 0, "{turn:?}");
-    // A command is not accepted with it.
+    assert!(added(&turn).contains(&OTHER_FILE.0.to_owned()) && turn.permission_count() == 0, "{turn:?}");
+    // The mode does not accept commands.
     let other = session.turn(say::OTHER_COMMAND, UserReply::No).await;
-    assert!(!other.words().contains(OTHER_OUTPUT) && other.asked() == 1, "{other:?}");
+    assert!(!other.text().contains(OTHER_OUTPUT) && other.permission_count() == 1, "{other:?}");
     session.close().await;
 }
 
@@ -90,11 +92,11 @@ fn has_item(turn: &TurnEvents, kind: ItemKind) -> bool {
     turn.has(|event| matches!(event, EventBody::ItemCompleted(completed) if completed.item.kind == kind))
 }
 
-/// What the diff of [`FILE`] says.
+/// Part of the diff of [`FILE`].
 const ADDED: &str = "\n+made by an agent\n";
 
-/// The files that the agent itself told it changed, each with its diff.
-fn told_changes(turn: &TurnEvents) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the changed files that the agent reported, with their diffs.
+fn reported_changes(turn: &TurnEvents) -> impl Iterator<Item = (&str, &str)> {
     let items = turn.events.iter().filter_map(|event| match &event.draft.body {
         EventBody::ItemCompleted(completed) => Some(&completed.item),
         _ => None,
@@ -105,20 +107,20 @@ fn told_changes(turn: &TurnEvents) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The files that are new in the workspace.
+/// Returns the new files of the workspace.
 fn added(turn: &TurnEvents) -> Vec<String> {
-    let told = turn.events.iter().filter_map(|event| match &event.draft.body {
+    let reported = turn.events.iter().filter_map(|event| match &event.draft.body {
         EventBody::WorkspaceChanged(changed) => Some(changed.added.clone()),
         _ => None,
     });
-    told.flatten().collect()
+    reported.flatten().collect()
 }
 
-/// The files that were there before and are others now.
+/// Returns the changed files of the workspace.
 fn modified(turn: &TurnEvents) -> Vec<String> {
-    let told = turn.events.iter().filter_map(|event| match &event.draft.body {
+    let reported = turn.events.iter().filter_map(|event| match &event.draft.body {
         EventBody::WorkspaceChanged(changed) => Some(changed.modified.clone()),
         _ => None,
     });
-    told.flatten().collect()
+    reported.flatten().collect()
 }

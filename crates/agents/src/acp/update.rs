@@ -1,4 +1,4 @@
-//! `session/update`: words, thoughts, calls and plans.
+//! `session/update`: messages, reasoning, calls and plans.
 
 use agent_client_protocol_schema::{ContentBlock, ContentChunk, Plan, SessionUpdate};
 use protocol::ItemStatus;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{AcpDialogue, ProgramNotice, call, wire};
 use crate::transcript::TextKind;
 
-/// Menus, titles and counters, which nobody here reads: the gateway counts for itself.
+/// Menus, titles and counters without relevant information; the gateway counts tokens.
 const IGNORED_UPDATES: [&str; 6] = [
     "available_commands_update",
     "config_option_update",
@@ -22,7 +22,7 @@ impl AcpDialogue {
     pub(super) fn update(&mut self, value: Value) {
         let update = &value["params"]["update"];
         let name = update["sessionUpdate"].as_str().unwrap_or_default();
-        // What an old session was is in the journal already.
+        // The journal already contains the events of an old session.
         if self.replaying {
             if self.session.is_some() && name == "available_commands_update" {
                 self.replaying = false;
@@ -34,26 +34,26 @@ impl AcpDialogue {
             return;
         }
         match wire::update(update) {
-            Some(understood) => self.handle_update(name, update, &understood),
+            Some(decoded) => self.handle_update(name, update, &decoded),
             None => self.transcript.record_unknown(value),
         }
     }
 
-    fn handle_update(&mut self, name: &str, update: &Value, understood: &SessionUpdate) {
-        match understood {
+    fn handle_update(&mut self, name: &str, update: &Value, decoded: &SessionUpdate) {
+        match decoded {
             SessionUpdate::AgentMessageChunk(chunk) => self.chunk(TextKind::Message, chunk, update),
             SessionUpdate::AgentThoughtChunk(chunk) => self.chunk(TextKind::Thought, chunk, update),
             SessionUpdate::ToolCallUpdate(call) => self.call(call),
             SessionUpdate::Plan(plan) => self.plan(plan),
             _ => return self.transcript.record_unknown(update.clone()),
         }
-        self.record_unknown_parts(name, update, understood);
+        self.record_unknown_parts(name, update, decoded);
     }
 
-    /// Keeps `said` whole where `understood` is less than it, once for each such place.
-    pub(super) fn record_unknown_parts(&mut self, name: &str, said: &Value, understood: &impl Serialize) {
-        let place = wire::first_unknown_path(said, understood).map(|path| format!("{name}{path}"));
-        self.transcript.record_unknown_once(place, said);
+    /// Records the whole `message` if `decoded` lacks one of its fields, once for each field.
+    pub(super) fn record_unknown_parts(&mut self, name: &str, message: &Value, decoded: &impl Serialize) {
+        let place = wire::first_unknown_path(message, decoded).map(|path| format!("{name}{path}"));
+        self.transcript.record_unknown_once(place, message);
     }
 
     fn chunk(&mut self, speech: TextKind, chunk: &ContentChunk, update: &Value) {
@@ -100,7 +100,7 @@ impl AcpDialogue {
         let steps =
             plan.entries.iter().map(|entry| json!({ "text": entry.content, "status": call::wire_name(&entry.status) }));
         let steps: Vec<Value> = steps.collect();
-        // One agent keeps its plan to itself and tells that there is one.
+        // One agent reports only that a plan exists.
         if !steps.is_empty() {
             self.transcript.push_plan(steps);
         }

@@ -1,4 +1,4 @@
-//! What the server tells without being asked.
+//! Notifications of the server.
 
 use protocol::{ItemStatus, TurnOutcome};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::CodexDialogue;
 use crate::transcript::TextKind;
 
-/// Notifications that say nothing a reader of the session needs: other events have it, or it is not ours.
+/// Notifications without relevant information for a session.
 const IGNORED_NOTIFICATIONS: &[&str] = &[
     "account/",
     "app/",
@@ -43,7 +43,9 @@ impl CodexDialogue {
             "item/started" => self.item_started(&params["item"], self.parent_item(params)),
             "item/completed" => self.item_completed(&params["item"], self.parent_item(params)),
             "item/agentMessage/delta" => self.append_delta(params, TextKind::Message),
-            "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => self.append_delta(params, TextKind::Thought),
+            "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
+                self.append_delta(params, TextKind::Thought)
+            }
             "serverRequest/resolved" => self.request_resolved(&params["requestId"]),
             "error" => self.error(params),
             "warning" => {
@@ -95,7 +97,7 @@ impl CodexDialogue {
     }
 }
 
-/// A step's status as all agents tell it; the protocol spells it as it spells fields.
+/// Converts the status of a step from camel case to snake case.
 fn status(word: &Value) -> &str {
     match word.as_str().unwrap_or_default() {
         "inProgress" => "in_progress",

@@ -1,7 +1,7 @@
-//! Sub-agents: threads beside ours, each made by a call on ours or on one of theirs.
+//! Sub-agents: additional threads, each started by a call on the main thread or on another sub-agent's thread.
 //!
-//! What happens on such a thread is told below that call. Its turns and its failures are its own: they never end
-//! our turn. But our turn ends only when they are done: what is at work for a turn belongs to it.
+//! Items of such a thread are below the call that started it. The turns and failures of a sub-agent do not end the main
+//! turn, but the main turn ends only after all sub-agents have finished.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,33 @@ use serde_json::{Value, json};
 
 use super::{CodexDialogue, CodexRequest};
 
-/// Threads that are not ours, by their ids.
+/// Sub-agent threads by id.
 pub(super) type SubAgents = BTreeMap<String, SubAgent>;
 
-/// One thread that is not ours.
+/// A sub-agent thread.
 #[derive(Debug, Default)]
 pub(super) struct SubAgent {
-    /// The call that made it.
+    /// The call that started the thread.
     call: Option<ItemId>,
-    /// What it is at work on.
+    /// The current turn.
     turn: Option<String>,
 }
 
 impl CodexDialogue {
-    /// The thread of a message, where it is not ours.
+    /// Returns the thread of a message if it is not the main thread.
     pub(super) fn other_thread(&self, params: &Value) -> Option<String> {
         let thread =
             params["threadId"].as_str().filter(|thread| self.thread.as_deref().is_some_and(|ours| ours != *thread));
         thread.map(str::to_owned)
     }
 
-    /// Below which item that stands which is told of a thread.
+    /// Returns the parent item for items of a thread.
     pub(super) fn parent_item(&self, params: &Value) -> Option<ItemId> {
         let agent = self.sub_agents.get(params["threadId"].as_str()?)?;
         agent.call.clone()
     }
 
-    /// What a thread of another is told to have done, if it is nothing that every thread does.
-    ///
-    /// False where it is to be read like anything that happens on ours.
+    /// Handles a notification of a sub-agent thread. Returns `false` if it must be handled like one of the main thread.
     pub(super) fn handle_sub_agent(&mut self, method: &str, thread: &str, params: &Value) -> bool {
         match method {
             "turn/started" => {
@@ -59,22 +57,23 @@ impl CodexDialogue {
         true
     }
 
-    /// A call of ours, or of a sub-agent, that concerns other threads; the first such call has made them.
-    pub(super) fn link_sub_agents(&mut self, call: &str, told: &Value) {
+    /// Links the threads that a call names to its item, unless an earlier call started them.
+    pub(super) fn link_sub_agents(&mut self, call: &str, item_value: &Value) {
         let item = self.transcript.call_item(call);
-        let threads = told["receiverThreadIds"].as_array().into_iter().flatten().chain([&told["agentThreadId"]]);
+        let threads =
+            item_value["receiverThreadIds"].as_array().into_iter().flatten().chain([&item_value["agentThreadId"]]);
         for thread in threads.filter_map(Value::as_str) {
             let agent = self.sub_agents.entry(thread.to_owned()).or_default();
             agent.call = agent.call.take().or_else(|| item.clone());
         }
     }
 
-    /// Asks every sub-agent to stop what it is at.
+    /// Interrupts all sub-agents.
     pub(super) fn stop_sub_agents(&mut self) {
-        let at_work = self.sub_agents.iter().filter_map(|(thread, agent)| Some((thread, agent.turn.as_ref()?)));
-        let orders: Vec<_> = at_work.map(|(thread, turn)| json!({ "threadId": thread, "turnId": turn })).collect();
-        for order in orders {
-            self.request(CodexRequest::InterruptSubAgent, "turn/interrupt", &order);
+        let working = self.sub_agents.iter().filter_map(|(thread, agent)| Some((thread, agent.turn.as_ref()?)));
+        let targets: Vec<_> = working.map(|(thread, turn)| json!({ "threadId": thread, "turnId": turn })).collect();
+        for target in targets {
+            self.request(CodexRequest::InterruptSubAgent, "turn/interrupt", &target);
         }
     }
 
@@ -85,7 +84,7 @@ impl CodexDialogue {
         }
     }
 
-    /// Ends the turn, or lets it wait for those who are still at work for it.
+    /// Ends the turn, or delays its end until all sub-agents have finished.
     pub(super) fn end_turn(&mut self, outcome: TurnOutcome) {
         if self.sub_agents.values().any(|agent| agent.turn.is_some()) {
             self.pending_outcome = Some(outcome);

@@ -1,4 +1,4 @@
-//! What the program prints.
+//! Messages that the program prints.
 
 use protocol::{ContentPart, ItemId, ItemKind, ItemRole, ItemStatus, TurnOutcome};
 use serde_json::{Value, json};
@@ -26,9 +26,8 @@ impl ControlDialogue {
     fn system(&mut self, value: Value) {
         match value["subtype"].as_str().unwrap_or_default() {
             "init" => self.name_session(&value["session_id"]),
-            // What it does between two model calls is nothing a person waits for, and what was refused is
-            // told again in the tool's result.
-            // A sub-agent's call tells of its beginning, and of its end where the agent waits for it.
+            // Ignored: progress between model calls, denials, which the tool result repeats, and the state of
+            // sub-agents, which their call reports.
             "thinking_tokens" | "permission_denied" | "task_started" | "task_updated" | "background_tasks_changed" => {}
             "task_progress" => self.sub_agent(&value, &value["description"]),
             "task_notification" => {
@@ -50,21 +49,22 @@ impl ControlDialogue {
         }
     }
 
-    /// How a sub-agent stands.
+    /// Emits the status of a sub-agent.
     fn sub_agent(&mut self, value: &Value, words: &Value) {
         let call = value["tool_use_id"].as_str().or(value["data"]["tool_use_id"].as_str());
         let parent = call.and_then(|call| self.transcript.call_item(call));
         self.transcript.push_status_under(parent, "Sub-agent", words.as_str().map(str::to_owned), Vec::new());
     }
 
-    /// A piece of a model's answer, as it streams. The `assistant` line that follows has all of it.
+    /// Handles a streamed fragment of a model response. The following `assistant` line contains the whole response.
     fn stream_event(&mut self, value: Value) {
         let event = &value["event"];
         let parent = self.parent(&value);
         match event["type"].as_str().unwrap_or_default() {
             "content_block_start" => {
                 self.withheld_text = self.variant.error_prefix.map(|_| String::new());
-                if let Some(kind) = text_kind(&event["content_block"]["type"]).filter(|_| self.withheld_text.is_none()) {
+                if let Some(kind) = text_kind(&event["content_block"]["type"]).filter(|_| self.withheld_text.is_none())
+                {
                     self.transcript.append_text("block", kind, parent, "");
                 }
             }
@@ -87,9 +87,11 @@ impl ControlDialogue {
         }
     }
 
-    /// What can be told of words that stream: nothing while they may be an error's, which the whole message tells.
+    /// Returns the text that can be emitted now. Text that may be an error message is withheld.
     fn withhold_error_text(&mut self, words: &str) -> String {
-        let (Some(prefix), Some(held)) = (self.variant.error_prefix, &mut self.withheld_text) else { return words.to_owned() };
+        let (Some(prefix), Some(held)) = (self.variant.error_prefix, &mut self.withheld_text) else {
+            return words.to_owned();
+        };
         held.push_str(words);
         if held.starts_with(prefix) || prefix.starts_with(held.as_str()) {
             return String::new();
@@ -102,8 +104,13 @@ impl ControlDialogue {
         if value["error"].is_string() || value["is_api_error_message"] == true {
             let words = value.pointer("/message/content/0/text").and_then(Value::as_str).unwrap_or("the model failed");
             if let Some(parent) = parent {
-                // The agent itself goes on, and may do without.
-                return self.transcript.push_status_under(Some(parent), "Sub-agent failed", Some(words.to_owned()), Vec::new());
+                // The agent continues without the sub-agent.
+                return self.transcript.push_status_under(
+                    Some(parent),
+                    "Sub-agent failed",
+                    Some(words.to_owned()),
+                    Vec::new(),
+                );
             }
             let details = json!({ "status": value["api_error_status"], "error": value["error"] });
             return self.report_error(words, Some(details));
@@ -120,7 +127,13 @@ impl ControlDialogue {
                 let text = block["text"].as_str().unwrap_or_default();
                 match self.variant.error_prefix {
                     Some(prefix) if text.starts_with(prefix) => self.report_error(text, None),
-                    _ => self.transcript.complete_text("block", TextKind::Message, parent, text, self.text_status(status)),
+                    _ => self.transcript.complete_text(
+                        "block",
+                        TextKind::Message,
+                        parent,
+                        text,
+                        self.text_status(status),
+                    ),
                 }
             }
             "thinking" => {
@@ -137,7 +150,7 @@ impl ControlDialogue {
         }
     }
 
-    /// What was said when we asked it to stop is not all it wanted to say.
+    /// Text that was interrupted counts as failed.
     fn text_status(&self, status: ItemStatus) -> ItemStatus {
         if self.interrupting { ItemStatus::Failed } else { status }
     }
@@ -148,7 +161,7 @@ impl ControlDialogue {
         for block in content.as_array().into_iter().flatten() {
             match block["type"].as_str().unwrap_or_default() {
                 "tool_result" => self.tool_result(block, &value["tool_use_result"]),
-                // It tells the model that the person stopped it; the turn's end tells the person.
+                // Informs the model about an interrupt; the end of the turn informs the user.
                 "text" if block["text"].as_str().is_some_and(|text| text.starts_with("[Request interrupted")) => {}
                 "text" => self.push_remark(block["text"].as_str().unwrap_or_default(), parent.clone()),
                 _ => self.transcript.record_unknown(block.clone()),
@@ -159,7 +172,7 @@ impl ControlDialogue {
         }
     }
 
-    /// Something said in the person's name by the program itself; below `parent` it is what a sub-agent was told.
+    /// Emits text that the program adds in the role of the user. Below `parent` it is the prompt of a sub-agent.
     fn push_remark(&mut self, text: &str, parent: Option<ItemId>) {
         let mut item = self.transcript.new_item(ItemKind::System, ItemRole::User);
         item.parent_id = parent;
@@ -216,7 +229,7 @@ impl ControlDialogue {
     }
 }
 
-/// The kind of a message: its type, and what it is a case of where one type has many.
+/// Returns the type of a message, with its subtype if it has one.
 pub(super) fn kind(value: &Value) -> String {
     let name = value["type"].as_str().unwrap_or_default();
     let case = match name {
@@ -236,7 +249,7 @@ fn text_kind(kind: &Value) -> Option<TextKind> {
     }
 }
 
-/// The words of a result: a text, or blocks of text.
+/// Returns the text of a result, which is a string or a list of text blocks.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -246,7 +259,7 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// The file that an edit or a write changed.
+/// Returns the file that an edit or write changed.
 fn file(details: &Value) -> Option<ContentPart> {
     let path = details["filePath"].as_str()?;
     let hunks = details["structuredPatch"].as_array()?;

@@ -1,4 +1,4 @@
-//! What pi prints.
+//! Events that pi prints.
 
 use protocol::{ContentPart, ItemStatus, TurnOutcome};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl PiDialogue {
             }
             "auto_retry_end" if value["success"] == false => self.end_turn(TurnOutcome::Failed),
             "compaction_start" => self.transcript.push_status("Compacting", None, Vec::new()),
-            // Other events tell the same, and `tool_execution_update` tells a result that comes whole later.
+            // Ignored: other events contain the same information, and the complete tool result follows later.
             "agent_start"
             | "turn_start"
             | "turn_end"
@@ -74,10 +74,22 @@ impl PiDialogue {
             "text_delta" => self.transcript.append_text(&key, TextKind::Message, None, text(&event["delta"])),
             "thinking_delta" => self.transcript.append_text(&key, TextKind::Thought, None, text(&event["delta"])),
             "text_end" => {
-                self.transcript.complete_text(&key, TextKind::Message, None, text(&event["content"]), ItemStatus::Completed);
+                self.transcript.complete_text(
+                    &key,
+                    TextKind::Message,
+                    None,
+                    text(&event["content"]),
+                    ItemStatus::Completed,
+                );
             }
             "thinking_end" => {
-                self.transcript.complete_text(&key, TextKind::Thought, None, text(&event["content"]), ItemStatus::Completed);
+                self.transcript.complete_text(
+                    &key,
+                    TextKind::Thought,
+                    None,
+                    text(&event["content"]),
+                    ItemStatus::Completed,
+                );
             }
             "start" | "toolcall_start" | "toolcall_delta" | "toolcall_end" | "done" | "error" => {}
             _ => self.transcript.record_unknown(value),
@@ -104,18 +116,18 @@ impl PiDialogue {
         self.transcript.finish_call(text(&value["toolCallId"]), outcome);
     }
 
-    /// Only the result of an edit has a diff, and the path is in the call alone.
+    /// Returns the changed file. Only the result of an edit has a diff, and only the call has the path.
     fn changed_file(&self, value: &Value) -> Option<ContentPart> {
-        let told = value["result"]["details"]["diff"].as_str().filter(|_| value["toolName"] == "edit")?;
+        let diff_lines = value["result"]["details"]["diff"].as_str().filter(|_| value["toolName"] == "edit")?;
         let path = self.transcript.call_arguments(text(&value["toolCallId"]))?["path"].as_str()?;
-        Some(diff::file_patched(path, &diff::from_numbered_lines(told)))
+        Some(diff::file_patched(path, &diff::from_numbered_lines(diff_lines)))
     }
 
     fn agent_ended(&mut self, value: &Value) {
         let last = value["messages"].as_array().and_then(|messages| messages.last());
         match last.and_then(|message| message["stopReason"].as_str()) {
             Some("aborted") => self.end_turn(TurnOutcome::Interrupted),
-            // It exits with 0 and says nothing more, or it tries again: its next answer tells which.
+            // After an error pi either stops or retries. The response to this command tells which.
             Some("error") => self.retry_probe = Some(self.command("get_state", json!({}))),
             _ => self.end_turn(TurnOutcome::Completed),
         }

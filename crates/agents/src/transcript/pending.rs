@@ -1,11 +1,11 @@
-//! Permissions and questions: what the agent waits for.
+//! Permission requests and questions that wait for an answer.
 
 use protocol::{EventBody, Permission, PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus};
 use serde_json::{Value, json};
 
 use super::Transcript;
 
-/// What was asked and not yet answered, and how much was asked.
+/// Open requests, and the numbers of requests so far.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequests {
     permissions: u64,
@@ -15,7 +15,7 @@ pub(super) struct PendingRequests {
 }
 
 impl Transcript {
-    /// The agent may not go on before somebody said yes.
+    /// Emits a permission request and returns its id.
     pub(crate) fn request_permission(&mut self, action: &str, metadata: Value) -> PermissionId {
         self.pending.permissions += 1;
         let permission_id = PermissionId::numbered(self.epoch, self.pending.permissions);
@@ -29,14 +29,14 @@ impl Transcript {
         permission_id
     }
 
-    /// Somebody answered; the event of it is the caller's. False when nobody waits for it.
+    /// Removes an answered permission request. Returns `false` if it was not open. The caller emits the event.
     pub(crate) fn take_permission(&mut self, id: &PermissionId) -> bool {
         let before = self.pending.open_permissions.len();
         self.pending.open_permissions.retain(|(open, _)| open != id);
         self.pending.open_permissions.len() < before
     }
 
-    /// The agent no longer waits for this answer.
+    /// Emits that the agent withdrew a permission request.
     pub(crate) fn withdraw_permission(&mut self, id: &PermissionId) {
         let Some(at) = self.pending.open_permissions.iter().position(|(open, _)| open == id) else { return };
         let (permission_id, action) = self.pending.open_permissions.remove(at);
@@ -48,8 +48,13 @@ impl Transcript {
         }));
     }
 
-    /// The agent asks a person.
-    pub(crate) fn request_question(&mut self, prompt: &str, options: Vec<String>, metadata: Option<Value>) -> QuestionId {
+    /// Emits a question and returns its id.
+    pub(crate) fn request_question(
+        &mut self,
+        prompt: &str,
+        options: Vec<String>,
+        metadata: Option<Value>,
+    ) -> QuestionId {
         self.pending.questions += 1;
         let question_id = QuestionId::numbered(self.epoch, self.pending.questions);
         self.pending.open_questions.push((question_id.clone(), prompt.to_owned()));
@@ -65,14 +70,14 @@ impl Transcript {
         question_id
     }
 
-    /// Somebody answered; the event of it is the caller's. False when nobody waits for it.
+    /// Removes an answered question. Returns `false` if it was not open. The caller emits the event.
     pub(crate) fn take_question(&mut self, id: &QuestionId) -> bool {
         let before = self.pending.open_questions.len();
         self.pending.open_questions.retain(|(open, _)| open != id);
         self.pending.open_questions.len() < before
     }
 
-    /// The agent no longer waits for this answer.
+    /// Emits that the agent withdrew a question.
     pub(crate) fn withdraw_question(&mut self, id: &QuestionId) {
         let Some(at) = self.pending.open_questions.iter().position(|(open, _)| open == id) else { return };
         let (question_id, prompt) = self.pending.open_questions.remove(at);
@@ -87,7 +92,7 @@ impl Transcript {
         }));
     }
 
-    /// The turn is over: nobody waits for anything any more.
+    /// Withdraws all open requests at the end of a turn.
     pub(super) fn withdraw_all(&mut self) {
         let permissions: Vec<_> = self.pending.open_permissions.iter().map(|(id, _)| id.clone()).collect();
         let questions: Vec<_> = self.pending.open_questions.iter().map(|(id, _)| id.clone()).collect();

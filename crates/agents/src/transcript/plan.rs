@@ -1,29 +1,29 @@
-//! Plans: what an agent means to do, step by step.
+//! Plans: the steps that an agent intends to take.
 //!
-//! Every plan is a status item with its steps as data, told while the call is open with which the model made it.
+//! A plan is a status item with its steps as JSON, emitted while the tool call that made the plan is open.
 
 use protocol::{ContentPart, EventBody, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus};
 use serde_json::{Value, json};
 
 use super::{Transcript, tool_call};
 
-/// Names of tools with which models keep a list of things to do, in lower case and without `_`.
+/// The name of tools for to-do lists, in lower case and without `_`.
 const TODO_TOOL: &str = "todowrite";
 
 impl Transcript {
-    /// What the agent means to do: a status that carries `steps` as `[{text, status}]`.
+    /// Emits a plan with `steps` of the form `[{text, status}]`.
     pub(crate) fn push_plan(&mut self, steps: Vec<Value>) {
         self.push_plan_under(None, steps);
     }
 
-    /// The same of what is done below `parent`.
+    /// Emits a plan below `parent`.
     pub(crate) fn push_plan_under(&mut self, parent: Option<ItemId>, steps: Vec<Value>) {
         let done = steps.iter().filter(|step| step["status"] == "completed").count();
         let detail = format!("{done} of {} done", steps.len());
         self.push_status_under(parent, "Plan", Some(detail), vec![ContentPart::Json { json: Value::Array(steps) }]);
     }
 
-    /// The same from an agent that tells a plan and not the call `name` which made it: the call is made up.
+    /// Emits a plan together with a synthetic call of the tool `name`, for an agent that reports only the plan.
     pub(crate) fn push_plan_with_call(&mut self, parent: Option<ItemId>, name: &str, steps: Vec<Value>) {
         self.finish_texts_under(parent.as_ref(), ItemStatus::Completed);
         let mut made = self.new_item(ItemKind::ToolCall, ItemRole::Assistant);
@@ -35,7 +35,7 @@ impl Transcript {
         self.push_plan_under(parent, steps);
         result.item_id = self.next_item_id();
         result.parent_id = Some(made.item_id.clone());
-        result.content = vec![ContentPart::ToolResult { call_id, output: "the plan is told".to_owned() }];
+        result.content = vec![ContentPart::ToolResult { call_id, output: "the plan was updated".to_owned() }];
         made.status = ItemStatus::Completed;
         self.push_synthetic(EventBody::ItemCompleted(ItemEvent { item: made }));
         self.push_synthetic(EventBody::ItemStarted(ItemEvent { item: result.clone() }));
@@ -44,7 +44,7 @@ impl Transcript {
     }
 }
 
-/// The steps of the plan that a call of the tool `name` makes; none where it is no such tool.
+/// Returns the steps of the plan in a tool call; `None` if `name` is not a tool for plans.
 pub(super) fn steps(name: &str, arguments: &Value) -> Option<Vec<Value>> {
     if name.to_lowercase().replace('_', "") != TODO_TOOL {
         return None;

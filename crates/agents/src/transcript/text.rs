@@ -1,10 +1,10 @@
-//! Words and thoughts, as they stream.
+//! Streamed messages and reasoning.
 
 use protocol::{ContentPart, Item, ItemId, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 
 use super::Transcript;
 
-/// Whether words are meant for the person or for the agent itself.
+/// The kind of streamed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
     Message,
@@ -12,7 +12,7 @@ pub(crate) enum TextKind {
 }
 
 impl TextKind {
-    /// What an item of it holds before its first word: a reader knows words from thoughts while they come.
+    /// Returns the content of an item before its first text, so that readers can tell reasoning from messages.
     fn initial_content(self) -> Vec<ContentPart> {
         match self {
             Self::Message => Vec::new(),
@@ -28,7 +28,7 @@ impl TextKind {
     }
 }
 
-/// Words that are still coming.
+/// A text that is still streaming.
 #[derive(Debug)]
 pub(super) struct OpenText {
     key: String,
@@ -38,7 +38,7 @@ pub(super) struct OpenText {
 }
 
 impl Transcript {
-    /// More words of the speech `key`; the first ones begin it.
+    /// Appends to the text `key`, and starts it if needed.
     pub(crate) fn append_text(&mut self, key: &str, kind: TextKind, parent: Option<ItemId>, words: &str) {
         let at = self.find(key, kind, parent.as_ref()).unwrap_or_else(|| {
             let item = self.begin(kind, parent);
@@ -52,8 +52,15 @@ impl Transcript {
         }
     }
 
-    /// The speech `key` is over; all of it was `text`. One that was never streamed is told whole.
-    pub(crate) fn complete_text(&mut self, key: &str, kind: TextKind, parent: Option<ItemId>, text: &str, status: ItemStatus) {
+    /// Completes the text `key`, whose full content is `text`, and starts it if it was not streamed.
+    pub(crate) fn complete_text(
+        &mut self,
+        key: &str,
+        kind: TextKind,
+        parent: Option<ItemId>,
+        text: &str,
+        status: ItemStatus,
+    ) {
         let mut item = match self.find(key, kind, parent.as_ref()) {
             Some(at) => self.open_texts.remove(at).item,
             None => self.begin(kind, parent),
@@ -62,14 +69,14 @@ impl Transcript {
         self.complete_item(item, status);
     }
 
-    /// Ends all kind as far as it came.
+    /// Completes all open texts with the content so far.
     pub(crate) fn finish_texts(&mut self, status: ItemStatus) {
         for open in std::mem::take(&mut self.open_texts) {
             self.end(open, status);
         }
     }
 
-    /// Ends the kind below `parent`: something else begins there.
+    /// Completes the open texts below `parent`, because another item starts there.
     pub(crate) fn finish_texts_under(&mut self, parent: Option<&ItemId>, status: ItemStatus) {
         while let Some(at) = self.open_texts.iter().position(|open| open.item.parent_id.as_ref() == parent) {
             let open = self.open_texts.remove(at);
@@ -77,7 +84,7 @@ impl Transcript {
         }
     }
 
-    /// Ends every kind but `key`: agents that do not mark the end of words begin others instead.
+    /// Completes all open texts except `key`, for agents that do not mark the end of a text.
     pub(crate) fn finish_other_texts(&mut self, key: &str) {
         while let Some(at) = self.open_texts.iter().position(|open| open.key != key) {
             let open = self.open_texts.remove(at);

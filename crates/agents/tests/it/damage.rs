@@ -1,4 +1,4 @@
-//! Captures that were damaged on purpose: no dialogue may panic, lose order or lose a line.
+//! Damaged recordings: no dialogue panics, loses the order or loses a line.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::order::check_order;
 use crate::replay::{Line, fixtures, play_damaged};
 
-/// One way to spoil a conversation, at a place and with a byte chosen by chance.
+/// A random change of a conversation.
 #[derive(Debug, Clone)]
 enum Damage {
     Drop,
@@ -80,7 +80,7 @@ fn spoil(line: &mut Line, damage: &Damage, inside: usize) {
     }
 }
 
-/// Puts `new` in the place of the `left`-th value below `value`.
+/// Replaces the `left`-th value below `value` by `new`.
 fn replace(value: &mut Value, new: &Value, left: &mut usize) {
     if *left == 0 {
         *value = new.clone();
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// What nobody understands: a line of 10 MB, one that is no UTF-8, half a line, a type that is new.
+/// Lines that no agent prints: 10 MB, invalid UTF-8, an incomplete line, an unknown type.
 fn nonsense() -> [Line; 4] {
     let lines: [Vec<u8>; 4] = [
         vec![b'x'; 10 << 20],
@@ -152,7 +152,7 @@ fn is_odd(body: &EventBody) -> bool {
     }
 }
 
-/// How the turns ended, and everything that was said in them.
+/// Returns the outcomes of the turns and the text of all messages.
 fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
     let (mut ends, mut said) = (Vec::new(), String::new());
     for output in outputs {
@@ -174,18 +174,18 @@ fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
 }
 
 #[test]
-fn every_agent_keeps_what_it_does_not_understand() {
+fn every_agent_records_unknown_lines() {
     for agent in agents::all() {
         assert_eq!(traces(&play_damaged(agent.id(), &nonsense())), nonsense().len(), "{}", agent.id());
     }
 }
 
 #[test]
-fn a_turn_goes_on_around_what_nobody_understands() {
+fn unknown_lines_do_not_disturb_a_turn() {
     let mut agents_seen = BTreeSet::new();
     for fixture in fixtures() {
         let whole: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
-        // One of each agent's conversations with lines of 10 MB is enough.
+        // One conversation of each agent is enough, because of the lines of 10 MB.
         if !agents_seen.insert(&fixture.agent) {
             continue;
         }

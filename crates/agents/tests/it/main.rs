@@ -1,4 +1,4 @@
-//! The agents' dialogues from outside: order, what real agents printed, and what no input may do.
+//! Tests of all dialogues: order of events, recorded conversations, and invalid input.
 
 #[cfg(test)]
 mod any_lines;

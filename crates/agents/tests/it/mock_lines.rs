@@ -1,6 +1,8 @@
-//! The mock's dialogue: what its lines mean, and that none can hurt.
+//! The dialogue of the mock agent.
 
-use agents::{Agent, AgentError, Dialogue as _, DialogueOutput, LaunchContext, MockAgent, NormalizedDialogue, Prompt, skeleton};
+use agents::{
+    Agent, AgentError, Dialogue as _, DialogueOutput, LaunchContext, MockAgent, NormalizedDialogue, Prompt, skeleton,
+};
 use proptest::prelude::*;
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 
@@ -17,7 +19,7 @@ const PERMISSION: &str = r#"{"type":"permission_requested","id":"p1","action":"r
 const QUESTION: &str = r#"{"type":"question_requested","id":"q1","prompt":"?","options":["a"]}"#;
 
 #[test]
-fn ids_carry_the_epoch_and_stay_the_same() {
+fn ids_contain_the_epoch_and_are_stable() {
     let outputs = read(&[
         r#"{"type":"item_started","item":{"id":"i1","kind":"message","role":"assistant","status":"in_progress"}}"#,
         r#"{"type":"item_delta","id":"i1","delta":"x"}"#,
@@ -36,7 +38,7 @@ fn ids_carry_the_epoch_and_stay_the_same() {
 }
 
 #[test]
-fn an_answer_reaches_the_agent_once() {
+fn answer_is_sent_to_the_agent_once() {
     let mut dialogue = dialogue(1);
     dialogue.read_line(PERMISSION.as_bytes());
     dialogue.read_line(QUESTION.as_bytes());
@@ -57,7 +59,7 @@ fn an_answer_reaches_the_agent_once() {
 }
 
 #[test]
-fn what_the_agent_withdraws_is_resolved() {
+fn withdrawn_requests_are_resolved() {
     let outputs = read(&[
         PERMISSION,
         r#"{"type":"permission_withdrawn","id":"p1"}"#,
@@ -69,7 +71,7 @@ fn what_the_agent_withdraws_is_resolved() {
 }
 
 #[test]
-fn a_type_nobody_knows_is_an_item_and_a_damaged_line_is_unparsed() {
+fn unknown_type_is_an_item_and_invalid_line_is_unparsed() {
     let outputs = read(&[
         r#"{"type":"hologram"}"#,
         r#"{"no":"type"}"#,
@@ -86,7 +88,7 @@ fn a_type_nobody_knows_is_an_item_and_a_damaged_line_is_unparsed() {
 }
 
 #[test]
-fn a_mode_it_cannot_keep_is_refused() {
+fn unsupported_permission_mode_is_rejected() {
     let context = |mode: &str| LaunchContext { permission_mode: Some(mode.to_owned()), ..LaunchContext::default() };
     for mode in ["default", "plan", "acceptEdits", "bypass"] {
         let plan = MockAgent.plan(&context(mode)).unwrap();
@@ -98,7 +100,7 @@ fn a_mode_it_cannot_keep_is_refused() {
 }
 
 #[test]
-fn the_plan_names_all_that_is_inside_and_no_more() {
+fn launch_plan_is_complete() {
     let context = LaunchContext {
         gateway_url: "http://127.0.0.1:18080".to_owned(),
         token: "tok".to_owned(),
@@ -128,7 +130,7 @@ proptest! {
         line.truncate(cut);
         let outputs = dialogue(1).read_line(&line);
         let lost = outputs.is_empty() && !line.trim_ascii().is_empty();
-        prop_assert!(!lost, "a line left no trace");
+        prop_assert!(!lost, "a line was not recorded");
         let understood = |output: &DialogueOutput| matches!(output, DialogueOutput::Event(draft) if !matches!(draft.body, EventBody::Other { .. }));
         prop_assert!(outputs.iter().all(understood));
     }

@@ -1,4 +1,4 @@
-//! Modes that a dialogue keeps in the agent's place, and answers that last.
+//! Permission modes that dialogues implement, and answers of persons.
 
 use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, by_name, skeleton};
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId, TurnOutcome};
@@ -9,7 +9,7 @@ fn dialogue(agent: &str, mode: &str) -> NormalizedDialogue {
     NormalizedDialogue::new(by_name(agent).unwrap().new_dialogue(&context))
 }
 
-/// The lines that the agent is sent.
+/// Returns the lines that are sent to the agent.
 pub(crate) fn sent(outputs: &[DialogueOutput]) -> Vec<Value> {
     let lines = outputs.iter().filter_map(|output| match output {
         DialogueOutput::Send(line) => Some(serde_json::from_str(line).unwrap()),
@@ -37,7 +37,7 @@ fn acp_request(kind: &str) -> String {
 }
 
 #[test]
-fn over_acp_the_mode_decides_what_is_asked() {
+fn acp_permission_mode_decides_what_is_asked() {
     for (mode, kind, asked) in [
         ("default", "edit", true),
         ("default", "execute", true),
@@ -58,7 +58,7 @@ fn over_acp_the_mode_decides_what_is_asked() {
 }
 
 #[test]
-fn in_plan_mode_what_changes_something_is_refused_without_asking() {
+fn plan_mode_denies_changes_without_asking() {
     for agent in ["gemini", "opencode", "copilot"] {
         for kind in ["edit", "execute", "delete", "move", "other", "switch_mode"] {
             let outputs = dialogue(agent, "plan").read_line(acp_request(kind).as_bytes());
@@ -84,7 +84,7 @@ fn tool_request(id: &str, tool: &str) -> String {
 }
 
 #[test]
-fn over_the_control_protocol_nothing_is_changed_before_the_plan_is_approved() {
+fn control_protocol_denies_changes_until_the_plan_is_approved() {
     for (agent, writes, looks, leaves) in
         [("claude", "Write", "WebFetch", "ExitPlanMode"), ("qwen", "run_shell_command", "web_fetch", "exit_plan_mode")]
     {
@@ -102,7 +102,7 @@ fn over_the_control_protocol_nothing_is_changed_before_the_plan_is_approved() {
 }
 
 #[test]
-fn over_acp_each_answer_takes_the_option_of_its_kind() {
+fn acp_reply_selects_the_option_of_its_kind() {
     for (reply, option) in
         [(PermissionReply::Once, "o"), (PermissionReply::Always, "a"), (PermissionReply::Reject, "r")]
     {
@@ -115,7 +115,7 @@ fn over_acp_each_answer_takes_the_option_of_its_kind() {
 }
 
 #[test]
-fn over_acp_a_turn_whose_question_was_withdrawn_is_not_completed() {
+fn acp_turn_with_a_withdrawn_request_is_interrupted() {
     let answer = |id: u8, result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
     for refused_before in [false, true] {
         let mut dialogue = dialogue("copilot", "default");
@@ -128,21 +128,21 @@ fn over_acp_a_turn_whose_question_was_withdrawn_is_not_completed() {
             dialogue.answer_permission(&PermissionId::numbered(1, 1), PermissionReply::Reject);
         }
         dialogue.interrupt();
-        // One agent now and then takes the withdrawal for a no, and ends as after any other.
+        // One agent sometimes handles the withdrawal like a denial and ends the turn normally.
         let outputs = dialogue.read_line(answer(3, json!({ "stopReason": "end_turn" })).as_bytes());
         assert!(outputs.contains(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
     }
 }
 
 #[test]
-fn over_acp_no_file_of_the_host_is_ever_touched() {
+fn acp_requests_for_host_files_are_refused() {
     let write = json!({ "jsonrpc": "2.0", "id": 9, "method": "fs/write_text_file", "params": { "path": "/etc/x" } });
     let outputs = dialogue("opencode", "bypass").read_line(write.to_string().as_bytes());
     assert_eq!(sent(&outputs)[0]["error"]["code"], -32601);
 }
 
 #[test]
-fn what_an_old_session_was_is_not_told_again() {
+fn replayed_events_of_an_old_session_are_not_emitted() {
     let context = LaunchContext { native_session_id: Some("old".to_owned()), ..LaunchContext::default() };
     let mut dialogue = NormalizedDialogue::new(by_name("opencode").unwrap().new_dialogue(&context));
     dialogue.open();
@@ -166,7 +166,7 @@ fn outcomes(outputs: &[DialogueOutput]) -> Vec<TurnOutcome> {
 }
 
 #[test]
-fn a_session_that_cannot_be_opened_fails_every_prompt_and_hangs_none() {
+fn session_that_cannot_be_opened_fails_every_prompt() {
     for agent in ["gemini", "codex"] {
         let refusal = br#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"no such session"}}"#;
         let mut early = dialogue(agent, "default");
@@ -185,7 +185,7 @@ fn a_session_that_cannot_be_opened_fails_every_prompt_and_hangs_none() {
 }
 
 #[test]
-fn an_old_session_that_cannot_be_loaded_is_left_behind_aloud() {
+fn session_that_cannot_be_resumed_is_replaced_with_an_error() {
     let context = LaunchContext { native_session_id: Some("old".to_owned()), ..LaunchContext::default() };
     let mut dialogue = NormalizedDialogue::new(by_name("gemini").unwrap().new_dialogue(&context));
     dialogue.open();
@@ -202,7 +202,7 @@ fn an_old_session_that_cannot_be_loaded_is_left_behind_aloud() {
 }
 
 #[test]
-fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
+fn queued_prompt_can_be_interrupted() {
     for agent in ["gemini", "codex"] {
         let mut dialogue = dialogue(agent, "default");
         dialogue.open();
@@ -215,7 +215,7 @@ fn a_prompt_that_was_not_sent_yet_can_be_stopped() {
 }
 
 #[test]
-fn over_acp_an_agent_is_told_to_plan_before_its_first_prompt() {
+fn acp_plan_mode_is_set_before_the_first_prompt() {
     let copilot = "https://agentclientprotocol.com/protocol/session-modes#plan";
     for (agent, mode) in [("gemini", "plan"), ("opencode", "plan"), ("copilot", copilot)] {
         let mut dialogue = dialogue(agent, "plan");
@@ -230,7 +230,7 @@ fn over_acp_an_agent_is_told_to_plan_before_its_first_prompt() {
 }
 
 #[test]
-fn codex_accepts_edits_by_itself_only_where_it_was_told_to() {
+fn codex_accepts_edits_only_in_accept_edits_mode() {
     let edit = br#"{"method":"item/fileChange/requestApproval","id":0,"params":{"itemId":"c"}}"#;
     let outputs = dialogue("codex", "acceptEdits").read_line(edit);
     assert_eq!(sent(&outputs), [json!({ "id": 0, "result": { "decision": "accept" } })]);
@@ -240,7 +240,7 @@ fn codex_accepts_edits_by_itself_only_where_it_was_told_to() {
 }
 
 #[test]
-fn codex_always_is_the_rule_it_proposed() {
+fn codex_always_uses_the_proposed_rule() {
     let mut dialogue = dialogue("codex", "default");
     let amendment = json!({ "acceptWithExecpolicyAmendment": { "execpolicy_amendment": ["touch"] } });
     let params = json!({ "itemId": "c", "availableDecisions": ["accept", amendment, "cancel"] });
@@ -251,7 +251,7 @@ fn codex_always_is_the_rule_it_proposed() {
 }
 
 #[test]
-fn claude_always_is_a_rule_for_this_session_and_never_a_mode() {
+fn claude_always_adds_a_session_rule_and_changes_no_mode() {
     let rule = json!({ "type": "addRules", "rules": [{ "toolName": "Bash" }], "destination": "localSettings" });
     let mode = json!({ "type": "setMode", "mode": "acceptEdits", "destination": "session" });
     let request =
@@ -265,7 +265,7 @@ fn claude_always_is_a_rule_for_this_session_and_never_a_mode() {
 }
 
 #[test]
-fn a_request_nobody_knows_is_answered_so_that_nobody_waits() {
+fn unknown_request_is_answered_with_an_error() {
     let line = br#"{"type":"control_request","request_id":"u","request":{"subtype":"hologram"}}"#;
     let outputs = dialogue("claude", "default").read_line(line);
     assert_eq!(sent(&outputs)[0]["response"]["subtype"], "error");
@@ -274,7 +274,7 @@ fn a_request_nobody_knows_is_answered_so_that_nobody_waits() {
 }
 
 #[test]
-fn codex_is_stopped_as_soon_as_its_turn_has_a_name() {
+fn codex_is_interrupted_as_soon_as_the_turn_has_an_id() {
     let mut dialogue = dialogue("codex", "default");
     dialogue.open();
     dialogue.read_line(br#"{"id":1,"result":{}}"#);
@@ -287,7 +287,7 @@ fn codex_is_stopped_as_soon_as_its_turn_has_a_name() {
 }
 
 #[test]
-fn over_the_control_protocol_an_answer_stands_under_the_name_its_agent_looks_for() {
+fn control_protocol_answers_use_the_key_of_the_agent() {
     for (agent, tool, key) in [("claude", "AskUserQuestion", "Which colour?"), ("qwen", "ask_user_question", "0")] {
         let mut dialogue = dialogue(agent, "default");
         let question = json!({ "question": "Which colour?", "options": [{ "label": "Red" }, { "label": "Blue" }] });

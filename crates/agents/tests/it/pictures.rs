@@ -1,4 +1,4 @@
-//! A picture that goes with a prompt, and a tool of a server that codex asks for, in the words of each protocol.
+//! Images in prompts, and approval of MCP tools in Codex.
 
 use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, PromptImage, by_name};
 use protocol::{Attachment, EventBody, PermissionId, PermissionReply};
@@ -13,7 +13,7 @@ fn prompt() -> Prompt {
     Prompt { text: "Look.".to_owned(), attachments, images: pictures }
 }
 
-/// A dialogue that was opened and heard these answers.
+/// Returns a dialogue after these responses of the agent.
 fn opened(agent: &str, answers: &[Value]) -> NormalizedDialogue {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let mut dialogue = NormalizedDialogue::new(by_name(agent).unwrap().new_dialogue(&context));
@@ -24,33 +24,33 @@ fn opened(agent: &str, answers: &[Value]) -> NormalizedDialogue {
     dialogue
 }
 
-/// What `agent` is sent with the picture, at `place` of the message.
-fn told(agent: &str, answers: &[Value], place: &str) -> Value {
+/// Returns the part of the message to `agent` at `pointer` that contains the image.
+fn sent_image(agent: &str, answers: &[Value], pointer: &str) -> Value {
     let lines = sent(&opened(agent, answers).send_prompt(&prompt()));
-    lines.iter().find_map(|line| line.pointer(place)).cloned().unwrap_or_else(|| panic!("{agent}: {lines:?}"))
+    lines.iter().find_map(|line| line.pointer(pointer)).cloned().unwrap_or_else(|| panic!("{agent}: {lines:?}"))
 }
 
 #[test]
-fn every_protocol_that_can_carries_it() {
+fn images_are_sent_in_every_protocol_that_supports_them() {
     const NAMED: &str = "Look.\n[attached file: a.png]";
     let words = json!({ "type": "text", "text": NAMED });
     let source = json!({ "type": "base64", "media_type": "image/png", "data": "aGk=" });
-    assert_eq!(told("claude", &[], "/message/content"), json!([words, { "type": "image", "source": source }]));
+    assert_eq!(sent_image("claude", &[], "/message/content"), json!([words, { "type": "image", "source": source }]));
     let thread = [json!({ "id": 1, "result": {} }), json!({ "id": 2, "result": { "thread": { "id": "t" } } })];
     let url = json!({ "type": "image", "url": "data:image/png;base64,aGk=" });
-    assert_eq!(told("codex", &thread, "/params/input"), json!([words, url]));
+    assert_eq!(sent_image("codex", &thread, "/params/input"), json!([words, url]));
     let image = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
-    assert_eq!(told("pi", &[], "/images"), json!([image]));
-    assert_eq!(told("qwen", &[], "/message/content"), json!(NAMED));
+    assert_eq!(sent_image("pi", &[], "/images"), json!([image]));
+    assert_eq!(sent_image("qwen", &[], "/message/content"), json!(NAMED));
     for (takes, expected) in [(true, json!([words, image])), (false, json!([words]))] {
         let can = json!({ "promptCapabilities": { "image": takes } });
         let begun = json!({ "jsonrpc": "2.0", "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": can } });
         let session = json!({ "jsonrpc": "2.0", "id": 2, "result": { "sessionId": "s" } });
-        assert_eq!(told("opencode", &[begun, session], "/params/prompt"), expected);
+        assert_eq!(sent_image("opencode", &[begun, session], "/params/prompt"), expected);
     }
 }
 
-/// What codex is answered when it asks for a tool of a server.
+/// Returns the answer to Codex' request to approve an MCP tool.
 fn answered(reply: PermissionReply) -> Value {
     let mut dialogue = opened("codex", &[]);
     let meta = json!({ "codex_approval_kind": "mcp_tool_call", "tool_params": { "x": 1 } });
@@ -70,7 +70,7 @@ fn answered(reply: PermissionReply) -> Value {
 }
 
 #[test]
-fn codex_asks_a_person_for_a_tool_of_a_server() {
+fn codex_requests_approval_of_mcp_tools() {
     let once = json!({ "action": "accept", "content": {} });
     let always = json!({ "action": "accept", "content": {}, "_meta": { "persist": "session" } });
     assert_eq!(answered(PermissionReply::Once), json!({ "id": 0, "result": once }));

@@ -1,8 +1,8 @@
-//! What real agents printed, played to their dialogues, and compared with what the mock does.
+//! Recorded conversations of real agents, compared with the mock.
 //!
-//! A fixture is a conversation as it was measured, trimmed of what nobody reads: `agent` lines are fed to
-//! the dialogue, `host` lines are what the caller does, and `sends` is what the measured program was sent
-//! at that point. Its name says which scenario of the mock it must look like.
+//! A fixture is a recorded conversation without irrelevant lines. `agent` lines are input of the dialogue, `host` lines
+//! are actions of the caller, and `sends` are the lines that were sent to the recorded program. The name of a fixture
+//! is the mock scenario with the same skeleton.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -11,14 +11,14 @@ use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, P
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
-/// A conversation that was measured.
+/// A recorded conversation.
 pub(crate) struct Fixture {
     pub(crate) agent: String,
     pub(crate) scenario: String,
     pub(crate) lines: Vec<Value>,
 }
 
-/// Every fixture there is.
+/// Returns all fixtures.
 pub(crate) fn fixtures() -> &'static [Fixture] {
     static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(load_all);
     &FIXTURES
@@ -41,7 +41,7 @@ fn load(path: &Path) -> Fixture {
     Fixture { agent: name(path.parent().unwrap()), scenario: name(path), lines }
 }
 
-/// A caller that does what a fixture says.
+/// A caller that performs the actions of a fixture.
 struct Caller {
     dialogue: NormalizedDialogue,
     outputs: Vec<DialogueOutput>,
@@ -89,7 +89,7 @@ impl Caller {
     }
 }
 
-/// Plays a fixture and returns all that came of it.
+/// Plays a fixture and returns all outputs.
 pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let agent = by_name(&fixture.agent).expect("an agent of ours");
@@ -101,7 +101,7 @@ pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     caller.outputs
 }
 
-/// Plays lines that may make no sense; answers are given only where something was asked.
+/// Plays lines that may be invalid. Requests are answered only if they exist.
 pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let dialogue = NormalizedDialogue::new(by_name(agent).expect("an agent of ours").new_dialogue(&context));
@@ -137,7 +137,7 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    /// A line of a fixture, as it was measured.
+    /// Returns a line of a fixture without damage.
     pub(crate) fn of(line: &Value) -> Self {
         match line.get("agent") {
             Some(native) => Self::Agent(native.to_string().into_bytes()),
@@ -146,26 +146,26 @@ impl Line {
     }
 }
 
-/// The mock's skeleton of a scenario, where it has it.
+/// Returns the mock's skeleton of a scenario, if there is one.
 fn mock_skeleton(scenario: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mock/tests/it/snapshots");
     let text = std::fs::read_to_string(folder.join(format!("it__scenarios__{scenario}.snap"))).ok()?;
-    // A snapshot begins with a header between two rules.
+    // A snapshot starts with a header between two `---` lines.
     text.splitn(3, "---\n").nth(2).map(|body| body.trim_end().to_owned())
 }
 
-/// Where an agent cannot do what the mock does, and why. Everything else must be the same.
+/// Known differences from the mock. Everything else must be equal.
 const DEVIATIONS: &[(&str, &str)] = &[
-    // The end of planning is a tool of its own, so it is inside a call.
+    // The end of planning is a tool call of its own.
     ("claude", "plan_approved"),
-    // Having been refused, it ends the turn without a word.
+    // The agent ends the turn without a message after a denial.
     ("opencode", "command_refused"),
-    // It tells of its retries.
+    // The agent reports its retries.
     ("copilot", "model_refused"),
 ];
 
 #[test]
-fn every_agent_looks_like_the_mock() {
+fn every_agent_has_the_skeleton_of_the_mock() {
     let mut different = Vec::new();
     for fixture in fixtures() {
         let name = (fixture.agent.as_str(), fixture.scenario.as_str());
@@ -182,7 +182,7 @@ fn every_agent_looks_like_the_mock() {
 }
 
 #[test]
-fn every_agent_names_its_session_and_says_what_is_unknown_of_nothing() {
+fn every_agent_reports_its_session_and_no_unknown_items() {
     for fixture in fixtures() {
         let outputs = play(fixture);
         let named = outputs.iter().any(|output| matches!(output, DialogueOutput::NativeSession(_)));

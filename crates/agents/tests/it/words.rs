@@ -1,4 +1,4 @@
-//! What real agents said and did, word for word: the content that a skeleton leaves out.
+//! Recorded conversations with their full content, which a skeleton leaves out.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ fn words(outputs: &[DialogueOutput]) -> Vec<String> {
 }
 
 #[test]
-fn every_agent_is_understood_word_for_word() {
+fn content_of_recorded_conversations_is_unchanged() {
     let mut by_agent: BTreeMap<&str, String> = BTreeMap::new();
     for fixture in fixtures() {
         let said = words(&play(fixture)).join("\n");

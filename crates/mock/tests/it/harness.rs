@@ -1,4 +1,4 @@
-//! The mock agent on harness: its process in a thread, a model of our own on loopback.
+//! Runs the mock agent in a thread with a model server on loopback.
 
 mod model;
 
@@ -13,14 +13,14 @@ use mock::{MockSettings, ProcessEnd};
 use protocol::{EventBody, EventDraft, PermissionReply};
 use tempfile::TempDir;
 
-pub(crate) use model::{ModelServer, ModelReply};
+pub(crate) use model::{ModelReply, ModelServer};
 
-/// What to do when the agent waits.
+/// An answer to a request of the agent.
 #[derive(Debug, Clone)]
 pub(crate) enum UserReply {
     Permission(PermissionReply),
     Question(Option<&'static str>),
-    /// A list for each thing that is asked.
+    /// A list of answers for each question.
     Questions(&'static [&'static [&'static str]]),
     Interrupt,
 }
@@ -58,12 +58,13 @@ impl MockHarness {
             workspace: folder.path().to_owned(),
         };
         let agent = thread::spawn(move || mock::run(settings, input, stdout));
-        let dialogue = NormalizedDialogue::new(MockAgent.new_dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() }));
+        let dialogue =
+            NormalizedDialogue::new(MockAgent.new_dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() }));
         let (lines, stdin, agent) = (BufReader::new(output), Some(stdin), Some(agent));
         Self { model, folder, outputs: Vec::new(), dialogue, stdin, lines, agent }
     }
 
-    /// Takes a whole turn and returns what came of it; `answers` are given in order as they are needed.
+    /// Runs a turn and returns its outputs. `answers` are given in order.
     pub(crate) fn turn(&mut self, text: &str, answers: &[UserReply]) -> Vec<DialogueOutput> {
         let begin = self.outputs.len();
         let mut answers = answers.iter().cloned();
@@ -89,7 +90,7 @@ impl MockHarness {
         if !waits {
             return;
         }
-        let sent = match (answers.next().expect("an answer to what the agent asks"), &draft.body) {
+        let sent = match (answers.next().expect("an answer to the request"), &draft.body) {
             (UserReply::Permission(reply), EventBody::PermissionRequested(asked)) => {
                 self.dialogue.answer_permission(&asked.permission_id, reply)
             }
@@ -103,12 +104,12 @@ impl MockHarness {
                 self.dialogue.answer_question(&asked.question_id, Some(&answers))
             }
             (UserReply::Interrupt, _) => self.dialogue.interrupt(),
-            (answer, asked) => panic!("{answer:?} is no answer to {asked:?}"),
+            (answer, request) => panic!("{answer:?} does not answer {request:?}"),
         };
         self.take(sent);
     }
 
-    /// Hands over a prompt and reads until `until` holds for an event.
+    /// Sends a prompt and reads until `until` holds for an event.
     pub(crate) fn prompt_until(&mut self, text: &str, until: impl Fn(&EventBody) -> bool) {
         let sent = self.dialogue.send_prompt(&Prompt::text(text));
         self.take(sent);
@@ -135,7 +136,7 @@ impl MockHarness {
         self.outputs[begin..].to_vec()
     }
 
-    /// Hands over a prompt that ends the process, and reads what it still says.
+    /// Sends a prompt that ends the process, and reads the remaining output.
     pub(crate) fn last_prompt(mut self, text: &str) -> (ProcessEnd, Vec<DialogueOutput>) {
         let begin = self.outputs.len();
         let sent = self.dialogue.send_prompt(&Prompt::text(text));
@@ -144,14 +145,14 @@ impl MockHarness {
         (self.agent.take().unwrap().join().unwrap(), self.outputs.split_off(begin))
     }
 
-    /// Closes the agent's input and waits for its end.
+    /// Closes stdin and waits for the end of the agent.
     pub(crate) fn close(mut self) -> ProcessEnd {
         self.stdin = None;
         while self.read() {}
         self.agent.take().unwrap().join().unwrap()
     }
 
-    /// Reads one line; false at the end.
+    /// Reads one line; returns `false` at the end.
     fn read(&mut self) -> bool {
         let mut line = Vec::new();
         if self.lines.read_until(b'\n', &mut line).unwrap() == 0 {
@@ -172,7 +173,7 @@ impl MockHarness {
     }
 }
 
-/// The texts of completed messages, in order.
+/// Returns the texts of completed messages, in order.
 pub(crate) fn texts(outputs: &[DialogueOutput]) -> Vec<String> {
     let mut texts = Vec::new();
     for output in outputs {

@@ -1,9 +1,9 @@
-//! What the mock agent does with a model: the sequences every other agent is measured by.
+//! Turns of the mock agent with a model. Other agents are compared with these sequences.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::harness::{UserReply, ModelServer, ModelReply, MockHarness, texts};
+use crate::harness::{MockHarness, ModelReply, ModelServer, UserReply, texts};
 use agents::{DialogueOutput, PermissionMode, skeleton};
 use mock::ProcessEnd;
 use protocol::{ContentPart, EventBody, PermissionReply, TurnOutcome};
@@ -33,7 +33,7 @@ fn hello() {
 }
 
 #[test]
-fn the_second_turn_remembers_the_first() {
+fn second_turn_remembers_the_first() {
     let mut harness = MockHarness::new(vec![ModelReply::Text("one"), ModelReply::Text("two")]);
     harness.turn("first", &[]);
     check("second_turn", &harness.turn("second", &[]));
@@ -51,7 +51,7 @@ fn reasoning() {
 }
 
 #[test]
-fn a_command_that_was_allowed() {
+fn allowed_command_runs() {
     let run = json!({ "command": ["printf", "done"] });
     let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run.clone()), ModelReply::Text("Ran.")]);
     let outputs = harness.turn("run it", &[UserReply::Permission(PermissionReply::Once)]);
@@ -63,7 +63,7 @@ fn a_command_that_was_allowed() {
 }
 
 #[test]
-fn a_command_that_was_refused_is_not_run() {
+fn denied_command_does_not_run() {
     let run = json!({ "command": ["touch", "evidence"] });
     let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run)]);
     let outputs = harness.turn("run it", &[UserReply::Permission(PermissionReply::Reject)]);
@@ -73,9 +73,10 @@ fn a_command_that_was_refused_is_not_run() {
 }
 
 #[test]
-fn always_covers_the_same_program_and_no_other() {
+fn always_covers_only_the_same_program() {
     let call = |program: &str| ModelReply::Tool("run_command", json!({ "command": [program] }));
-    let mut harness = MockHarness::new(vec![call("true"), ModelReply::Text("1"), call("true"), ModelReply::Text("2"), call("false")]);
+    let mut harness =
+        MockHarness::new(vec![call("true"), ModelReply::Text("1"), call("true"), ModelReply::Text("2"), call("false")]);
     harness.turn("first", &[UserReply::Permission(PermissionReply::Always)]);
     harness.turn("the same again", &[]);
     let outputs = harness.turn("another", &[UserReply::Permission(PermissionReply::Once)]);
@@ -83,7 +84,7 @@ fn always_covers_the_same_program_and_no_other() {
 }
 
 #[test]
-fn bypass_does_not_ask() {
+fn bypass_mode_does_not_ask() {
     let run = json!({ "command": ["sh", "-c", "echo out; echo err >&2; exit 3"] });
     let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
     let outputs = harness.turn("run it", &[]);
@@ -92,17 +93,18 @@ fn bypass_does_not_ask() {
 }
 
 #[test]
-fn a_command_that_needs_no_permission() {
+fn command_without_permission_runs_in_bypass_mode() {
     let run = json!({ "command": ["true"] });
     let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
     check("command_free", &harness.turn("run it", &[]));
 }
 
 #[test]
-fn a_file_is_written_and_edited() {
+fn file_is_written_and_edited() {
     let write = json!({ "path": "a.txt", "content": "one\n" });
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
-    let mut harness = MockHarness::new(vec![ModelReply::Tool("write_file", write), ModelReply::Tool("edit_file", edit)]);
+    let mut harness =
+        MockHarness::new(vec![ModelReply::Tool("write_file", write), ModelReply::Tool("edit_file", edit)]);
     let outputs = harness.turn("write", &[]);
     check("file_edit", &outputs);
     assert_eq!(fs::read_to_string(harness.folder.path().join("a.txt")).unwrap(), "two\n");
@@ -121,7 +123,7 @@ fn a_file_is_written_and_edited() {
 }
 
 #[test]
-fn a_patch_without_a_word() {
+fn file_is_patched_without_a_message() {
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
     let mut harness = MockHarness::new(vec![ModelReply::SilentTool("edit_file", edit)]);
     fs::write(harness.folder.path().join("a.txt"), "one\n").unwrap();
@@ -129,7 +131,7 @@ fn a_patch_without_a_word() {
 }
 
 #[test]
-fn a_file_outside_the_workspace_is_asked_for() {
+fn file_outside_the_workspace_needs_a_permission() {
     let outside = tempfile::tempdir().unwrap();
     let path = outside.path().join("a.txt");
     let write = json!({ "path": path, "content": "x" });
@@ -146,9 +148,10 @@ fn a_file_outside_the_workspace_is_asked_for() {
 }
 
 #[test]
-fn in_plan_mode_nothing_is_written_before_the_plan_is_approved() {
+fn plan_mode_writes_nothing_until_the_plan_is_approved() {
     let write = || ModelReply::Tool("write_file", json!({ "path": "a.txt", "content": "x" }));
-    let replies = vec![write(), ModelReply::Text("Refused."), ModelReply::Text("A plan."), write(), ModelReply::Text("Done.")];
+    let replies =
+        vec![write(), ModelReply::Text("Refused."), ModelReply::Text("A plan."), write(), ModelReply::Text("Done.")];
     let mut harness = MockHarness::in_mode(PermissionMode::Plan, replies);
     harness.turn("write", &[]);
     assert!(!harness.folder.path().join("a.txt").exists());
@@ -158,8 +161,8 @@ fn in_plan_mode_nothing_is_written_before_the_plan_is_approved() {
 }
 
 #[test]
-fn a_connection_that_fails_is_told() {
-    // Port 9 of loopback is closed here; in a sandbox every address is.
+fn failed_connection_is_reported() {
+    // Port 9 of loopback is closed.
     let mut harness = MockHarness::new(vec![ModelReply::Tool("fetch", json!({ "url": "https://127.0.0.1:9/" }))]);
     let outputs = harness.turn("fetch", &[]);
     check("fetch_failed", &outputs);
@@ -167,16 +170,16 @@ fn a_connection_that_fails_is_told() {
 }
 
 #[test]
-fn a_connection_that_works_gives_the_page() {
+fn successful_connection_returns_the_page() {
     let page = ModelServer::start(vec![ModelReply::Status(200, "a page")]);
     let mut harness = MockHarness::new(vec![ModelReply::Tool("fetch", json!({ "url": page.url }))]);
-    // The tool dials once to see whether it can, and once to read.
+    // The tool connects once to test the network, and once to read.
     let outputs = harness.turn("fetch", &[]);
     assert_eq!(texts(&outputs)[1], "a page");
 }
 
 #[test]
-fn a_question_that_is_answered() {
+fn question_is_answered() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
     let mut harness = MockHarness::new(vec![ModelReply::SilentTool("ask_user", ask)]);
     let outputs = harness.turn("ask", &[UserReply::Question(Some("blue"))]);
@@ -185,14 +188,14 @@ fn a_question_that_is_answered() {
 }
 
 #[test]
-fn a_question_that_is_refused() {
+fn question_is_rejected() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
     let mut harness = MockHarness::new(vec![ModelReply::Tool("ask_user", ask)]);
     check("question_refused", &harness.turn("ask", &[UserReply::Question(None)]));
 }
 
 #[test]
-fn an_unknown_tool_and_a_wrong_input_are_results_not_ends() {
+fn unknown_tool_and_invalid_input_do_not_end_the_turn() {
     let replies = vec![ModelReply::Tool("teleport", json!({})), ModelReply::Tool("fetch", json!({ "uri": 1 }))];
     let mut harness = MockHarness::new(replies);
     let outputs = harness.turn("go", &[]);
@@ -201,7 +204,7 @@ fn an_unknown_tool_and_a_wrong_input_are_results_not_ends() {
 }
 
 #[test]
-fn an_interrupt_is_heard_while_the_model_is_silent() {
+fn interrupt_works_while_the_model_is_silent() {
     let mut harness = MockHarness::new(vec![ModelReply::Hang, ModelReply::Text("Still here.")]);
     harness.prompt_until("go", |body| matches!(body, EventBody::ItemDelta(_)));
     harness.interrupt();
@@ -210,14 +213,14 @@ fn an_interrupt_is_heard_while_the_model_is_silent() {
 }
 
 #[test]
-fn an_interrupt_withdraws_what_was_asked() {
+fn interrupt_withdraws_the_permission() {
     let run = json!({ "command": ["true"] });
     let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run)]);
     check("permission_withdrawn", &harness.turn("run", &[UserReply::Interrupt]));
 }
 
 #[test]
-fn an_interrupt_kills_the_command_and_all_it_started() {
+fn interrupt_kills_the_command_and_its_children() {
     let run = json!({ "command": ["sh", "-c", "sleep 600 & echo $! > pid; echo ready > up; wait"] });
     let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
     let up = harness.folder.path().join("up");
@@ -227,12 +230,12 @@ fn an_interrupt_kills_the_command_and_all_it_started() {
     assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)));
     let pid = fs::read_to_string(harness.folder.path().join("pid")).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());
-    // A killed process is gone, or a zombie until its new parent has seen it.
+    // A killed process is gone, or a zombie until its parent reaps it.
     await_that(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
 }
 
 #[test]
-fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
+fn model_errors_fail_only_the_turn() {
     let refused = r#"{"type":"error","error":{"type":"authentication_error","message":"bad token"}}"#;
     let troubles = [
         ("model_refused", ModelReply::Status(401, refused), "bad token"),
@@ -258,7 +261,7 @@ fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
 }
 
 #[test]
-fn a_resumed_session_keeps_its_name() {
+fn resumed_session_keeps_its_id() {
     let mut harness = MockHarness::start(PermissionMode::Default, vec![], Some("mock-7"));
     harness.turn("hi", &[]);
     assert!(harness.outputs.contains(&DialogueOutput::NativeSession("mock-7".to_owned())));

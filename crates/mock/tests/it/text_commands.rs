@@ -1,6 +1,6 @@
-//! Every text command: what comes of it, as the host sees it.
+//! Text commands and their events.
 
-use crate::harness::{UserReply, ModelReply, MockHarness, texts};
+use crate::harness::{MockHarness, ModelReply, UserReply, texts};
 use agents::{DialogueOutput, skeleton};
 use mock::ProcessEnd;
 use protocol::{EventBody, PermissionReply};
@@ -16,7 +16,7 @@ fn check(command: &str, answers: &[UserReply]) -> Vec<DialogueOutput> {
 }
 
 #[test]
-fn each_item_can_be_had_on_demand() {
+fn text_commands_produce_every_item() {
     for command in [
         "/demo",
         "/echo hi there",
@@ -42,14 +42,14 @@ fn each_item_can_be_had_on_demand() {
 }
 
 #[test]
-fn permission_and_question_can_be_had_on_demand() {
+fn text_commands_produce_permissions_and_questions() {
     check("/permission", &[UserReply::Permission(PermissionReply::Once)]);
     check("/run echo hello", &[UserReply::Permission(PermissionReply::Once)]);
     check("/question", &[UserReply::Question(Some("blue"))]);
 }
 
 #[test]
-fn questions_come_with_all_that_agents_say_of_them() {
+fn several_questions_have_all_details() {
     let outputs = check("/questions", &[UserReply::Questions(&[&["blue"], &["small", "large"]])]);
     let asked = outputs.iter().find_map(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
@@ -82,14 +82,14 @@ fn help_lists_every_command() {
 }
 
 #[test]
-fn a_command_works_without_a_model() {
+fn command_works_without_a_model() {
     let mut harness = MockHarness::new(vec![ModelReply::Status(500, "down")]);
     let outputs = harness.turn("/tool ping", &[]);
     assert_eq!(texts(&outputs), ["ping"]);
 }
 
 #[test]
-fn a_flood_arrives_whole() {
+fn flood_arrives_complete() {
     let mut harness = MockHarness::new(vec![]);
     let outputs = harness.turn("/flood 5000", &[]);
     let deltas = outputs.iter().filter(|output| match output {
@@ -100,7 +100,7 @@ fn a_flood_arrives_whole() {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_is_kept_as_its_hash_and_head() {
+fn line_of_ten_megabytes_is_recorded_as_digest_and_head() {
     let mut harness = MockHarness::new(vec![]);
     let outputs = harness.turn("/bigline 10485760", &[]);
     let [.., DialogueOutput::Event(draft), DialogueOutput::TurnEnded(_)] = &outputs[..] else {
@@ -114,7 +114,7 @@ fn a_line_of_ten_megabytes_is_kept_as_its_hash_and_head() {
 }
 
 #[test]
-fn a_slow_answer_can_be_interrupted() {
+fn slow_answer_can_be_interrupted() {
     let mut harness = MockHarness::new(vec![]);
     harness.prompt_until("/slow 1000000", |body| matches!(body, EventBody::ItemDelta(_)));
     harness.interrupt();
@@ -122,7 +122,7 @@ fn a_slow_answer_can_be_interrupted() {
 }
 
 #[test]
-fn the_process_ends_as_it_is_told() {
+fn process_ends_as_requested() {
     for (command, ending) in [
         ("/crash", ProcessEnd::Abort),
         ("/hang", ProcessEnd::Hang),

@@ -70,7 +70,9 @@ impl PolicyDocument {
             PolicyKey::EnvPass => self.env.get_or_insert_default().pass = Some(value.into_list()?),
             PolicyKey::ModelsAllow => self.models.get_or_insert_default().allow = Some(value.into_list()?),
             PolicyKey::ModelsBudgetUsd => self.models.get_or_insert_default().budget_usd = Some(value.into_scalar()?),
-            PolicyKey::ModelsMaxRequests => self.models.get_or_insert_default().max_requests = Some(value.into_scalar()?),
+            PolicyKey::ModelsMaxRequests => {
+                self.models.get_or_insert_default().max_requests = Some(value.into_scalar()?)
+            }
             PolicyKey::ToolsAllow => self.tools.get_or_insert_default().allow = Some(value.into_list()?),
             PolicyKey::ToolsAsk => self.tools.get_or_insert_default().ask = Some(value.into_list()?),
             PolicyKey::ToolsDeny => self.tools.get_or_insert_default().deny = Some(value.into_list()?),
@@ -107,7 +109,9 @@ fn parse_workspace_mode(value: AssignedValue) -> Result<Spanned<WorkspaceMode>, 
     parse_word(
         value,
         |text| modes.into_iter().find(|mode| mode.as_str() == text),
-        |text| InvalidValue::new(format!("`{text}` is not a workspace mode")).with_help("modes: readonly, overlay, bind"),
+        |text| {
+            InvalidValue::new(format!("`{text}` is not a workspace mode")).with_help("modes: readonly, overlay, bind")
+        },
     )
 }
 
@@ -126,7 +130,8 @@ fn parse_means(value: AssignedValue) -> Result<Spanned<EnforcementMeans>, Invali
         value,
         |text| all.into_iter().find(|means| means.as_str() == text),
         |text| {
-            InvalidValue::new(format!("`{text}` is not a means of enforcement")).with_help("means: enforced, rlimit, none")
+            InvalidValue::new(format!("`{text}` is not a means of enforcement"))
+                .with_help("means: enforced, rlimit, none")
         },
     )
 }

@@ -80,11 +80,9 @@ fn explain(source: &PolicySource, error: &Error) -> PolicyFinding {
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            finding("aliases expand to too much text".to_owned())
-                .labelled("expanded here")
-                .with_help(Some("write out the values instead of using `*aliases`".to_owned()))
-        }
+        | Error::AliasReplayStackDepthExceeded { .. } => finding("aliases expand to too much text".to_owned())
+            .labelled("expanded here")
+            .with_help(Some("write out the values instead of using `*aliases`".to_owned())),
         Error::Unexpected { expected, .. } => finding(describe_expected(expected)),
         Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => finding("expected a single word".to_owned()),
         Error::RecursiveReferencesRequireWeakTypes { .. } => finding("an alias cannot contain itself".to_owned()),
@@ -98,7 +96,9 @@ fn explain(source: &PolicySource, error: &Error) -> PolicyFinding {
 /// YAML 1.1 reads `no` as a boolean; this parser does not. Suggests the boolean that was probably meant.
 fn explain_boolean(source: &PolicySource, location: Location) -> PolicyFinding {
     let position = SourcePosition::of(location);
-    let written = position.and_then(|position| source.text().get(position.offset..position.offset + position.length)).unwrap_or("");
+    let written = position
+        .and_then(|position| source.text().get(position.offset..position.offset + position.length))
+        .unwrap_or("");
     let meant = match written.trim_matches(['"', '\'']).to_lowercase().as_str() {
         "no" | "off" | "n" | "false" | "0" => Some("false"),
         "yes" | "on" | "y" | "true" | "1" => Some("true"),

@@ -80,8 +80,9 @@ enum HostPattern {
 impl EndpointPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         refuse_urls(text)?;
-        let bad =
-            |error: HostError| InvalidValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string());
+        let bad = |error: HostError| {
+            InvalidValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string())
+        };
         let (host, port) = split_port(text);
         let port = match port {
             None => PortPattern::One(DEFAULT_PORT),
@@ -134,7 +135,8 @@ impl Pattern for EndpointPattern {
     type Candidate = Endpoint;
 
     fn matches(&self, endpoint: &Endpoint) -> bool {
-        self.port.covers(PortPattern::One(endpoint.port)) && self.host.covers(&HostPattern::Exactly(endpoint.host.clone()))
+        self.port.covers(PortPattern::One(endpoint.port))
+            && self.host.covers(&HostPattern::Exactly(endpoint.host.clone()))
     }
 
     fn covers(&self, other: &Self) -> bool {
@@ -196,8 +198,9 @@ enum DenyHostPattern {
 impl DenyPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         refuse_urls(text)?;
-        let bad =
-            |error: HostError| InvalidValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string());
+        let bad = |error: HostError| {
+            InvalidValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string())
+        };
         if let Ok(network) = text.parse::<IpNet>() {
             return Ok(Self { host: DenyHostPattern::Network(network.trunc()), port: PortPattern::Any });
         }

@@ -13,7 +13,9 @@ impl NamePattern {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let strange = text.chars().find(|c| c.is_control() || c.is_whitespace());
         match strange {
-            _ if text.is_empty() => Err(InvalidValue::new("a name pattern cannot be empty").with_help("`*` matches any name")),
+            _ if text.is_empty() => {
+                Err(InvalidValue::new("a name pattern cannot be empty").with_help("`*` matches any name"))
+            }
             Some(_) => Err(InvalidValue::new(format!("`{text}` contains a space")).with_help("names have no spaces")),
             None => Ok(Self(wildcard::simplify(text))),
         }

@@ -107,7 +107,10 @@ enum RequestPathPattern {
 impl RequestPattern {
     /// Parses the methods before a host, such as `GET|HEAD`, and the path after it, such as `/files/**`.
     pub(crate) fn parse(methods: Option<&str>, path: Option<&str>) -> Result<Self, InvalidValue> {
-        Ok(Self { methods: methods.map(parse_methods).transpose()?, path: path.map(RequestPathPattern::parse).transpose()? })
+        Ok(Self {
+            methods: methods.map(parse_methods).transpose()?,
+            path: path.map(RequestPathPattern::parse).transpose()?,
+        })
     }
 
     /// Returns whether the rule matches all traffic, including traffic that the proxy cannot read.
@@ -171,8 +174,10 @@ fn parse_methods(text: &str) -> Result<BTreeSet<String>, InvalidValue> {
             .with_help("write methods in upper case before the host, as in `GET|HEAD files.example.com:80`"));
     }
     if text.split('|').any(|word| word == "CONNECT") {
-        return Err(InvalidValue::new("the method `CONNECT` opens a tunnel, whose requests are not visible".to_owned())
-            .with_help("write the host and port without a method"));
+        return Err(InvalidValue::new(
+            "the method `CONNECT` opens a tunnel, whose requests are not visible".to_owned(),
+        )
+        .with_help("write the host and port without a method"));
     }
     Ok(text.split('|').map(str::to_owned).collect())
 }

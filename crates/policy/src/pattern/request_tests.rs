@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{RequestPathError, HttpRequest, RequestPath, RequestPattern};
+use super::{HttpRequest, RequestPath, RequestPathError, RequestPattern};
 
 fn request(method: &str, path: &str) -> HttpRequest {
     HttpRequest { method: method.to_owned(), path: RequestPath::read(path) }

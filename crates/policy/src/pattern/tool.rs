@@ -58,7 +58,8 @@ pub(crate) struct ToolPattern {
 impl ToolPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let bad = |why: &str| {
-            InvalidValue::new(format!("`{text}` is not a tool pattern: {why}")).with_help("as in `Read` or `Bash(git *)`")
+            InvalidValue::new(format!("`{text}` is not a tool pattern: {why}"))
+                .with_help("as in `Read` or `Bash(git *)`")
         };
         let (name, argument) = match text.split_once('(') {
             None => (text, None),

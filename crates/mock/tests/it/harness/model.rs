@@ -1,4 +1,4 @@
-//! A model on loopback that says what it was told to say, as Anthropic's stream does.
+//! A model server on loopback that plays scripted replies as an Anthropic stream.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,26 +8,26 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// One answer of the model.
+/// A reply of the model.
 #[derive(Debug, Clone)]
 pub(crate) enum ModelReply {
-    /// Words, in two pieces.
+    /// A message in two parts.
     Text(&'static str),
-    /// A thought, then words.
+    /// Reasoning, then a message.
     Thought(&'static str, &'static str),
-    /// A tool call, after some words.
+    /// A message and a tool call.
     Tool(&'static str, Value),
-    /// A tool call without a word.
+    /// A tool call without a message.
     SilentTool(&'static str, Value),
     /// An error status with a body.
     Status(u16, &'static str),
-    /// Half a stream.
+    /// A stream that ends early.
     Cut,
     /// An `error` event in the stream.
     ErrorEvent,
-    /// A stream of something else.
+    /// A stream that is not JSON.
     Garbage,
-    /// Half a stream, and then silence for as long as the test lives.
+    /// A stream that stops without ending.
     Hang,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct ModelServer {
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-/// What the agent sent.
+/// A request of the agent.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
     pub(crate) head: String,
@@ -44,7 +44,7 @@ pub(crate) struct RecordedRequest {
 }
 
 impl ModelServer {
-    /// Plays `replies` in order, then says `OK` for ever.
+    /// Plays `replies` in order, then replies `OK` to everything.
     pub(crate) fn start(replies: Vec<ModelReply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -53,13 +53,13 @@ impl ModelServer {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                // Somebody who only dials uses up no reply.
+                // A connection without a request uses no reply.
                 if stream.peek(&mut [0]).is_ok_and(|count| count == 0) {
                     continue;
                 }
                 let reply = replies.pop_front().unwrap_or(ModelReply::Text("OK"));
                 let seen = Arc::clone(&seen);
-                // A connection that fails is the test's to notice.
+                // The test notices a failed connection by itself.
                 thread::spawn(move || serve(stream, &reply, &seen));
             }
         });
@@ -105,7 +105,7 @@ fn answer(stream: &mut TcpStream, reply: &ModelReply) -> std::io::Result<()> {
     }
     match reply {
         ModelReply::Garbage => write!(stream, "data: <html>\n\n"),
-        // The agent closes this connection, or the process ends.
+        // The agent closes the connection, or the process ends.
         ModelReply::Hang => stream.read(&mut [0]).map(|_| ()),
         _ => Ok(()),
     }
