@@ -162,7 +162,7 @@ impl MockDialogue {
                 self.transcript.push_event(EventBody::ItemCompleted(ItemEvent { item }));
             }
             AgentLine::PermissionRequested { id, action, metadata } => {
-                let permission = self.transcript.request_permission(&action, metadata);
+                let permission = self.transcript.request_permission(&action, &metadata);
                 self.permissions.insert(permission, id);
             }
             AgentLine::PermissionWithdrawn { id } => self.withdraw_permission(&id),

@@ -21,6 +21,8 @@ use serde_json::Value;
 use crate::known_fields::KnownFields;
 use crate::{DialogueOutput, raw};
 
+pub(crate) use pending::PermissionDetails;
+pub(crate) use plan::PlanStep;
 pub(crate) use text::TextKind;
 pub(crate) use tool_call::ToolOutcome;
 

@@ -166,16 +166,18 @@ fn disk_above_memory(policy: &CompiledPolicy) -> Option<String> {
 
 /// Returns the sentence for a limit that may be enforced by weaker means.
 fn degrade_sentence(policy: &CompiledPolicy, key: PolicyKey, subject: &str) -> Option<String> {
-    let fallback = match (policy.degrade.get(&key)?.value, key) {
-        (EnforcementMeans::Enforced, _) => return None,
-        (EnforcementMeans::None, _) => return Some(format!("{subject} is best effort.")),
-        (EnforcementMeans::Rlimit, PolicyKey::DegradePids) => {
-            "counts all processes and threads of the user; before Linux 5.14 this includes those outside the sandbox"
-        }
-        (EnforcementMeans::Rlimit, _) => {
-            "applies to the private memory of each process; shared memory and files in memory (memfd, tmpfs) are not \
-             counted"
-        }
-    };
-    Some(format!("{subject} without cgroups: it {fallback}."))
+    match (policy.degrade.get(&key)?.value, key) {
+        (EnforcementMeans::Enforced, _) => None,
+        (EnforcementMeans::None, _) => Some(format!("{subject} is best effort.")),
+        (EnforcementMeans::Rlimit, PolicyKey::DegradePids) => Some(
+            "Without cgroups, the process limit counts all processes and threads of the user; before Linux 5.14 this \
+             includes those outside the sandbox."
+                .to_owned(),
+        ),
+        (EnforcementMeans::Rlimit, _) => Some(
+            "Without cgroups, the memory limit applies to the private memory of each process; shared memory and files \
+             in memory (memfd, tmpfs) are not counted."
+                .to_owned(),
+        ),
+    }
 }

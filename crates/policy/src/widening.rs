@@ -130,7 +130,7 @@ impl EffectivePolicy {
 impl NarrowingLayer {
     /// Returns the values of this layer that `above` does not allow.
     pub fn widenings(&self, above: &CompiledPolicy) -> Vec<Widening> {
-        let asked = |key: PolicyKey| {
+        let to_widenings = |key: PolicyKey| {
             let texts = self.policy.uncovered(above, key);
             let items = self.policy.value(key).entries().into_iter().filter(move |item| texts.contains(&item.text));
             items.map(move |item| {
@@ -138,7 +138,7 @@ impl NarrowingLayer {
                 Widening { key, current: current.show(), requested: item.text, rule: item.rule, limit: current.rule() }
             })
         };
-        self.set_keys.iter().copied().flat_map(asked).collect()
+        self.set_keys.iter().copied().flat_map(to_widenings).collect()
     }
 }
 
@@ -231,6 +231,6 @@ fn unless<'a, P: ToString + 'a>(
     entries.filter(|entry| !covered(&entry.value)).map(|entry| entry.value.to_string()).collect()
 }
 
-fn larger<T: Ord>(asked: Option<&WithRule<T>>, above: Option<&WithRule<T>>) -> bool {
-    matches!((asked, above), (Some(asked), Some(above)) if asked.value > above.value)
+fn larger<T: Ord>(requested: Option<&WithRule<T>>, above: Option<&WithRule<T>>) -> bool {
+    matches!((requested, above), (Some(requested), Some(above)) if requested.value > above.value)
 }

@@ -46,17 +46,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn noise_is_refused_in_order(text in "[\\PC\n\t :\\-\\[\\]{}&*!\"']{0,200}") {
+    fn random_text_is_rejected(text in "[\\PC\n\t :\\-\\[\\]{}&*!\"']{0,200}") {
         read(&text);
     }
 
     #[test]
-    fn damaged_policies_are_refused_in_order(text in damaged()) {
+    fn damaged_policies_are_rejected(text in damaged()) {
         read(&text);
     }
 
     #[test]
-    fn a_host_that_is_read_is_read_the_same_again(text in "[a-zA-Z0-9.:*_%@\\[\\]\\\\/ é\\x00-]{0,40}") {
+    fn formatted_hosts_parse_to_the_same_host(text in "[a-zA-Z0-9.:*_%@\\[\\]\\\\/ é\\x00-]{0,40}") {
         if let Ok(host) = text.parse::<Host>() {
             prop_assert_eq!(host.to_string().parse::<Host>(), Ok(host));
         }

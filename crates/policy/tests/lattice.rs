@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn the_meet_is_commutative_associative_and_idempotent(a in policy(), b in policy(), c in policy()) {
+    fn meet_is_commutative_associative_and_idempotent(a in policy(), b in policy(), c in policy()) {
         prop_assert_eq!(a.meet(&b), b.meet(&a));
         prop_assert_eq!(a.meet(&b).meet(&c), a.meet(&b.meet(&c)));
         prop_assert_eq!(a.meet(&a), a.clone());
@@ -188,13 +188,13 @@ proptest! {
     }
 
     #[test]
-    fn the_meet_is_within_each_side(a in policy(), b in policy()) {
+    fn meet_is_within_each_side(a in policy(), b in policy()) {
         let meet = a.meet(&b);
         prop_assert!(meet.is_within(&a) && meet.is_within(&b));
     }
 
     #[test]
-    fn what_the_meet_lets_through_each_side_lets_through(a in policy(), b in policy()) {
+    fn actions_allowed_by_the_meet_are_allowed_by_each_side(a in policy(), b in policy()) {
         let meet = a.meet(&b);
         for action in actions() {
             let strictest = verdict(&a, &action).min(verdict(&b, &action));
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn the_lists_enforcement_reads_say_what_the_evaluator_says(a in text(), b in text(), c in text()) {
+    fn enforced_lists_agree_with_the_evaluator(a in text(), b in text(), c in text()) {
         let layers = [narrowing(&b), narrowing(&c)];
         let whole = effective(&CeilingLayer::built_in().unwrap(), &base(&a), &layers);
         let (fs, net) = (whole.fs(), whole.net());
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn what_asks_for_nothing_more_names_nothing_more(
+    fn layers_without_widenings_allow_nothing_more(
         above in text(), hosts in list(HOSTS), paths in list(PATHS), models in list(MODELS), tools in list(TOOLS)
     ) {
         let above = base(&above);
@@ -298,12 +298,12 @@ proptest! {
         let open = narrowing("net: {enabled: true}\nfs: {workspace: bind}\n");
         let deny = |action: &Action| above.policy().decide(action).rule.text;
         for ask in asks.iter().filter(|ask| !ask.is_empty()) {
-            let asked = narrowing(ask);
-            let quiet = asked.widenings(above.policy()).is_empty();
+            let requested = narrowing(ask);
+            let no_widening = requested.widenings(above.policy()).is_empty();
             for action in actions().iter().filter(|action| is_about(action, ask)) {
-                let wanted = verdict(&asked.policy().meet(open.policy()), action) == Verdict::Allow;
+                let wanted = verdict(&requested.policy().meet(open.policy()), action) == Verdict::Allow;
                 let refused = verdict(above.policy(), action) == Verdict::Deny && deny(action).contains("none match");
-                prop_assert!(!(quiet && wanted && refused), "{ask} is not a widening, but {action} is denied");
+                prop_assert!(!(no_widening && wanted && refused), "{ask} is not a widening, but {action} is denied");
             }
         }
     }

@@ -126,8 +126,8 @@ fn project_file_is_denied_with_all_of_its_widenings() {
 
 #[test]
 fn grant_covers_exactly_one_value() {
-    let asked = [narrow("net.allowlist=a.example.org,b.example.com").unwrap()];
-    let session = resolved(&asked, &[grant("net.allowlist=b.example.com:443")]).unwrap();
+    let requested = [narrow("net.allowlist=a.example.org,b.example.com").unwrap()];
+    let session = resolved(&requested, &[grant("net.allowlist=b.example.com:443")]).unwrap();
     assert!(session.decide(&net("a.example.org")).is_allowed());
     assert!(session.decide(&net("b.example.com")).is_allowed());
     assert!(!session.decide(&net("c.example.org")).is_allowed());
@@ -139,13 +139,13 @@ fn grant_covers_exactly_one_value() {
         "net.allowlist=b.example.com,c.example.com",
         "nonsense",
     ] {
-        assert!(resolved(&asked, &[grant(other)]).is_err(), "{other}");
+        assert!(resolved(&requested, &[grant(other)]).is_err(), "{other}");
     }
 }
 
 #[test]
 fn every_kind_of_key_can_be_granted() {
-    for (asked, covers) in [
+    for (requested, covers) in [
         ("proc.memory=4GiB", "proc.memory=4096MiB"),
         ("fs.workspace=bind", "fs.workspace=bind"),
         ("fs.read=/etc/ssl", "fs.read=/etc/ssl/"),
@@ -157,23 +157,23 @@ fn every_kind_of_key_can_be_granted() {
         ("env.pass=LANG", "env.pass=LANG"),
         ("degrade.memory=none", "degrade.memory=none"),
     ] {
-        let narrowing = narrow(asked).unwrap();
-        let session = resolved(std::slice::from_ref(&narrowing), &[grant(covers)]).expect(asked);
-        assert_eq!(narrowing.widenings(session.policy()), [], "{asked} was granted and has no effect");
+        let narrowing = narrow(requested).unwrap();
+        let session = resolved(std::slice::from_ref(&narrowing), &[grant(covers)]).expect(requested);
+        assert_eq!(narrowing.widenings(session.policy()), [], "{requested} was granted and has no effect");
     }
 }
 
 #[test]
 fn grant_expires_and_belongs_to_one_session_and_call() {
-    let asked = [narrow("proc.memory=4GiB").unwrap()];
+    let requested = [narrow("proc.memory=4GiB").unwrap()];
     let good = grant("proc.memory=4GiB");
-    assert!(resolved(&asked, std::slice::from_ref(&good)).is_ok());
-    assert!(resolved(&asked, &[WideningGrant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
+    assert!(resolved(&requested, std::slice::from_ref(&good)).is_ok());
+    assert!(resolved(&requested, &[WideningGrant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
     let scope =
         |session: &str, call: &str| GrantScope::Call { session_id: session.parse().unwrap(), call: call.to_owned() };
-    assert!(resolved(&asked, &[WideningGrant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
-    assert!(resolved(&asked, &[WideningGrant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
-    assert!(resolved(&asked, &[WideningGrant { scope: scope("two", "call-1"), ..good }]).is_err());
+    assert!(resolved(&requested, &[WideningGrant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
+    assert!(resolved(&requested, &[WideningGrant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
+    assert!(resolved(&requested, &[WideningGrant { scope: scope("two", "call-1"), ..good }]).is_err());
 }
 
 #[test]

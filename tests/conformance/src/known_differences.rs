@@ -23,8 +23,8 @@ pub(crate) fn of(agent: &str, scenario: &str) -> (&'static str, &'static str) {
 /// Checks that every entry names existing scenarios and agents.
 pub(crate) fn check_names(scenarios: &[&str]) {
     for KnownDifference { agents, scenario, .. } in DIFFERENCES {
-        assert!(scenarios.contains(scenario), "there is no scenario `{scenario}`");
-        assert!(agents.iter().all(|agent| agents::by_name(agent).is_some()), "there are no agents {agents:?}");
+        assert!(scenarios.contains(scenario), "unknown scenario `{scenario}`");
+        assert!(agents.iter().all(|agent| agents::by_name(agent).is_some()), "unknown agents {agents:?}");
     }
 }
 

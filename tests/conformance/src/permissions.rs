@@ -42,7 +42,7 @@ pub(crate) async fn always_allowed_command_is_not_asked_again(scenario: Scenario
     let again = session.turn(say::COMMAND, UserReply::No).await;
     assert_eq!(again.outcome(), Some(TurnOutcome::Completed), "{again:?}");
     assert!(again.text().contains(COMMAND_OUTPUT) && again.permission_count() == 0, "{again:?}");
-    assert!(again.has(|event| matches!(event, EventBody::PermissionResolved(_))), "nothing says why: {again:?}");
+    assert!(again.has(|event| matches!(event, EventBody::PermissionResolved(_))), "no resolved event: {again:?}");
     let other = session.turn(say::OTHER_COMMAND, UserReply::No).await;
     assert!(!other.text().contains(OTHER_OUTPUT) && other.permission_count() == 1, "{other:?}");
     assert_eq!(session.sessions.grants(&session.id).await.unwrap().len(), 1, "{other:?}");
@@ -96,10 +96,10 @@ pub(crate) async fn turn_can_be_interrupted(scenario: Scenario) {
     let sent = session.send(say::SLOWLY).await;
     let speaks = |event: &EventBody| matches!(event, EventBody::ItemDelta(delta) if !delta.delta.is_empty());
     let spoke = session.until(sent.sequence, speaks).await;
-    let asked = Instant::now();
+    let started = Instant::now();
     session.sessions.interrupt(&session.id).await.unwrap();
     let ended = session.until(spoke.sequence, |event| matches!(event, EventBody::TurnEnded(_))).await;
-    assert!(asked.elapsed() < INTERRUPT_LIMIT, "it took {:?}", asked.elapsed());
+    assert!(started.elapsed() < INTERRUPT_LIMIT, "it took {:?}", started.elapsed());
     let EventBody::TurnEnded(turn) = ended.draft.body else { unreachable!() };
     assert_eq!(turn.outcome, Some(TurnOutcome::Interrupted));
     let next = session.turn("hello", UserReply::Yes).await;

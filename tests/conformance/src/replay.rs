@@ -34,7 +34,7 @@ pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
     let replayed = session.sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
     let differences = compare(&recording.events, &replayed, &normal);
     assert!(differences.is_empty(), "{differences:#?}");
-    assert_eq!(upstream.left(), 0, "calls that nobody made again");
+    assert_eq!(upstream.left(), 0, "recorded calls that were not replayed");
     let rows = session.ledger.usage(UsageGrouping::Session, 0).unwrap();
     let row = rows.iter().find(|row| row.name == id.as_str()).unwrap();
     assert_eq!((row.spent_picos, row.held_picos, row.unknown), (0, 0, 0));

@@ -332,8 +332,8 @@ impl TurnEvents {
             EventBody::ItemCompleted(completed) => Some(&completed.item),
             _ => None,
         });
-        let said = items.filter(|item| item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant));
-        let parts = said.flat_map(|item| &item.content).filter_map(|part| match part {
+        let messages = items.filter(|item| item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant));
+        let parts = messages.flat_map(|item| &item.content).filter_map(|part| match part {
             ContentPart::Text { text } => Some(text.as_str()),
             _ => None,
         });

@@ -44,12 +44,12 @@ async fn measure_termination(scenario: Scenario) -> Duration {
     session.until(sent.sequence, |event| matches!(event, EventBody::ItemDelta(_))).await;
     assert!(processes(&namespace) > 0, "an agent runs in {namespace}");
     let dead = tokio::task::spawn_blocking({
-        let (namespace, asked) = (namespace.clone(), Instant::now());
+        let (namespace, started) = (namespace.clone(), Instant::now());
         move || {
             while processes(&namespace) > 0 {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            asked.elapsed()
+            started.elapsed()
         }
     });
     session.sessions.terminate(&session.id).await.unwrap();

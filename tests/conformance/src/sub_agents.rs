@@ -17,8 +17,11 @@ pub(crate) async fn sub_agent_items_are_below_its_call(scenario: Scenario) {
     // Agents report either the messages of a sub-agent or its prompt.
     let inner = |item: &&Item| item.parent_id.as_ref() == Some(call) && item.kind != ItemKind::ToolResult;
     assert!(completed(&turn).any(|item| inner(&item)), "nothing is reported below the call: {turn:?}");
-    let said = |item: &&Item| item.kind == ItemKind::Message && text(item).contains(DELEGATED);
-    assert!(completed(&turn).filter(said).all(|item| inner(&item)), "its words pass for the agent's: {turn:?}");
+    let is_sub_agent_message = |item: &&Item| item.kind == ItemKind::Message && text(item).contains(DELEGATED);
+    assert!(
+        completed(&turn).filter(is_sub_agent_message).all(|item| inner(&item)),
+        "a message of the sub-agent is not below its call: {turn:?}"
+    );
     let own = completed(&turn).filter(|item| item.kind == ItemKind::Message && item.parent_id.is_none());
     assert!(own.map(text).any(|words| words.ends_with("That is all.")), "the agent was cut short: {turn:?}");
     let next = session.turn("hello", UserReply::Yes).await;

@@ -21,9 +21,9 @@ pub(crate) fn selected() -> Vec<TestedAgent> {
     let installed = std::env::var_os("VIV_TEST_AGENTS_DIR").map(PathBuf::from).unwrap_or_default();
     let registry = AgentRegistry::default().with_installed(installed.clone());
     let here = |name: &str| name == "mock" || registry.find(name, None).is_some();
-    let asked = std::env::var("VIV_TEST_AGENTS").unwrap_or_default();
+    let selection = std::env::var("VIV_TEST_AGENTS").unwrap_or_default();
     let names = agents::all().map(agents::Agent::id);
-    let names: Vec<&'static str> = match &*asked {
+    let names: Vec<&'static str> = match &*selection {
         "" => names.filter(|name| here(name)).collect(),
         "all" => names.collect(),
         list => list.split(',').map(|name| agents::by_name(name).expect("a supported agent").id()).collect(),

@@ -17,8 +17,8 @@ pub(crate) async fn allowed_command_runs(scenario: Scenario) {
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.text().contains(COMMAND_OUTPUT), "{turn:?}");
     assert!(has_item(&turn, ItemKind::ToolCall) && has_item(&turn, ItemKind::ToolResult), "{turn:?}");
-    let asked = turn.has(|event| matches!(event, EventBody::PermissionRequested(_)));
-    assert_eq!(asked, session.agent.asks(), "{turn:?}");
+    let has_request = turn.has(|event| matches!(event, EventBody::PermissionRequested(_)));
+    assert_eq!(has_request, session.agent.asks(), "{turn:?}");
     assert!(added(&turn).contains(&TRACE.to_owned()), "{turn:?}");
     assert!(!session.on_host(TRACE).exists(), "changes stay in the layer");
     session.close().await;

@@ -8,6 +8,7 @@ use protocol::{PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
 use super::{AcpDialogue, call, wire};
+use crate::transcript::PermissionDetails;
 use crate::{PermissionMode, pattern};
 
 /// Kinds of calls that change nothing. Leaving plan mode is not one of them.
@@ -58,17 +59,16 @@ impl AcpDialogue {
             return self.reply(request.id, outcome);
         }
         let action = call::wire_name(&kind);
-        let mut metadata = json!({
-            "tool": action,
-            "title": tool_call["title"],
-            "input": tool_call["rawInput"],
-            "call_id": request.call,
-            "options": params["options"],
-        });
-        if let Some(pattern) = pattern_of(&action, kind, tool_call) {
-            metadata["pattern"] = pattern;
-        }
-        let permission = self.transcript.request_permission(&action, metadata);
+        let details = PermissionDetails {
+            tool: action.clone(),
+            input: tool_call["rawInput"].clone(),
+            call_id: Some(Value::String(request.call.clone())),
+            title: Some(tool_call["title"].clone()),
+            options: Some(params["options"].clone()),
+            pattern: pattern_of(&action, kind, tool_call),
+            ..PermissionDetails::default()
+        };
+        let permission = self.transcript.request_permission(&action, &details);
         self.permissions.insert(permission, request);
     }
 

@@ -3,10 +3,10 @@
 use agent_client_protocol_schema::{ContentBlock, ContentChunk, Plan, SessionUpdate};
 use protocol::ItemStatus;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{AcpDialogue, ProgramNotice, call, wire};
-use crate::transcript::TextKind;
+use crate::transcript::{PlanStep, TextKind};
 
 /// Menus, titles and counters without relevant information; the gateway counts tokens.
 const IGNORED_UPDATES: [&str; 6] = [
@@ -98,11 +98,11 @@ impl AcpDialogue {
     fn plan(&mut self, plan: &Plan) {
         self.close_refused_calls();
         let steps =
-            plan.entries.iter().map(|entry| json!({ "text": entry.content, "status": call::wire_name(&entry.status) }));
-        let steps: Vec<Value> = steps.collect();
+            plan.entries.iter().map(|entry| PlanStep::new(Some(&entry.content), Some(&call::wire_name(&entry.status))));
+        let steps: Vec<PlanStep> = steps.collect();
         // One agent reports only that a plan exists.
         if !steps.is_empty() {
-            self.transcript.push_plan(steps);
+            self.transcript.push_plan(&steps);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Notifications of the server.
 
 use protocol::{ItemStatus, TurnOutcome};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::CodexDialogue;
-use crate::transcript::TextKind;
+use crate::transcript::{PlanStep, TextKind};
 
 /// Notifications without relevant information for a session.
 const IGNORED_NOTIFICATIONS: &[&str] = &[
@@ -36,9 +36,9 @@ impl CodexDialogue {
             "turn/completed" => self.turn_completed(&params["turn"]),
             "turn/plan/updated" => {
                 let steps = params["plan"].as_array().into_iter().flatten();
-                let steps =
-                    steps.map(|step| json!({ "text": step["step"], "status": status(&step["status"]) })).collect();
-                self.transcript.push_plan_with_call(self.parent_item(params), "update_plan", steps);
+                let step = |step: &Value| PlanStep::new(step["step"].as_str(), Some(status(&step["status"])));
+                let steps: Vec<PlanStep> = steps.map(step).collect();
+                self.transcript.push_plan_with_call(self.parent_item(params), "update_plan", &steps);
             }
             "item/started" => self.item_started(&params["item"], self.parent_item(params)),
             "item/completed" => self.item_completed(&params["item"], self.parent_item(params)),

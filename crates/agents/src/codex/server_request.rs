@@ -4,7 +4,7 @@ use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Map, Value, json};
 
 use super::CodexDialogue;
-use crate::transcript::ToolOutcome;
+use crate::transcript::{PermissionDetails, ToolOutcome};
 use crate::{PermissionMode, pattern, questions};
 
 /// A request of the server that waits for an answer.
@@ -49,16 +49,18 @@ impl CodexDialogue {
 
     fn ask_permission(&mut self, action: &str, id: &Value, params: &Value) {
         let input = self.transcript.call_arguments(params["itemId"].as_str().unwrap_or_default());
-        let mut metadata = json!({ "tool": action, "input": input, "call_id": params["itemId"] });
-        for name in ["command", "cwd", "reason"] {
-            if let Some(text) = params[name].as_str() {
-                metadata[name] = json!(text);
-            }
-        }
-        if let Some(pattern) = pattern_of(action, &metadata) {
-            metadata["pattern"] = pattern;
-        }
-        let permission = self.transcript.request_permission(action, metadata);
+        let text = |name: &str| params[name].as_str().map(str::to_owned);
+        let mut details = PermissionDetails {
+            tool: action.to_owned(),
+            input: input.cloned().unwrap_or_default(),
+            call_id: Some(params["itemId"].clone()),
+            command: text("command"),
+            cwd: text("cwd"),
+            reason: text("reason").map(Value::String),
+            ..PermissionDetails::default()
+        };
+        details.pattern = pattern_of(&details);
+        let permission = self.transcript.request_permission(action, &details);
         self.permissions.insert(permission, ServerRequest { id: id.clone(), params: params.clone() });
     }
 
@@ -68,8 +70,14 @@ impl CodexDialogue {
         let input = meta.get("tool_params").cloned().unwrap_or_default();
         // The name of the tool is only in the message of the request.
         let pattern = json!({ "tool": action, "message": params["message"], "input": input });
-        let metadata = json!({ "tool": action, "input": input, "reason": params["message"], "pattern": pattern });
-        let permission = self.transcript.request_permission(&action, metadata);
+        let details = PermissionDetails {
+            tool: action.clone(),
+            input,
+            reason: Some(params["message"].clone()),
+            pattern: Some(pattern),
+            ..PermissionDetails::default()
+        };
+        let permission = self.transcript.request_permission(&action, &details);
         self.permissions.insert(permission, ServerRequest { id: id.clone(), params: params.clone() });
     }
 
@@ -137,18 +145,18 @@ impl CodexDialogue {
 }
 
 /// Returns the pattern of a permission: the files of a patch, or a command with its directory.
-fn pattern_of(action: &str, metadata: &Value) -> Option<Value> {
-    let input = &metadata["input"];
+fn pattern_of(details: &PermissionDetails) -> Option<Value> {
+    let PermissionDetails { tool, input, .. } = details;
     match input["changes"].as_array() {
         Some(changes) => {
             let mut paths: Vec<&str> = changes.iter().filter_map(|change| change["path"].as_str()).collect();
             paths.sort_unstable();
-            (!paths.is_empty()).then(|| json!({ "tool": action, "paths": paths }))
+            (!paths.is_empty()).then(|| json!({ "tool": tool, "paths": paths }))
         }
-        None if input.is_object() => pattern::pattern_of_call(action, input),
+        None if input.is_object() => pattern::pattern_of_call(tool, input),
         None => {
-            let command = metadata["command"].as_str()?;
-            Some(json!({ "tool": action, "input": { "command": command, "cwd": metadata["cwd"] } }))
+            let command = details.command.as_ref()?;
+            Some(json!({ "tool": tool, "input": { "command": command, "cwd": details.cwd } }))
         }
     }
 }

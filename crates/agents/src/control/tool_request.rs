@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::ControlDialogue;
 use crate::mode::NOT_WHILE_PLANNING;
+use crate::transcript::PermissionDetails;
 use crate::{pattern, questions};
 
 /// Tools that change nothing. Actions of a sub-agent are requested separately.
@@ -61,16 +62,17 @@ impl ControlDialogue {
     }
 
     fn ask_permission(&mut self, tool_use: ToolUseRequest, request: &Value) {
-        let mut metadata = json!({ "tool": tool_use.tool, "input": tool_use.input, "call_id": request["tool_use_id"] });
-        for name in ["description", "blocked_path"] {
-            if let Some(text) = request[name].as_str() {
-                metadata[name] = json!(text);
-            }
-        }
-        if let Some(pattern) = pattern::pattern_of_call(&tool_use.tool, &tool_use.input) {
-            metadata["pattern"] = pattern;
-        }
-        let id = self.transcript.request_permission(&tool_use.tool, metadata);
+        let text = |name: &str| request[name].as_str().map(str::to_owned);
+        let details = PermissionDetails {
+            tool: tool_use.tool.clone(),
+            input: tool_use.input.clone(),
+            call_id: Some(request["tool_use_id"].clone()),
+            description: text("description"),
+            blocked_path: text("blocked_path"),
+            pattern: pattern::pattern_of_call(&tool_use.tool, &tool_use.input),
+            ..PermissionDetails::default()
+        };
+        let id = self.transcript.request_permission(&tool_use.tool, &details);
         self.permissions.insert(id, tool_use);
     }
 

@@ -1,9 +1,37 @@
 //! Permission requests and questions that wait for an answer.
 
 use protocol::{EventBody, Permission, PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Transcript;
+
+/// The metadata of a permission request. A field that is `None` is left out.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct PermissionDetails {
+    pub(crate) tool: String,
+    pub(crate) input: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) call_id: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<Value>,
+    /// The options of an ACP request, as the agent sent them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) options: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cwd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocked_path: Option<String>,
+    /// What the answer "always" covers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pattern: Option<Value>,
+}
 
 /// Open requests, and the numbers of requests so far.
 #[derive(Debug, Default)]
@@ -16,7 +44,7 @@ pub(super) struct PendingRequests {
 
 impl Transcript {
     /// Emits a permission request and returns its id.
-    pub(crate) fn request_permission(&mut self, action: &str, metadata: Value) -> PermissionId {
+    pub(crate) fn request_permission(&mut self, action: &str, metadata: &impl Serialize) -> PermissionId {
         self.pending.permissions += 1;
         let permission_id = PermissionId::numbered(self.epoch, self.pending.permissions);
         self.pending.open_permissions.push((permission_id.clone(), action.to_owned()));
@@ -24,7 +52,7 @@ impl Transcript {
             permission_id: permission_id.clone(),
             action: action.to_owned(),
             status: PermissionStatus::Requested,
-            metadata: Some(metadata),
+            metadata: Some(json!(metadata)),
         }));
         permission_id
     }

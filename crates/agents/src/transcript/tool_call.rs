@@ -112,7 +112,7 @@ impl Transcript {
                 reported = parts.is_empty();
             }
             if let Some(steps) = plan::steps(&call.name, &call.arguments).filter(|_| !outcome.failed) {
-                self.push_plan_under(call.item.parent_id.clone(), steps);
+                self.push_plan_under(call.item.parent_id.clone(), &steps);
             }
             self.complete_item(call.item, status);
         }

@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_damage_makes_a_dialogue_panic_or_lose_order(
+    fn damaged_lines_keep_the_order(
         which in any::<prop::sample::Index>(),
         spoils in prop::collection::vec((damage(), any::<usize>(), any::<usize>()), 1..6),
     ) {
@@ -119,17 +119,17 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_json_always_leaves_a_trace(agent in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 1..60)) {
+    fn invalid_json_is_always_recorded(agent in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 1..60)) {
         let agent = agents::all().nth(agent).unwrap().id();
         prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err() && !bytes.trim_ascii().is_empty());
         let outputs = play_damaged(agent, &[Line::Agent(bytes)]);
-        let traces = outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some()));
-        prop_assert_eq!(traces.count(), 1);
+        let recorded_count = outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some()));
+        prop_assert_eq!(recorded_count.count(), 1);
     }
 }
 
 /// Lines that no agent prints: 10 MB, invalid UTF-8, an incomplete line, an unknown type.
-fn nonsense() -> [Line; 4] {
+fn unknown_lines() -> [Line; 4] {
     let lines: [Vec<u8>; 4] = [
         vec![b'x'; 10 << 20],
         b"\xff\xfe{\"type\":\xc3\x28}".to_vec(),
@@ -139,7 +139,7 @@ fn nonsense() -> [Line; 4] {
     lines.map(Line::Agent)
 }
 
-fn traces(outputs: &[DialogueOutput]) -> usize {
+fn recorded_count(outputs: &[DialogueOutput]) -> usize {
     let kept = |output: &&DialogueOutput| matches!(output, DialogueOutput::Event(draft) if is_odd(&draft.body) && draft.raw.is_some());
     outputs.iter().filter(kept).count()
 }
@@ -153,8 +153,8 @@ fn is_odd(body: &EventBody) -> bool {
 }
 
 /// Returns the outcomes of the turns and the text of all messages.
-fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
-    let (mut ends, mut said) = (Vec::new(), String::new());
+fn outcomes_and_text(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
+    let (mut ends, mut text) = (Vec::new(), String::new());
     for output in outputs {
         match output {
             DialogueOutput::TurnEnded(outcome) => ends.push(*outcome),
@@ -164,19 +164,24 @@ fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
                         ContentPart::Text { text } => Some(text.as_str()),
                         _ => None,
                     });
-                    said.extend(parts);
+                    text.extend(parts);
                 }
             }
             _ => {}
         }
     }
-    (ends, said)
+    (ends, text)
 }
 
 #[test]
 fn every_agent_records_unknown_lines() {
     for agent in agents::all() {
-        assert_eq!(traces(&play_damaged(agent.id(), &nonsense())), nonsense().len(), "{}", agent.id());
+        assert_eq!(
+            recorded_count(&play_damaged(agent.id(), &unknown_lines())),
+            unknown_lines().len(),
+            "{}",
+            agent.id()
+        );
     }
 }
 
@@ -190,11 +195,11 @@ fn unknown_lines_do_not_disturb_a_turn() {
             continue;
         }
         let middle = whole.len() / 2;
-        let spoiled = [&whole[..middle], &nonsense(), &whole[middle..]].concat();
+        let spoiled = [&whole[..middle], &unknown_lines(), &whole[middle..]].concat();
         let (expected, outputs) = (play_damaged(&fixture.agent, &whole), play_damaged(&fixture.agent, &spoiled));
-        assert_eq!(gist(&outputs), gist(&expected), "{} {}", fixture.agent, fixture.scenario);
-        assert!(!gist(&expected).0.is_empty(), "{} {} ends no turn", fixture.agent, fixture.scenario);
-        assert_eq!(traces(&outputs), traces(&expected) + nonsense().len(), "{}", fixture.agent);
+        assert_eq!(outcomes_and_text(&outputs), outcomes_and_text(&expected), "{} {}", fixture.agent, fixture.scenario);
+        assert!(!outcomes_and_text(&expected).0.is_empty(), "{} {} ends no turn", fixture.agent, fixture.scenario);
+        assert_eq!(recorded_count(&outputs), recorded_count(&expected) + unknown_lines().len(), "{}", fixture.agent);
         check_order(&outputs);
     }
     assert_eq!(agents_seen.len(), agents::all().count() - 1, "an agent has no fixture");

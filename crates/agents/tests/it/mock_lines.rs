@@ -96,7 +96,7 @@ fn unsupported_permission_mode_is_rejected() {
     }
     let refused = MockAgent.plan(&context("yolo")).unwrap_err();
     assert!(matches!(&refused, AgentError::ModeNotSupported { agent: "mock", .. }));
-    assert_eq!(refused.to_string(), "agent `mock` has no permission mode `yolo`");
+    assert_eq!(refused.to_string(), "agent `mock` does not support permission mode `yolo`");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn launch_plan_is_complete() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..8)) {
+    fn arbitrary_bytes_do_not_panic(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..8)) {
         let mut dialogue = dialogue(1);
         for line in lines {
             dialogue.read_line(&line);
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_a_line_makes_it_panic(cut in 0usize..200, at in 0usize..200, byte in any::<u8>()) {
+    fn damaged_line_is_recorded(cut in 0usize..200, at in 0usize..200, byte in any::<u8>()) {
         let whole = r#"{"type":"item_completed","item":{"id":"i1","kind":"tool_call","role":"tool","content":[{"type":"file_ref","path":"a","action":"write","diff":"+a"}],"status":"completed"}}"#;
         let mut line = whole.as_bytes().to_vec();
         if let Some(place) = line.get_mut(at) {

@@ -37,8 +37,8 @@ fn acp_request(kind: &str) -> String {
 }
 
 #[test]
-fn acp_permission_mode_decides_what_is_asked() {
-    for (mode, kind, asked) in [
+fn acp_permission_mode_decides_which_requests_are_shown() {
+    for (mode, kind, expected) in [
         ("default", "edit", true),
         ("default", "execute", true),
         ("acceptEdits", "edit", false),
@@ -49,10 +49,10 @@ fn acp_permission_mode_decides_what_is_asked() {
     ] {
         for agent in ["gemini", "opencode", "copilot"] {
             let outputs = dialogue(agent, mode).read_line(acp_request(kind).as_bytes());
-            assert_eq!(asks(&outputs), asked, "{agent} {mode} {kind}");
+            assert_eq!(asks(&outputs), expected, "{agent} {mode} {kind}");
             let allowed = json!({ "outcome": { "outcome": "selected", "optionId": "o" } });
             let answered = sent(&outputs).iter().any(|line| line["result"] == allowed);
-            assert_eq!(answered, !asked, "{agent} {mode} {kind}");
+            assert_eq!(answered, !expected, "{agent} {mode} {kind}");
         }
     }
 }

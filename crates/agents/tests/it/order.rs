@@ -65,7 +65,7 @@ pub(crate) fn check_order(outputs: &[DialogueOutput]) {
                     if item.kind == ItemKind::Message
                         && let [ContentPart::Text { text }] = &item.content[..]
                     {
-                        assert!(!streamed.is_empty() || text.is_empty(), "a message that nobody streamed");
+                        assert!(!streamed.is_empty() || text.is_empty(), "a message without a delta");
                     }
                 }
                 _ => {}
@@ -169,13 +169,13 @@ fn event(body: EventBody) -> DialogueOutput {
 
 proptest! {
     #[test]
-    fn any_sequence_leaves_in_order(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
+    fn any_sequence_is_put_in_order(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
         let normal = apply(outputs.iter().cloned().chain([DialogueOutput::TurnEnded(TurnOutcome::Completed)]));
         check_order(&normal);
     }
 
     #[test]
-    fn a_sequence_in_order_is_left_alone(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
+    fn ordered_sequence_is_unchanged(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
         let normal = apply(outputs);
         prop_assert_eq!(apply(normal.iter().cloned()), normal);
     }

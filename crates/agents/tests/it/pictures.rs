@@ -57,11 +57,13 @@ fn answered(reply: PermissionReply) -> Value {
     let schema = json!({ "type": "object", "properties": {} });
     let params = json!({ "serverName": "shop", "threadId": "t", "turnId": "u", "mode": "form", "message": "May I?",
         "requestedSchema": schema, "_meta": meta });
-    let asked = json!({ "id": 0, "method": "mcpServer/elicitation/request", "params": params });
-    let outputs = dialogue.read_line(asked.to_string().as_bytes());
+    let request = json!({ "id": 0, "method": "mcpServer/elicitation/request", "params": params });
+    let outputs = dialogue.read_line(request.to_string().as_bytes());
     let permission: Option<PermissionId> = outputs.iter().find_map(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
-            EventBody::PermissionRequested(asked) if asked.action == "mcp__shop" => Some(asked.permission_id.clone()),
+            EventBody::PermissionRequested(request) if request.action == "mcp__shop" => {
+                Some(request.permission_id.clone())
+            }
             _ => None,
         },
         _ => None,

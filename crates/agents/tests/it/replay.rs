@@ -54,8 +54,8 @@ impl Caller {
         for output in &outputs {
             if let DialogueOutput::Event(draft) = output {
                 match &draft.body {
-                    EventBody::PermissionRequested(asked) => self.permission = Some(asked.permission_id.clone()),
-                    EventBody::QuestionRequested(asked) => self.question = Some(asked.question_id.clone()),
+                    EventBody::PermissionRequested(request) => self.permission = Some(request.permission_id.clone()),
+                    EventBody::QuestionRequested(request) => self.question = Some(request.question_id.clone()),
                     _ => {}
                 }
             }
@@ -83,7 +83,7 @@ impl Caller {
             _ => None,
         });
         if let Some(expected) = line.get("sends") {
-            assert_eq!(sent.as_ref(), Some(expected), "what the agent is sent");
+            assert_eq!(sent.as_ref(), Some(expected), "the line sent to the agent");
         }
         self.take(outputs);
     }
@@ -92,7 +92,7 @@ impl Caller {
 /// Plays a fixture and returns all outputs.
 pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
-    let agent = by_name(&fixture.agent).expect("an agent of ours");
+    let agent = by_name(&fixture.agent).expect("a supported agent");
     let dialogue = NormalizedDialogue::new(agent.new_dialogue(&context));
     let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in &fixture.lines {
@@ -104,7 +104,7 @@ pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
 /// Plays lines that may be invalid. Requests are answered only if they exist.
 pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
-    let dialogue = NormalizedDialogue::new(by_name(agent).expect("an agent of ours").new_dialogue(&context));
+    let dialogue = NormalizedDialogue::new(by_name(agent).expect("a supported agent").new_dialogue(&context));
     let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in lines {
         match line {
@@ -156,7 +156,7 @@ fn mock_skeleton(scenario: &str) -> Option<String> {
 
 /// Known differences from the mock. Everything else must be equal.
 const DEVIATIONS: &[(&str, &str)] = &[
-    // The end of planning is a tool call of its own.
+    // The end of planning is a separate tool call.
     ("claude", "plan_approved"),
     // The agent ends the turn without a message after a denial.
     ("opencode", "command_refused"),

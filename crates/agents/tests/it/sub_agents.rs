@@ -42,8 +42,8 @@ fn turn_ends_after_its_last_sub_agent() {
 fn failed_sub_agent_does_not_fail_the_turn() {
     let mut dialogue = codex_with_sub_agent();
     let error = json!({ "threadId": "s", "turnId": "theirs", "willRetry": false, "error": { "message": "no" } });
-    let told = skeleton(&notify(&mut dialogue, "error", error));
-    assert!(told.iter().all(|line| line.contains(" in #") && line.contains(" status ")), "{told:?}");
+    let lines = skeleton(&notify(&mut dialogue, "error", error));
+    assert!(lines.iter().all(|line| line.contains(" in #") && line.contains(" status ")), "{lines:?}");
     assert_eq!(notify(&mut dialogue, "turn/completed", ended("s", "failed")), []);
     let outputs = notify(&mut dialogue, "turn/completed", ended("t", "completed"));
     assert_eq!(outputs, [DialogueOutput::TurnEnded(TurnOutcome::Completed)]);

@@ -30,10 +30,12 @@ fn words(outputs: &[DialogueOutput]) -> Vec<String> {
             DialogueOutput::TurnEnded(outcome) => words.push(format!("turn {outcome:?}")),
             DialogueOutput::Event(draft) => match &draft.body {
                 EventBody::ItemCompleted(event) => words.extend(event.item.content.iter().map(part)),
-                EventBody::PermissionRequested(asked) => {
-                    words.push(format!("may I {} {}", asked.action, asked.metadata.clone().unwrap_or_default()));
+                EventBody::PermissionRequested(request) => {
+                    words.push(format!("may I {} {}", request.action, request.metadata.clone().unwrap_or_default()));
                 }
-                EventBody::QuestionRequested(asked) => words.push(format!("asks {} {:?}", asked.prompt, asked.options)),
+                EventBody::QuestionRequested(request) => {
+                    words.push(format!("asks {} {:?}", request.prompt, request.options))
+                }
                 EventBody::Error(error) => words.push(format!("error {:?} {}", error.code, error.message)),
                 _ => {}
             },
@@ -46,9 +48,9 @@ fn words(outputs: &[DialogueOutput]) -> Vec<String> {
 fn content_of_recorded_conversations_is_unchanged() {
     let mut by_agent: BTreeMap<&str, String> = BTreeMap::new();
     for fixture in fixtures() {
-        let said = words(&play(fixture)).join("\n");
+        let content = words(&play(fixture)).join("\n");
         let text = by_agent.entry(&fixture.agent).or_default();
-        text.extend(["# ", &fixture.scenario, "\n\n", &said, "\n\n"]);
+        text.extend(["# ", &fixture.scenario, "\n\n", &content, "\n\n"]);
     }
     for (agent, text) in by_agent {
         insta::assert_snapshot!(agent, text);

@@ -91,17 +91,17 @@ impl MockHarness {
             return;
         }
         let sent = match (answers.next().expect("an answer to the request"), &draft.body) {
-            (UserReply::Permission(reply), EventBody::PermissionRequested(asked)) => {
-                self.dialogue.answer_permission(&asked.permission_id, reply)
+            (UserReply::Permission(reply), EventBody::PermissionRequested(request)) => {
+                self.dialogue.answer_permission(&request.permission_id, reply)
             }
-            (UserReply::Question(answer), EventBody::QuestionRequested(asked)) => {
+            (UserReply::Question(answer), EventBody::QuestionRequested(request)) => {
                 let answers = answer.map(|answer| vec![vec![answer.to_owned()]]);
-                self.dialogue.answer_question(&asked.question_id, answers.as_deref())
+                self.dialogue.answer_question(&request.question_id, answers.as_deref())
             }
-            (UserReply::Questions(answers), EventBody::QuestionRequested(asked)) => {
+            (UserReply::Questions(answers), EventBody::QuestionRequested(request)) => {
                 let owned = |chosen: &&[&str]| chosen.iter().map(|word| (*word).to_owned()).collect();
                 let answers: Vec<Vec<String>> = answers.iter().map(owned).collect();
-                self.dialogue.answer_question(&asked.question_id, Some(&answers))
+                self.dialogue.answer_question(&request.question_id, Some(&answers))
             }
             (UserReply::Interrupt, _) => self.dialogue.interrupt(),
             (answer, request) => panic!("{answer:?} does not answer {request:?}"),

@@ -15,10 +15,10 @@ fn check(name: &str, outputs: &[DialogueOutput]) {
 }
 
 #[track_caller]
-fn await_that(holds: impl Fn() -> bool) {
+fn wait_until(holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
-        assert!(Instant::now() < deadline, "it did not come true");
+        assert!(Instant::now() < deadline, "condition not met in time");
         std::thread::yield_now();
     }
 }
@@ -38,8 +38,8 @@ fn second_turn_remembers_the_first() {
     harness.turn("first", &[]);
     check("second_turn", &harness.turn("second", &[]));
     let requests = harness.model.requests();
-    let said: Vec<_> = requests[1].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
-    assert_eq!(said, ["user", "assistant", "user"]);
+    let roles: Vec<_> = requests[1].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "user"]);
     assert!(requests[1].head.contains("authorization: Bearer secret"));
     assert_eq!(requests[1].body["stream"], true);
 }
@@ -225,37 +225,37 @@ fn interrupt_kills_the_command_and_its_children() {
     let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
     let up = harness.folder.path().join("up");
     harness.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
-    await_that(|| up.exists());
+    wait_until(|| up.exists());
     let outputs = harness.interrupt();
     assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)));
     let pid = fs::read_to_string(harness.folder.path().join("pid")).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());
     // A killed process is gone, or a zombie until its parent reaps it.
-    await_that(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+    wait_until(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
 }
 
 #[test]
 fn model_errors_fail_only_the_turn() {
     let refused = r#"{"type":"error","error":{"type":"authentication_error","message":"bad token"}}"#;
-    let troubles = [
+    let failures = [
         ("model_refused", ModelReply::Status(401, refused), "bad token"),
         ("model_broken", ModelReply::Status(500, "boom"), "boom"),
-        ("model_cut", ModelReply::Cut, "cut before its end"),
+        ("model_cut", ModelReply::Cut, "ended early"),
         ("model_error_event", ModelReply::ErrorEvent, "busy"),
-        ("model_garbage", ModelReply::Garbage, "not JSON"),
+        ("model_garbage", ModelReply::Garbage, "invalid JSON"),
     ];
-    for (name, reply, words) in troubles {
+    for (name, reply, words) in failures {
         let mut harness = MockHarness::new(vec![reply]);
         let outputs = harness.turn("go", &[]);
         check(name, &outputs);
-        let told = outputs.iter().any(|output| match output {
+        let reported = outputs.iter().any(|output| match output {
             DialogueOutput::Event(draft) => match &draft.body {
                 EventBody::Error(error) => error.message.contains(words),
                 _ => false,
             },
             _ => false,
         });
-        assert!(told, "{name}: {outputs:?}");
+        assert!(reported, "{name}: {outputs:?}");
         assert_eq!(texts(&harness.turn("again", &[])), ["OK"]);
     }
 }

@@ -51,23 +51,23 @@ fn text_commands_produce_permissions_and_questions() {
 #[test]
 fn several_questions_have_all_details() {
     let outputs = check("/questions", &[UserReply::Questions(&[&["blue"], &["small", "large"]])]);
-    let asked = outputs.iter().find_map(|output| match output {
+    let question = outputs.iter().find_map(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
-            EventBody::QuestionRequested(asked) => Some(asked),
+            EventBody::QuestionRequested(question) => Some(question),
             _ => None,
         },
         _ => None,
     });
-    let asked = asked.expect("a question");
+    let question = question.expect("a question");
     assert_eq!(
-        (asked.prompt.as_str(), &asked.options[..]),
+        (question.prompt.as_str(), &question.options[..]),
         ("Which colour?", &["red".to_owned(), "blue".to_owned()][..])
     );
-    let questions = &asked.metadata.as_ref().unwrap()["questions"];
+    let questions = &question.metadata.as_ref().unwrap()["questions"];
     assert_eq!(questions[0]["header"], "Colour");
     assert_eq!(questions[0]["options"][1]["description"], "like the sea");
     assert_eq!((&questions[0]["multiSelect"], &questions[1]["multiSelect"]), (&false.into(), &true.into()));
-    let [colour, sizes] = &asked.asked()[..] else { panic!("{asked:?}") };
+    let [colour, sizes] = &question.asked()[..] else { panic!("{question:?}") };
     assert_eq!((colour.header.as_deref(), colour.several), (Some("Colour"), false));
     assert_eq!((sizes.descriptions[0].as_str(), sizes.several), ("for a pocket", true));
     assert!(texts(&outputs).contains(&"blue; small, large".to_owned()), "{:?}", texts(&outputs));
