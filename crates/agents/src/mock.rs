@@ -176,7 +176,7 @@ impl MockDialogue {
             }
             AgentLine::QuestionWithdrawn { id } => self.withdraw_question(&id),
             AgentLine::Error { message, code, details } => {
-                self.transcript.push_error(message, code.as_deref(), details)
+                self.transcript.push_error(message, code.as_deref(), details);
             }
             AgentLine::TurnEnded { outcome } => self.transcript.end_turn(outcome),
         }

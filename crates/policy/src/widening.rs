@@ -185,7 +185,7 @@ impl CompiledPolicy {
                 PolicyKey::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
                 PolicyKey::NetDns => wider.net.dns = more.net.dns.clone(),
                 PolicyKey::FsRead => {
-                    wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one))
+                    wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one));
                 }
                 PolicyKey::FsWrite => {
                     wider.fs.write = more.fs.write.entries().fold(wider.fs.write, |all, one| all.widened(one));

@@ -6,7 +6,7 @@ use protocol::{Attachment, ContentPart, CreateSession, EventBody, Item, TurnOutc
 use serde_json::{Value, json};
 use session::{SessionTimeouts, UserMessage};
 
-use crate::model_script::{SERVED_OUTPUT, say};
+use crate::model_script::{MCP_OUTPUT, prompts};
 use crate::observed_capabilities;
 use crate::scenario_session::{Scenario, ScenarioSession, UserReply};
 
@@ -79,15 +79,15 @@ pub(crate) async fn mcp_tool_is_called(scenario: Scenario) {
     let session = scenario.open_with_request(mode, SessionTimeouts::default(), serve).await;
     // Some agents start their servers during the first turn.
     session.turn("hello", UserReply::Yes).await;
-    let turn = session.turn(say::SERVED, UserReply::Yes).await;
+    let turn = session.turn(prompts::MCP_TOOL, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
-    assert!(turn.text().contains("It gave: ") && turn.text().contains(SERVED_OUTPUT), "{turn:?}");
+    assert!(turn.text().contains("It gave: ") && turn.text().contains(MCP_OUTPUT), "{turn:?}");
     let is_call = |item: &Item| match &item.content[..] {
         [ContentPart::ToolCall { name, .. }] => name.contains("vivpolish"),
         _ => false,
     };
     let is_result = |item: &Item| match item.content.first() {
-        Some(ContentPart::ToolResult { output, .. }) => output.contains(SERVED_OUTPUT),
+        Some(ContentPart::ToolResult { output, .. }) => output.contains(MCP_OUTPUT),
         _ => false,
     };
     let completed = |wanted: &dyn Fn(&Item) -> bool| {
@@ -109,7 +109,8 @@ pub(crate) async fn image_reaches_the_model(scenario: Scenario) {
     let session = scenario.open_with_request(mode, SessionTimeouts::default(), complete).await;
     let mime = Some("image/png".to_owned());
     let attachments = vec![Attachment { path: "picture.png".to_owned(), mime, filename: None }];
-    let turn = session.send_and_wait(UserMessage { attachments, ..UserMessage::text(say::LOOK) }, UserReply::Yes).await;
+    let turn =
+        session.send_and_wait(UserMessage { attachments, ..UserMessage::text(prompts::LOOK) }, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(session.requests().iter().any(contains_image), "{turn:?}");
     observed_capabilities::note_image(session.agent.name);

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::model_script::{self, FILE, say};
+use crate::model_script::{self, FILE, prompts};
 use crate::scenario_session::Scenario;
 use crate::tested_agent::TestedAgent;
 
@@ -15,7 +15,7 @@ use crate::tested_agent::TestedAgent;
 /// streams its output; at the end its changes and its bill are shown.
 pub(crate) async fn agent_runs_from_an_empty_data_directory(scenario: Scenario) {
     let setup = FirstUseSetup::new(&scenario.agent);
-    let mut viv = setup.run(scenario.agent.name, say::FILE);
+    let mut viv = setup.run(scenario.agent.name, prompts::FILE);
     let (stdout, mut stderr) = (viv.stdout.take().unwrap(), viv.stderr.take().unwrap());
     let (output, messages) = tokio::join!(read_output(stdout, &mut viv), async {
         let mut messages = String::new();
@@ -85,7 +85,7 @@ impl FirstUseSetup {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         let model = directory.path().join("model.json");
-        std::fs::write(&model, model_script::text(agent)).unwrap();
+        std::fs::write(&model, model_script::script_text(agent)).unwrap();
         std::fs::write(directory.path().join("data/viv.toml"), format!("[model]\nscript = '{}'\n", model.display()))
             .unwrap();
         Self { directory, downloads: agent.installed.join("npm") }

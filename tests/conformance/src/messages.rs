@@ -3,16 +3,16 @@
 use protocol::{Attachment, EventBody, TurnId, TurnOutcome};
 use session::UserMessage;
 
-use crate::model_script::{MUCH_CHARS, say};
+use crate::model_script::{LONG_TEXT_CHARS, prompts};
 use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
 pub(crate) async fn agent_answers_and_remembers(scenario: Scenario) {
     let session = scenario.open().await;
-    let first = session.turn(say::NUMBER, UserReply::Yes).await;
+    let first = session.turn(prompts::REMEMBER, UserReply::Yes).await;
     assert_eq!(first.outcome(), Some(TurnOutcome::Completed), "{first:?}");
-    assert_eq!(first.text(), format!("You said: {}", say::NUMBER), "{first:?}");
+    assert_eq!(first.text(), format!("You said: {}", prompts::REMEMBER), "{first:?}");
     assert!(first.has(|event| matches!(event, EventBody::LlmCall(_))), "{first:?}");
-    let second = session.turn(say::WHICH, UserReply::Yes).await;
+    let second = session.turn(prompts::RECALL, UserReply::Yes).await;
     assert_eq!(second.outcome(), Some(TurnOutcome::Completed), "{second:?}");
     assert_eq!(second.text(), "It was 7391.", "{second:?}");
     session.close().await;
@@ -20,10 +20,10 @@ pub(crate) async fn agent_answers_and_remembers(scenario: Scenario) {
 
 pub(crate) async fn session_continues_after_a_restart(scenario: Scenario) {
     let session = scenario.open().await;
-    let first = session.turn(say::NUMBER, UserReply::Yes).await;
+    let first = session.turn(prompts::REMEMBER, UserReply::Yes).await;
     assert_eq!(first.outcome(), Some(TurnOutcome::Completed), "{first:?}");
     let session = session.restart().await;
-    let second = session.turn(say::WHICH, UserReply::Yes).await;
+    let second = session.turn(prompts::RECALL, UserReply::Yes).await;
     assert_eq!(second.outcome(), Some(TurnOutcome::Completed), "{second:?}");
     // The mock keeps its memory in its process, the other agents in files.
     let expected = if session.agent.name == "mock" { "You said" } else { "It was 7391." };
@@ -33,16 +33,16 @@ pub(crate) async fn session_continues_after_a_restart(scenario: Scenario) {
 
 pub(crate) async fn huge_answer_arrives_complete(scenario: Scenario) {
     let session = scenario.open().await;
-    let turn = session.turn(say::MUCH, UserReply::Yes).await;
+    let turn = session.turn(prompts::LONG_TEXT, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed));
     // Some agents trim the end of a text.
-    assert!(turn.text().trim_end().len() >= MUCH_CHARS - 32, "{} characters came", turn.text().len());
+    assert!(turn.text().trim_end().len() >= LONG_TEXT_CHARS - 32, "{} characters came", turn.text().len());
     session.close().await;
 }
 
 pub(crate) async fn message_during_a_turn_is_queued(scenario: Scenario) {
     let session = scenario.open().await;
-    let first = session.send(say::AWHILE).await;
+    let first = session.send(prompts::LONG_TURN).await;
     session.until(first.sequence, |event| matches!(event, EventBody::ItemDelta(_))).await;
     let second = session.send("hello").await;
     assert!(second.queued && second.turn_id != first.turn_id, "{second:?}");
@@ -75,7 +75,7 @@ pub(crate) async fn message_during_a_turn_is_queued(scenario: Scenario) {
 pub(crate) async fn reasoning_and_attachment_are_accepted(scenario: Scenario) {
     let session = scenario.open().await;
     let attachments = vec![Attachment { path: "notes.txt".to_owned(), mime: None, filename: None }];
-    let message = UserMessage { attachments, ..UserMessage::text(say::THINK) };
+    let message = UserMessage { attachments, ..UserMessage::text(prompts::THINK) };
     let turn = session.send_and_wait(message, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.text().contains("So it is"), "{turn:?}");

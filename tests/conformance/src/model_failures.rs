@@ -2,12 +2,12 @@
 
 use protocol::{EventBody, TurnOutcome};
 
-use crate::model_script::say;
+use crate::model_script::prompts;
 use crate::scenario_session::{MAX_REQUESTS, Scenario, ScenarioSession, TurnEvents, UserReply, short_timeouts};
 
 pub(crate) async fn refusing_model_fails_the_turn(scenario: Scenario) {
     let session = scenario.open().await;
-    let turn = session.turn(say::UNAUTHORIZED, UserReply::Yes).await;
+    let turn = session.turn(prompts::UNAUTHORIZED, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Failed), "{turn:?}");
     assert!(turn.has(|event| matches!(event, EventBody::Error(_))), "{turn:?}");
     check_next_turn(session).await;
@@ -15,7 +15,7 @@ pub(crate) async fn refusing_model_fails_the_turn(scenario: Scenario) {
 
 pub(crate) async fn transient_model_error_is_retried(scenario: Scenario) {
     let session = scenario.open().await;
-    for (prompt, gives_up) in [(say::RATE_LIMITED, &["mock", "codex"][..]), (say::BROKEN, &["mock"])] {
+    for (prompt, gives_up) in [(prompts::RATE_LIMITED, &["mock", "codex"][..]), (prompts::BROKEN, &["mock"])] {
         let turn = session.turn(prompt, UserReply::Yes).await;
         // An agent without retries reports the error and ends the turn.
         let gives_up = gives_up.contains(&session.agent.name);
@@ -43,7 +43,7 @@ pub(crate) async fn spent_budget_is_not_retried(scenario: Scenario) {
 
 pub(crate) async fn invalid_model_response_ends_the_turn(scenario: Scenario) {
     let session = scenario.open().await;
-    let turn = session.turn(say::NONSENSE, UserReply::Yes).await;
+    let turn = session.turn(prompts::INVALID, UserReply::Yes).await;
     assert!(turn.outcome().is_some(), "{turn:?}");
     check_no_unparsed_output(&turn);
     // One agent retries without limit until its budget stops it.
@@ -58,7 +58,7 @@ pub(crate) async fn invalid_model_response_ends_the_turn(scenario: Scenario) {
 
 pub(crate) async fn truncated_model_response_ends_the_turn(scenario: Scenario) {
     let session = scenario.open().await;
-    let turn = session.turn(say::CUT, UserReply::Yes).await;
+    let turn = session.turn(prompts::TRUNCATED, UserReply::Yes).await;
     assert!(turn.outcome().is_some(), "{turn:?}");
     check_no_unparsed_output(&turn);
     check_next_turn(session).await;
@@ -70,7 +70,7 @@ pub(crate) async fn silent_model_times_out(scenario: Scenario) {
     let session = scenario.open_with(mode, patience).await;
     let hello = session.turn("hello", UserReply::Yes).await;
     assert_eq!(hello.outcome(), Some(TurnOutcome::Completed), "{hello:?}");
-    let turn = session.turn(say::HANG, UserReply::Yes).await;
+    let turn = session.turn(prompts::HANG, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::TimedOut), "{turn:?}");
     session.close().await;
 }

@@ -12,7 +12,7 @@ use agents::Capabilities;
 use base::lock;
 use protocol::{ContentPart, Event, EventBody, EventSource, ItemKind, ItemRole};
 
-use crate::model_script::{COMMAND_OUTPUT, SERVED_OUTPUT};
+use crate::model_script::{COMMAND_OUTPUT, MCP_OUTPUT};
 use crate::tested_agent::TestedAgent;
 
 static OBSERVED: Mutex<BTreeMap<&'static str, Capabilities>> = Mutex::new(BTreeMap::new());
@@ -118,7 +118,7 @@ fn observe_part(can: &mut Capabilities, part: &ContentPart, role: Option<ItemRol
         ContentPart::ToolCall { name, .. } => can.mcp_tools |= name.starts_with("mcp__"),
         ContentPart::ToolResult { output, .. } => {
             can.command_execution |= output.contains(COMMAND_OUTPUT);
-            can.mcp_tools |= output.contains(SERVED_OUTPUT);
+            can.mcp_tools |= output.contains(MCP_OUTPUT);
         }
         ContentPart::FileRef { diff: Some(_), .. } => can.file_changes = true,
         ContentPart::Reasoning { .. } => can.reasoning = true,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use protocol::{EventBody, TurnOutcome};
 use serde_json::Value;
 
-use crate::model_script::{COMMAND_OUTPUT, OTHER_OUTPUT, say};
+use crate::model_script::{COMMAND_OUTPUT, OTHER_OUTPUT, prompts};
 use crate::scenario_session::{Scenario, UserReply};
 
 /// Time limit for an agent to stop after an interrupt.
@@ -16,7 +16,7 @@ pub(crate) async fn interrupt_withdraws_the_permission(scenario: Scenario) {
         return;
     }
     let session = scenario.open().await;
-    let sent = session.send(say::COMMAND).await;
+    let sent = session.send(prompts::COMMAND).await;
     session.until(sent.sequence, |event| matches!(event, EventBody::PermissionRequested(_))).await;
     session.sessions.interrupt(&session.id).await.unwrap();
     let resolved = |event: &EventBody| matches!(event, EventBody::PermissionResolved(_));
@@ -36,14 +36,14 @@ pub(crate) async fn always_allowed_command_is_not_asked_again(scenario: Scenario
         return;
     }
     let session = scenario.open().await;
-    let first = session.turn(say::COMMAND, UserReply::Always).await;
+    let first = session.turn(prompts::COMMAND, UserReply::Always).await;
     assert!(first.text().contains(COMMAND_OUTPUT) && first.permission_count() == 1, "{first:?}");
     // Later requests are denied, so the command runs only because of the earlier answer.
-    let again = session.turn(say::COMMAND, UserReply::No).await;
+    let again = session.turn(prompts::COMMAND, UserReply::No).await;
     assert_eq!(again.outcome(), Some(TurnOutcome::Completed), "{again:?}");
     assert!(again.text().contains(COMMAND_OUTPUT) && again.permission_count() == 0, "{again:?}");
     assert!(again.has(|event| matches!(event, EventBody::PermissionResolved(_))), "no resolved event: {again:?}");
-    let other = session.turn(say::OTHER_COMMAND, UserReply::No).await;
+    let other = session.turn(prompts::OTHER_COMMAND, UserReply::No).await;
     assert!(!other.text().contains(OTHER_OUTPUT) && other.permission_count() == 1, "{other:?}");
     assert_eq!(session.sessions.grants(&session.id).await.unwrap().len(), 1, "{other:?}");
     session.close().await;
@@ -52,7 +52,7 @@ pub(crate) async fn always_allowed_command_is_not_asked_again(scenario: Scenario
 pub(crate) async fn question_is_answered(scenario: Scenario) {
     let Some(mode) = scenario.agent.asking_mode() else { return };
     let session = scenario.open_with(mode, session::SessionTimeouts::default()).await;
-    let turn = session.turn(say::QUESTION, UserReply::Yes).await;
+    let turn = session.turn(prompts::QUESTION, UserReply::Yes).await;
     assert!(turn.has(|event| matches!(event, EventBody::QuestionRequested(_))), "{turn:?}");
     assert!(turn.has(|event| matches!(event, EventBody::QuestionResolved(_))), "{turn:?}");
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
@@ -93,7 +93,7 @@ fn tool_names(request: &Value) -> Vec<String> {
 
 pub(crate) async fn turn_can_be_interrupted(scenario: Scenario) {
     let session = scenario.open().await;
-    let sent = session.send(say::SLOWLY).await;
+    let sent = session.send(prompts::SLOW).await;
     let speaks = |event: &EventBody| matches!(event, EventBody::ItemDelta(delta) if !delta.delta.is_empty());
     let spoke = session.until(sent.sequence, speaks).await;
     let started = Instant::now();

@@ -4,7 +4,7 @@ use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::json;
 use session::SessionTimeouts;
 
-use crate::model_script::{COMMAND_OUTPUT, say};
+use crate::model_script::{COMMAND_OUTPUT, prompts};
 use crate::observed_capabilities;
 use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
@@ -13,7 +13,7 @@ pub(crate) async fn plan_mode_changes_nothing(scenario: Scenario) {
         return;
     }
     let session = scenario.open_with("plan", SessionTimeouts::default()).await;
-    for words in [say::COMMAND, say::FILE] {
+    for words in [prompts::COMMAND, prompts::FILE] {
         let turn = session.turn(words, UserReply::Yes).await;
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
         assert!(!has_changes(&turn), "{turn:?}");
@@ -31,10 +31,10 @@ pub(crate) async fn plan_is_reported(scenario: Scenario) {
     if scenario.agent.plan().is_none() {
         return;
     }
-    let (mode, model) = (scenario.agent.mode(), scenario.agent.planner());
+    let (mode, model) = (scenario.agent.mode(), scenario.agent.plan_model());
     let session =
         scenario.open_with_request(mode, SessionTimeouts::default(), |_, request| request.model = model).await;
-    let turn = session.turn(say::PLAN, UserReply::Yes).await;
+    let turn = session.turn(prompts::PLAN, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     assert!(turn.text().contains("It is planned."), "{turn:?}");
     let steps = json!([{"text": "look", "status": "completed"}, {"text": "write", "status": "in_progress"}]);

@@ -7,12 +7,13 @@ use protocol::{SessionId, TurnOutcome};
 use session::{SessionOptions, SessionRecording, compare};
 use store::{Ledger, UsageGrouping};
 
-use crate::model_script::say;
+use crate::model_script::prompts;
 use crate::scenario_session::{self, Scenario, UserReply};
 
 pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
     let session = scenario.open().await;
-    for (words, answer) in [(say::COMMAND, UserReply::Yes), (say::FILE, UserReply::Yes), (say::NUMBER, UserReply::Yes)]
+    for (words, answer) in
+        [(prompts::COMMAND, UserReply::Yes), (prompts::FILE, UserReply::Yes), (prompts::REMEMBER, UserReply::Yes)]
     {
         let turn = session.turn(words, answer).await;
         assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");

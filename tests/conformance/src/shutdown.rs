@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use protocol::{EventBody, SessionEndReason, TerminatedBy};
 
-use crate::model_script::say;
+use crate::model_script::prompts;
 use crate::scenario_session::{Scenario, UserReply};
 
 /// Time limit for the termination of all processes.
@@ -13,7 +13,7 @@ const ATTEMPTS: usize = 3;
 
 pub(crate) async fn crash_is_reported(scenario: Scenario) {
     let session = scenario.open().await;
-    let turn = session.turn(say::KILL, UserReply::Yes).await;
+    let turn = session.turn(prompts::CRASH, UserReply::Yes).await;
     let ended = session.until(0, |event| matches!(event, EventBody::SessionEnded(_))).await;
     let EventBody::SessionEnded(ended) = ended.draft.body else { unreachable!() };
     assert_eq!((ended.reason, ended.terminated_by), (SessionEndReason::Error, TerminatedBy::Agent), "{turn:?}");
@@ -36,11 +36,11 @@ pub(crate) async fn termination_kills_every_process(scenario: Scenario) {
 /// Returns the time that it takes to terminate an agent while it streams. Afterwards none of its processes exists.
 async fn measure_termination(scenario: Scenario) -> Duration {
     let session = scenario.open().await;
-    let turn = session.turn(say::COMMAND, UserReply::Yes).await;
+    let turn = session.turn(prompts::COMMAND, UserReply::Yes).await;
     let words = turn.text();
     let start = words.find("pid:[").unwrap_or_else(|| panic!("no namespace in {turn:?}"));
     let namespace: String = words[start..].chars().take_while(|letter| *letter != ']').collect();
-    let sent = session.send(say::SLOWLY).await;
+    let sent = session.send(prompts::SLOW).await;
     session.until(sent.sequence, |event| matches!(event, EventBody::ItemDelta(_))).await;
     assert!(processes(&namespace) > 0, "an agent runs in {namespace}");
     let dead = tokio::task::spawn_blocking({

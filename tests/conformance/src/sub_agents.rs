@@ -2,22 +2,22 @@
 
 use protocol::{Event, EventBody, Item, ItemKind, TurnOutcome};
 
-use crate::model_script::{DELEGATED, say};
+use crate::model_script::{SUB_AGENT_ANSWER, prompts};
 use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
 pub(crate) async fn sub_agent_items_are_below_its_call(scenario: Scenario) {
-    if scenario.agent.delegate().is_none() {
+    if scenario.agent.sub_agent_call().is_none() {
         return;
     }
     let session = scenario.open().await;
-    let turn = session.turn(say::DELEGATE, UserReply::Yes).await;
+    let turn = session.turn(prompts::SUB_AGENT, UserReply::Yes).await;
     assert_eq!(turn.outcome(), Some(TurnOutcome::Completed), "{turn:?}");
     let call = completed(&turn).find(|item| item.kind == ItemKind::ToolCall && item.parent_id.is_none());
     let call = &call.unwrap_or_else(|| panic!("no sub-agent was started: {turn:?}")).item_id;
     // Agents report either the messages of a sub-agent or its prompt.
     let inner = |item: &&Item| item.parent_id.as_ref() == Some(call) && item.kind != ItemKind::ToolResult;
     assert!(completed(&turn).any(|item| inner(&item)), "nothing is reported below the call: {turn:?}");
-    let is_sub_agent_message = |item: &&Item| item.kind == ItemKind::Message && text(item).contains(DELEGATED);
+    let is_sub_agent_message = |item: &&Item| item.kind == ItemKind::Message && text(item).contains(SUB_AGENT_ANSWER);
     assert!(
         completed(&turn).filter(is_sub_agent_message).all(|item| inner(&item)),
         "a message of the sub-agent is not below its call: {turn:?}"

@@ -6,7 +6,7 @@ use agents::LaunchContext;
 use serde_json::{Value, json};
 use session::AgentRegistry;
 
-use crate::model_script::{ERRAND, SERVED_OUTPUT};
+use crate::model_script::{MCP_OUTPUT, SUB_AGENT_PROMPT};
 
 /// An agent to test.
 #[derive(Debug, Clone)]
@@ -131,9 +131,9 @@ impl TestedAgent {
     }
 
     /// Returns the call of the MCP tool of `equipment/server.sh`.
-    pub(crate) fn served(&self) -> Value {
+    pub(crate) fn mcp_call(&self) -> Value {
         let name = match self.name {
-            "mock" => return tool("mcp__vivshop__vivpolish", json!({"answer": SERVED_OUTPUT})),
+            "mock" => return tool("mcp__vivshop__vivpolish", json!({"answer": MCP_OUTPUT})),
             "codex" => "mcp__vivshop/vivpolish",
             "gemini" => "mcp_vivshop_vivpolish",
             "opencode" => "vivshop_vivpolish",
@@ -143,14 +143,15 @@ impl TestedAgent {
         tool(name, json!({}))
     }
 
-    /// Returns the tool call that starts a sub-agent with [`ERRAND`]; `None` if not supported.
-    pub(crate) fn delegate(&self) -> Option<Value> {
-        let errand = |kind: &str| json!({"description": "an errand", "prompt": ERRAND, "subagent_type": kind});
+    /// Returns the tool call that starts a sub-agent with [`SUB_AGENT_PROMPT`]; `None` if not supported.
+    pub(crate) fn sub_agent_call(&self) -> Option<Value> {
+        let errand =
+            |kind: &str| json!({"description": "an errand", "prompt": SUB_AGENT_PROMPT, "subagent_type": kind});
         Some(match self.name {
-            "mock" => tool("task", json!({"prompt": ERRAND})),
+            "mock" => tool("task", json!({"prompt": SUB_AGENT_PROMPT})),
             "claude" => tool("Task", errand("general-purpose")),
             "codex" => {
-                let errand = json!({"task_name": "errand", "message": ERRAND, "fork_turns": "none"});
+                let errand = json!({"task_name": "errand", "message": SUB_AGENT_PROMPT, "fork_turns": "none"});
                 tool("collaboration/spawn_agent", errand)
             }
             "qwen" => tool("agent", errand("general-purpose")),
@@ -164,7 +165,7 @@ impl TestedAgent {
     }
 
     /// Returns the model that is offered a tool for plans, if not all are.
-    pub(crate) fn planner(&self) -> Option<String> {
+    pub(crate) fn plan_model(&self) -> Option<String> {
         (self.name == "claude").then(|| "claude-sonnet-4-5".to_owned())
     }
 

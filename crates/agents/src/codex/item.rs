@@ -42,7 +42,7 @@ impl CodexDialogue {
                 self.transcript.complete_text(id, TextKind::Message, parent, text, ItemStatus::Completed);
             }
             "reasoning" => {
-                self.transcript.complete_text(id, TextKind::Thought, parent, &thought(item), ItemStatus::Completed)
+                self.transcript.complete_text(id, TextKind::Thought, parent, &thought(item), ItemStatus::Completed);
             }
             _ => match call(item) {
                 Some((name, arguments)) => {

@@ -8,11 +8,11 @@ use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::order::check_order;
-use crate::replay::{Line, fixtures, play_damaged};
+use crate::replay::{FixtureLine, fixtures, play_damaged};
 
 /// A random change of a conversation.
 #[derive(Debug, Clone)]
-enum Damage {
+enum LineDamage {
     Drop,
     Repeat,
     Swap,
@@ -22,7 +22,7 @@ enum Damage {
     Replace(Value),
 }
 
-fn damage() -> impl Strategy<Value = Damage> {
+fn damage() -> impl Strategy<Value = LineDamage> {
     let values = prop_oneof![
         Just(Value::Null),
         Just(json!([])),
@@ -32,51 +32,53 @@ fn damage() -> impl Strategy<Value = Damage> {
         Just(json!([[{}]])),
     ];
     prop_oneof![
-        Just(Damage::Drop),
-        Just(Damage::Repeat),
-        Just(Damage::Swap),
-        Just(Damage::Cut),
-        any::<u8>().prop_map(Damage::Flip),
-        prop::collection::vec(any::<u8>(), 0..12).prop_map(Damage::Insert),
-        values.prop_map(Damage::Replace),
+        Just(LineDamage::Drop),
+        Just(LineDamage::Repeat),
+        Just(LineDamage::Swap),
+        Just(LineDamage::Cut),
+        any::<u8>().prop_map(LineDamage::Flip),
+        prop::collection::vec(any::<u8>(), 0..12).prop_map(LineDamage::Insert),
+        values.prop_map(LineDamage::Replace),
     ]
 }
 
-fn apply(lines: &mut Vec<Line>, damage: &Damage, at: usize, inside: usize) {
+fn apply(lines: &mut Vec<FixtureLine>, damage: &LineDamage, at: usize, inside: usize) {
     if lines.is_empty() {
         return;
     }
     let (at, other) = (at % lines.len(), inside % lines.len());
     match damage {
-        Damage::Drop => drop(lines.remove(at)),
-        Damage::Repeat => lines.insert(at, lines[at].clone()),
-        Damage::Swap => lines.swap(at, other),
-        Damage::Cut | Damage::Flip(_) | Damage::Insert(_) | Damage::Replace(_) => spoil(&mut lines[at], damage, inside),
+        LineDamage::Drop => drop(lines.remove(at)),
+        LineDamage::Repeat => lines.insert(at, lines[at].clone()),
+        LineDamage::Swap => lines.swap(at, other),
+        LineDamage::Cut | LineDamage::Flip(_) | LineDamage::Insert(_) | LineDamage::Replace(_) => {
+            spoil(&mut lines[at], damage, inside);
+        }
     }
 }
 
-fn spoil(line: &mut Line, damage: &Damage, inside: usize) {
-    let Line::Agent(bytes) = line else { return };
+fn spoil(line: &mut FixtureLine, damage: &LineDamage, inside: usize) {
+    let FixtureLine::Agent(bytes) = line else { return };
     let inside = inside % bytes.len().max(1);
     match damage {
-        Damage::Cut => bytes.truncate(inside),
-        Damage::Flip(byte) => {
+        LineDamage::Cut => bytes.truncate(inside),
+        LineDamage::Flip(byte) => {
             if let Some(place) = bytes.get_mut(inside) {
                 *place = *byte;
             }
         }
-        Damage::Insert(more) => {
+        LineDamage::Insert(more) => {
             let inside = inside.min(bytes.len());
             bytes.splice(inside..inside, more.iter().copied());
         }
-        Damage::Replace(new) => {
+        LineDamage::Replace(new) => {
             if let Ok(mut value) = serde_json::from_slice::<Value>(bytes) {
                 let mut left = inside % 40;
                 replace(&mut value, new, &mut left);
                 *bytes = value.to_string().into_bytes();
             }
         }
-        Damage::Drop | Damage::Repeat | Damage::Swap => {}
+        LineDamage::Drop | LineDamage::Repeat | LineDamage::Swap => {}
     }
 }
 
@@ -110,7 +112,7 @@ proptest! {
         spoils in prop::collection::vec((damage(), any::<usize>(), any::<usize>()), 1..6),
     ) {
         let fixture = which.get(fixtures());
-        let mut lines: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
+        let mut lines: Vec<FixtureLine> = fixture.lines.iter().map(FixtureLine::of).collect();
         for (damage, at, inside) in &spoils {
             apply(&mut lines, damage, *at, *inside);
         }
@@ -122,21 +124,21 @@ proptest! {
     fn invalid_json_is_always_recorded(agent in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 1..60)) {
         let agent = agents::all().nth(agent).unwrap().id();
         prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err() && !bytes.trim_ascii().is_empty());
-        let outputs = play_damaged(agent, &[Line::Agent(bytes)]);
+        let outputs = play_damaged(agent, &[FixtureLine::Agent(bytes)]);
         let recorded_count = outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some()));
         prop_assert_eq!(recorded_count.count(), 1);
     }
 }
 
 /// Lines that no agent prints: 10 MB, invalid UTF-8, an incomplete line, an unknown type.
-fn unknown_lines() -> [Line; 4] {
+fn unknown_lines() -> [FixtureLine; 4] {
     let lines: [Vec<u8>; 4] = [
         vec![b'x'; 10 << 20],
         b"\xff\xfe{\"type\":\xc3\x28}".to_vec(),
         br#"{"type":"assistant","message":{"#.to_vec(),
         br#"{"type":"hologram","method":"hologram/moved"}"#.to_vec(),
     ];
-    lines.map(Line::Agent)
+    lines.map(FixtureLine::Agent)
 }
 
 fn recorded_count(outputs: &[DialogueOutput]) -> usize {
@@ -189,7 +191,7 @@ fn every_agent_records_unknown_lines() {
 fn unknown_lines_do_not_disturb_a_turn() {
     let mut agents_seen = BTreeSet::new();
     for fixture in fixtures() {
-        let whole: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
+        let whole: Vec<FixtureLine> = fixture.lines.iter().map(FixtureLine::of).collect();
         // One conversation of each agent is enough, because of the lines of 10 MB.
         if !agents_seen.insert(&fixture.agent) {
             continue;

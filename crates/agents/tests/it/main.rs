@@ -5,9 +5,13 @@ mod any_lines;
 #[cfg(test)]
 mod capability;
 #[cfg(test)]
+mod content;
+#[cfg(test)]
 mod damage;
 #[cfg(test)]
 mod drift;
+#[cfg(test)]
+mod images;
 #[cfg(test)]
 mod launch;
 #[cfg(test)]
@@ -17,10 +21,6 @@ mod modes;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
-mod pictures;
-#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod sub_agents;
-#[cfg(test)]
-mod words;

@@ -42,14 +42,14 @@ fn load(path: &Path) -> Fixture {
 }
 
 /// A caller that performs the actions of a fixture.
-struct Caller {
+struct FixturePlayer {
     dialogue: NormalizedDialogue,
     outputs: Vec<DialogueOutput>,
     permission: Option<PermissionId>,
     question: Option<QuestionId>,
 }
 
-impl Caller {
+impl FixturePlayer {
     fn take(&mut self, outputs: Vec<DialogueOutput>) {
         for output in &outputs {
             if let DialogueOutput::Event(draft) = output {
@@ -94,7 +94,7 @@ pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let agent = by_name(&fixture.agent).expect("a supported agent");
     let dialogue = NormalizedDialogue::new(agent.new_dialogue(&context));
-    let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
+    let mut caller = FixturePlayer { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in &fixture.lines {
         caller.act(line);
     }
@@ -102,17 +102,17 @@ pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
 }
 
 /// Plays lines that may be invalid. Requests are answered only if they exist.
-pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
+pub(crate) fn play_damaged(agent: &str, lines: &[FixtureLine]) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
     let dialogue = NormalizedDialogue::new(by_name(agent).expect("a supported agent").new_dialogue(&context));
-    let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
+    let mut caller = FixturePlayer { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in lines {
         match line {
-            Line::Agent(bytes) => {
+            FixtureLine::Agent(bytes) => {
                 let outputs = caller.dialogue.read_line(bytes);
                 caller.take(outputs);
             }
-            Line::Host(line) => {
+            FixtureLine::Host(line) => {
                 let missing = match line["host"].as_str() {
                     Some("permission") => caller.permission.is_none(),
                     Some("question") => caller.question.is_none(),
@@ -131,12 +131,12 @@ pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
 
 /// A line of a damaged fixture.
 #[derive(Debug, Clone)]
-pub(crate) enum Line {
+pub(crate) enum FixtureLine {
     Agent(Vec<u8>),
     Host(Value),
 }
 
-impl Line {
+impl FixtureLine {
     /// Returns a line of a fixture without damage.
     pub(crate) fn of(line: &Value) -> Self {
         match line.get("agent") {

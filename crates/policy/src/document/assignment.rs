@@ -71,7 +71,7 @@ impl PolicyDocument {
             PolicyKey::ModelsAllow => self.models.get_or_insert_default().allow = Some(value.into_list()?),
             PolicyKey::ModelsBudgetUsd => self.models.get_or_insert_default().budget_usd = Some(value.into_scalar()?),
             PolicyKey::ModelsMaxRequests => {
-                self.models.get_or_insert_default().max_requests = Some(value.into_scalar()?)
+                self.models.get_or_insert_default().max_requests = Some(value.into_scalar()?);
             }
             PolicyKey::ToolsAllow => self.tools.get_or_insert_default().allow = Some(value.into_list()?),
             PolicyKey::ToolsAsk => self.tools.get_or_insert_default().ask = Some(value.into_list()?),

@@ -21,34 +21,34 @@ fn part(part: &ContentPart) -> String {
     }
 }
 
-fn words(outputs: &[DialogueOutput]) -> Vec<String> {
-    let mut words = Vec::new();
+fn content_lines(outputs: &[DialogueOutput]) -> Vec<String> {
+    let mut lines = Vec::new();
     for output in outputs {
         match output {
-            DialogueOutput::Send(line) => words.push(format!("> {line}")),
-            DialogueOutput::NativeSession(id) => words.push(format!("session {id}")),
-            DialogueOutput::TurnEnded(outcome) => words.push(format!("turn {outcome:?}")),
+            DialogueOutput::Send(line) => lines.push(format!("> {line}")),
+            DialogueOutput::NativeSession(id) => lines.push(format!("session {id}")),
+            DialogueOutput::TurnEnded(outcome) => lines.push(format!("turn {outcome:?}")),
             DialogueOutput::Event(draft) => match &draft.body {
-                EventBody::ItemCompleted(event) => words.extend(event.item.content.iter().map(part)),
+                EventBody::ItemCompleted(event) => lines.extend(event.item.content.iter().map(part)),
                 EventBody::PermissionRequested(request) => {
-                    words.push(format!("may I {} {}", request.action, request.metadata.clone().unwrap_or_default()));
+                    lines.push(format!("may I {} {}", request.action, request.metadata.clone().unwrap_or_default()));
                 }
                 EventBody::QuestionRequested(request) => {
-                    words.push(format!("asks {} {:?}", request.prompt, request.options))
+                    lines.push(format!("asks {} {:?}", request.prompt, request.options));
                 }
-                EventBody::Error(error) => words.push(format!("error {:?} {}", error.code, error.message)),
+                EventBody::Error(error) => lines.push(format!("error {:?} {}", error.code, error.message)),
                 _ => {}
             },
         }
     }
-    words
+    lines
 }
 
 #[test]
 fn content_of_recorded_conversations_is_unchanged() {
     let mut by_agent: BTreeMap<&str, String> = BTreeMap::new();
     for fixture in fixtures() {
-        let content = words(&play(fixture)).join("\n");
+        let content = content_lines(&play(fixture)).join("\n");
         let text = by_agent.entry(&fixture.agent).or_default();
         text.extend(["# ", &fixture.scenario, "\n\n", &content, "\n\n"]);
     }
