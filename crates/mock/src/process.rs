@@ -139,7 +139,7 @@ impl<W: Write> MockProcess<W> {
             let found = wanted(&message);
             match message {
                 InboxMessage::Host(HostLine::Prompt { text, attachments }) => {
-                    self.prompts.push_back((text, attachments))
+                    self.prompts.push_back((text, attachments));
                 }
                 InboxMessage::Host(HostLine::Interrupt) => return Err(TurnStop::Interrupted),
                 InboxMessage::Unreadable(error) => {

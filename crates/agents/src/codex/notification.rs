@@ -44,7 +44,7 @@ impl CodexDialogue {
             "item/completed" => self.item_completed(&params["item"], self.parent_item(params)),
             "item/agentMessage/delta" => self.append_delta(params, TextKind::Message),
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
-                self.append_delta(params, TextKind::Thought)
+                self.append_delta(params, TextKind::Thought);
             }
             "serverRequest/resolved" => self.request_resolved(&params["requestId"]),
             "error" => self.error(params),
