@@ -8,7 +8,7 @@ use session::SessionTimeouts;
 
 use crate::model_script::{
     COMMAND_FILE, COMMAND_OUTPUT, EDITED_FILE, EDITED_FILE_CONTENT, FILE, NEW_LINE, OLD_LINE, OTHER_FILE, OTHER_OUTPUT,
-    say,
+    prompts,
 };
 use crate::scenario_session::{Scenario, TurnEvents, UserReply};
 
